@@ -172,35 +172,44 @@ def collate(examples: list[Example], dtype: torch.dtype = torch.float32) -> Inst
     """Examples side by side."""
     sizes = [len(example.seen.node) for example in examples]
     first = np.cumsum([0, *sizes[:-1]])
-    source = [example.seen.partner.ravel() + offset for example, offset in zip(examples, first, strict=True)]
-    target = [
-        np.repeat(np.arange(size), example.seen.partner.shape[1]) + offset
-        for example, size, offset in zip(examples, sizes, first, strict=True)
-    ]
-    graph = dgl.graph((torch.from_numpy(np.concatenate(source)), torch.from_numpy(np.concatenate(target))), num_nodes=sum(sizes))
-    graph.set_batch_num_nodes(torch.tensor(sizes))
-    graph.set_batch_num_edges(torch.tensor([len(edges) for edges in source]))
     begun: list[tuple[int, Begun]] = [(place, state) for place, example in enumerate(examples) for state in example.states]
-    rows = [np.arange(sizes[place]) + first[place] for place, _ in begun]
 
     def numbers(parts: list[np.ndarray[Any, Any]]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(dtype)
 
     return InstanceBatch(
-        graph=graph,
+        graph=_side_by_side([example.seen.partner for example in examples], sizes, first),
         node=numbers([example.seen.node for example in examples]),
         edge=numbers([example.seen.edge.reshape(-1, EDGE_FEATURES) for example in examples]),
         whole=numbers([example.seen.whole[None, :] for example in examples]),
         graph_of_node=torch.from_numpy(np.repeat(np.arange(len(examples)), sizes)),
-        graph_of_state=torch.tensor([place for place, _ in begun]),
-        member=torch.from_numpy(np.concatenate([state.chosen + first[place] for place, state in begun])),
-        state_of_member=torch.from_numpy(np.repeat(np.arange(len(begun)), [len(state.chosen) for _, state in begun])),
         step=numbers([state.features for _, state in begun]),
-        node_of_row=torch.from_numpy(np.concatenate(rows)),
-        state_of_row=torch.from_numpy(np.repeat(np.arange(len(begun)), [len(row) for row in rows])),
-        feasible=torch.from_numpy(np.concatenate([state.feasible for _, state in begun])),
         cost=numbers([state.cost for _, state in begun]),
+        **_states(begun, sizes, first),
     )
+
+
+def _states(begun: list[tuple[int, Begun]], sizes: list[int], first: np.ndarray[Any, Any]) -> dict[str, Tensor]:
+    """Members and candidates of the states, each with the place of its graph; `sizes` and `first` as in `_side_by_side`."""
+    rows = [np.arange(sizes[place]) + first[place] for place, _ in begun]
+    return {
+        "graph_of_state": torch.tensor([place for place, _ in begun]),
+        "member": torch.from_numpy(np.concatenate([state.chosen + first[place] for place, state in begun])),
+        "state_of_member": torch.from_numpy(np.repeat(np.arange(len(begun)), [len(state.chosen) for _, state in begun])),
+        "node_of_row": torch.from_numpy(np.concatenate(rows)),
+        "state_of_row": torch.from_numpy(np.repeat(np.arange(len(begun)), [len(row) for row in rows])),
+        "feasible": torch.from_numpy(np.concatenate([state.feasible for _, state in begun])),
+    }
+
+
+def _side_by_side(partners: list[np.ndarray[Any, Any]], sizes: list[int], first: np.ndarray[Any, Any]) -> dgl.DGLGraph:
+    """One graph of all: edges from the partners (nodes, K) of each node to it; `first` (graphs,) is the number of a graph's first node."""
+    source = [partner.ravel() + offset for partner, offset in zip(partners, first, strict=True)]
+    target = [np.repeat(np.arange(size), partner.shape[1]) + offset for partner, size, offset in zip(partners, sizes, first, strict=True)]
+    graph = dgl.graph((torch.from_numpy(np.concatenate(source)), torch.from_numpy(np.concatenate(target))), num_nodes=sum(sizes))
+    graph.set_batch_num_nodes(torch.tensor(sizes))
+    graph.set_batch_num_edges(torch.tensor([len(edges) for edges in source]))
+    return graph
 
 
 def segment_log_softmax(logits: Tensor, segment: Tensor, count: int) -> Tensor:

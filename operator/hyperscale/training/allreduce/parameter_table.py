@@ -43,29 +43,42 @@ def parse(text: str, number_bytes: int = NUMBER_BYTES) -> Layers:
 
     Raises ScheduleError, which names the line and the column.
     """
-    reader = csv.DictReader(io.StringIO(text))
-    written = reader.fieldnames or ()
-    if len(set(written)) < len(written):
-        raise ScheduleError("line 1: two columns of one name; name each once")
-    rows = list(reader)
-    if not rows or len(rows) > MOST_GRADIENTS:
-        raise ScheduleError(f"{len(rows)} rows; give a header line and 1 to {MOST_GRADIENTS} gradients")
+    rows = _rows(text)
     columns = set(rows[0])
     size = next((name for name in ("bytes", "numel") if name in columns), None)
     if "name" not in columns or size is None:
         raise ScheduleError(f"columns are {', '.join(sorted(str(name) for name in columns))}; give name, and bytes or numel")
-    names = tuple(row["name"] or "" for row in rows)
-    twice = next((at for at, name in enumerate(names) if name == "" or name in names[:at]), None) if len(set(names)) < len(names) else None
-    if twice is not None:
-        raise ScheduleError(f"line {twice + 2}: name: {names[twice]!r} occurs twice; give every gradient its own name")
+    names = _names(rows)
     factor = 1 if size == "bytes" else number_bytes
-    sizes = tuple(factor * _number(row, size, line) for line, row in enumerate(rows, start=2))
+    sizes = tuple(factor * number for number in _numbers(rows, size))
     if "ready_seconds" in columns:
-        ready = tuple(_number(row, "ready_seconds", line) for line, row in enumerate(rows, start=2))
+        ready = _numbers(rows, "ready_seconds")
         return Layers(names, sizes, tuple(sorted(range(len(rows)), key=lambda at: ready[at])), ready)
-    first_use = [_number(row, "forward_order", line) for line, row in enumerate(rows, start=2)] if "forward_order" in columns else None
-    place = first_use or [float(at) for at in range(len(rows))]
+    place = _numbers(rows, "forward_order") if "forward_order" in columns else range(len(rows))
     return Layers(names, sizes, tuple(sorted(range(len(rows)), key=lambda at: -place[at])))
+
+
+def _rows(text: str) -> list[dict[str, str | None]]:
+    """Rows below the header line, by column."""
+    reader = csv.DictReader(io.StringIO(text))
+    columns = reader.fieldnames or ()
+    if len(set(columns)) < len(columns):
+        raise ScheduleError("line 1: two columns of one name; name each once")
+    rows: list[dict[str, str | None]] = list(reader)
+    if not rows or len(rows) > MOST_GRADIENTS:
+        raise ScheduleError(f"{len(rows)} rows; give a header line and 1 to {MOST_GRADIENTS} gradients")
+    return rows
+
+
+def _names(rows: list[dict[str, str | None]]) -> tuple[str, ...]:
+    """Names of the gradients, each its own."""
+    lines: dict[str, int] = {}
+    for line, row in enumerate(rows, start=2):
+        name = row["name"] or ""
+        if name in lines:
+            raise ScheduleError(f"line {line}: name: {name!r} occurs twice; give every gradient its own name")
+        lines[name] = line
+    return tuple(lines)
 
 
 def ready_times(layers: Layers, backward_seconds: float | None, spread: Spread = Spread.TENSORS) -> tuple[float, ...]:
@@ -86,6 +99,10 @@ def ready_times(layers: Layers, backward_seconds: float | None, spread: Spread =
         passed += shares[at]
         ready[at] = backward_seconds * passed / total
     return tuple(ready)
+
+
+def _numbers(rows: list[dict[str, str | None]], column: str) -> tuple[float, ...]:
+    return tuple(_number(row, column, line) for line, row in enumerate(rows, start=2))
 
 
 def _number(row: dict[str, str | None], column: str, line: int) -> float:

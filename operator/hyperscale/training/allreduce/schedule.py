@@ -106,15 +106,20 @@ def ordered(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha:
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not (math.isfinite(value) and value >= 0):
             raise ScheduleError(f"{name} is {value}; give seconds and seconds per byte, 0 or more")
-    for name, values, least in (("ready_seconds", ready_seconds, -math.inf), ("sizes_bytes", sizes_bytes, 0.0)):
-        wrong = [at for at, value in enumerate(values) if not (math.isfinite(value) and value >= least)]
-        if wrong:
-            raise ScheduleError(f"{name}[{wrong[0]}] is {values[wrong[0]]}; give a finite number, and of bytes 0 or more")
+    _check_figures("ready_seconds", ready_seconds, -math.inf)
+    _check_figures("sizes_bytes", sizes_bytes, 0.0)
     order = tuple(sorted(range(len(sizes_bytes)), key=lambda at: ready_seconds[at]))
     before = [0.0]
     for at in order:
         before.append(before[-1] + float(sizes_bytes[at]))
     return GradientSizes(order, tuple(float(ready_seconds[at]) for at in order), tuple(before))
+
+
+def _check_figures(name: str, values: Sequence[float], least: float) -> None:
+    """Raise ScheduleError for a figure that is not finite or below `least`."""
+    wrong = next((at for at, value in enumerate(values) if not (math.isfinite(value) and value >= least)), None)
+    if wrong is not None:
+        raise ScheduleError(f"{name}[{wrong}] is {values[wrong]}; give a finite number, and of bytes 0 or more")
 
 
 def _bounds(known: GradientSizes, alpha: float, beta: float) -> LowerBounds:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -65,21 +66,22 @@ def horovod(
     """
     chosen = engine or Engine()
     order = ordered(ready_seconds, sizes_bytes, alpha, beta).order
-    units = groups if groups is not None else tuple((at,) for at in order)
-    waiting = sorted(units, key=lambda unit: max(ready_seconds[at] for at in unit))
+
+    def ready(unit: tuple[int, ...]) -> float:
+        return max(ready_seconds[at] for at in unit)
+
+    waiting = sorted(groups if groups is not None else ((at,) for at in order), key=ready)
     sent: list[Message] = []
-    tick = _tick(chosen.phase_seconds, max(ready_seconds[at] for at in waiting[0]), chosen.cycle_seconds)
+    begin = chosen.phase_seconds
     while waiting:
-        due = [unit for unit in waiting if max(ready_seconds[at] for at in unit) <= tick]
+        tick = end = _tick(begin, ready(waiting[0]), chosen.cycle_seconds)
+        due = [unit for unit in waiting if ready(unit) <= tick]
         waiting = waiting[len(due) :]
-        end = tick
-        whole = [list(unit) for unit in due] if groups is not None else [[at for unit in due for at in unit]]
-        for members in (part for pending in whole for part in _fused(pending, sizes_bytes, chosen.threshold_bytes)):
+        units = due if groups is not None else [tuple(chain.from_iterable(due))]
+        for members in chain.from_iterable(_fused(unit, sizes_bytes, chosen.threshold_bytes) for unit in units):
             sent.append(_message(tuple(members), ready_seconds, sizes_bytes, (alpha, beta), end))
             end = sent[-1].end_seconds
-        following = max(tick + chosen.cycle_seconds, end)
-        if waiting:
-            tick = _tick(following, max(ready_seconds[at] for at in waiting[0]), chosen.cycle_seconds)
+        begin = max(tick + chosen.cycle_seconds, end)
     return sent
 
 
@@ -147,7 +149,7 @@ def _tick(from_seconds: float, ready_seconds: float, cycle_seconds: float) -> fl
     return tick if tick >= ready_seconds else tick + cycle_seconds
 
 
-def _fused(pending: list[int], sizes_bytes: Sequence[float], threshold_bytes: float) -> list[list[int]]:
+def _fused(pending: Sequence[int], sizes_bytes: Sequence[float], threshold_bytes: float) -> list[list[int]]:
     """Messages of one cycle: each takes along what follows it while that fits.
 
     FuseResponses also looks past what does not fit, but only as far as even that would fit: with gradients of one type, never.

@@ -32,12 +32,8 @@ def fetch(url: str, cache: Path | None, most_bytes: int, endpoint: str | None) -
     with _faults(url, folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         system, place = _open(url, endpoint)
-        about = system.info(place)
-        files = _files(system, place, url) if about.get("type") == "directory" else {"": about}
-        total = sum(entry.get("size") or 0 for entry in files.values())
-        if total > most_bytes:
-            raise fault(url, f"{total} bytes are more than the {most_bytes} allowed", "check the address")
-        versions = [(name, entry.get("size"), str(entry.get("ETag") or entry.get("LastModified") or "")) for name, entry in files.items()]
+        files = _entries(system, place, most_bytes, url)
+        versions = [(name, entry.get("size"), _version(entry)) for name, entry in files.items()]
         home = folder / f"{hashlib.sha256(repr((url, endpoint, versions)).encode()).hexdigest()[:32]}-{Path(url).name}"
         for name in files:
             file = home / name if name else home
@@ -60,6 +56,16 @@ def _open(url: str, endpoint: str | None) -> tuple[Any, str]:
     return system, place
 
 
+def _entries(system: Any, place: str, most_bytes: int, url: str) -> dict[str, Any]:  # noqa: ANN401
+    """What is said of the file, by an empty name, or of each file of the folder; raises DataError for more than `most_bytes`."""
+    about = system.info(place)
+    files = _files(system, place, url) if about.get("type") == "directory" else {"": about}
+    total = sum(entry.get("size") or 0 for entry in files.values())
+    if total > most_bytes:
+        raise fault(url, f"{total} bytes are more than the {most_bytes} allowed", "check the address")
+    return files
+
+
 def _files(system: Any, place: str, url: str) -> dict[str, Any]:  # noqa: ANN401
     """What is below a folder, by relative name, sorted."""
     root = place.rstrip("/") + "/"
@@ -69,6 +75,11 @@ def _files(system: Any, place: str, url: str) -> dict[str, Any]:  # noqa: ANN401
     if any(".." in name.split("/") or name.startswith("/") for name in found):
         raise fault(url, "a file name with ..", "rename it")
     return {name: found[name] for name in sorted(found) if name}
+
+
+def _version(entry: dict[str, Any]) -> str:
+    """The store's own name for a file's contents; empty where it has none."""
+    return str(entry.get("ETag") or entry.get("LastModified") or "")
 
 
 def _copy(system: Any, place: str, file: Path, most_bytes: int, url: str) -> None:  # noqa: ANN401 - fsspec ships no annotations

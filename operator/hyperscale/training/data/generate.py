@@ -37,6 +37,10 @@ DEFAULT_CLASSES: Final = 8
 ALIASES: Final = {"vertices": "vertices", "edges": "edges", "featureSize": "feature_size", "classes": "classes"}
 
 
+PLACE: Final = "spec.dataset.source.generated"
+"""Field of the job that errors name."""
+
+
 class Kind(enum.StrEnum):
     """Which random graph."""
 
@@ -58,19 +62,30 @@ class Recipe:
 def recipe(path: str, stated: Stated) -> Recipe:
     """From `KIND` or `KIND?vertices=…&edges=…&featureSize=…&classes=…`; what it leaves out comes from the job. Raises DataError."""
     kind, _, query = path.partition("?")
-    place = "spec.dataset.source.generated"
     if kind not in set(Kind):
-        raise fault(place, f"{kind[:40]!r} is no kind of graph", f"write one of {', '.join(Kind)}")
-    sizes = {name: value for name in ALIASES.values() if (value := getattr(stated, name)) is not None}
+        raise fault(PLACE, f"{kind[:40]!r} is no kind of graph", f"write one of {', '.join(Kind)}")
+    sizes = {name: value for name in ALIASES.values() if (value := getattr(stated, name)) is not None} | _sizes(query)
+    for name in ("vertices", "edges"):
+        if name not in sizes:
+            raise fault(PLACE, f"no {name}", f"write spec.dataset.{name}, or {kind}?{name}=…")
+    classes = sizes.get("classes", min(DEFAULT_CLASSES, sizes["vertices"]))
+    _check_sizes(sizes["vertices"], sizes["edges"], classes)
+    return Recipe(Kind(kind), sizes["vertices"], sizes["edges"], sizes.get("feature_size", DEFAULT_FEATURES), classes)
+
+
+def _sizes(query: str) -> dict[str, int]:
+    """Sizes that a path states after its `?`, by name of the job's field. Raises DataError."""
+    sizes: dict[str, int] = {}
     for entry in filter(None, query.split("&")):
         name, _, text = entry.partition("=")
         if name not in ALIASES or not text.isascii() or not text.isdigit() or len(text) > 12 or int(text) < 1:
-            raise fault(place, f"{entry[:60]!r} is no size", f"write {', '.join(ALIASES)} with whole numbers from 1")
+            raise fault(PLACE, f"{entry[:60]!r} is no size", f"write {', '.join(ALIASES)} with whole numbers from 1")
         sizes[ALIASES[name]] = int(text)
-    for name in ("vertices", "edges"):
-        if name not in sizes:
-            raise fault(place, f"no {name}", f"write spec.dataset.{name}, or {kind}?{name}=…")
-    vertices, edges = sizes["vertices"], sizes["edges"]
+    return sizes
+
+
+def _check_sizes(vertices: int, edges: int, classes: int) -> None:
+    """Raise DataError where no graph has these sizes."""
     if vertices > MAX_VERTICES:
         raise fault("spec.dataset.vertices", f"{vertices} are more than {MAX_VERTICES}", "write fewer")
     if edges > vertices * (vertices - 1) // 2:
@@ -79,10 +94,8 @@ def recipe(path: str, stated: Stated) -> Recipe:
         )
     if edges < 2:
         raise fault("spec.dataset.edges", "1 is half an undirected edge", "write 2 at least")
-    classes = sizes.get("classes", min(DEFAULT_CLASSES, vertices))
     if classes > vertices:
         raise fault("spec.dataset.classes", f"{classes} are more than the {vertices} vertices", f"write at most {vertices}")
-    return Recipe(Kind(kind), vertices, edges, sizes.get("feature_size", DEFAULT_FEATURES), classes)
 
 
 def generate(wanted: Recipe, seed: int, name: str = "") -> TrainingGraph:

@@ -8,6 +8,7 @@ gradients became ready are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import torch
 
@@ -58,13 +59,13 @@ class Gradients:
     def regroup(self, groups: Sequence[Sequence[str]] | None) -> None:
         """Other groups from the next `start` on; the same on all ranks. What is in no group travels alone."""
         named = [tuple(group) for group in groups or ()]
-        flat = [name for group in named for name in group]
-        unknown = sorted(set(flat) - set(self._parameters))
-        if unknown or len(set(flat)) != len(flat):
-            raise ValueError(f"groups name unknown parameters or one twice: {unknown or flat}")
-        self._groups = (*named, *((name,) for name in self._parameters if name not in set(flat)))
+        grouped = list(chain.from_iterable(named))
+        unknown = sorted(set(grouped) - set(self._parameters))
+        if unknown or len(set(grouped)) != len(grouped):
+            raise ValueError(f"groups name unknown parameters or one twice: {unknown or grouped}")
+        self._groups = (*named, *((name,) for name in self._parameters if name not in set(grouped)))
         self._group_of = {name: index for index, group in enumerate(self._groups) for name in group}
-        self._missing = [len(group) for group in self._groups]
+        self._missing = list(map(len, self._groups))
 
     def start(self) -> None:
         """Before each backward pass."""

@@ -73,11 +73,8 @@ class Loop:
     def _score(self, scores: Scores) -> None:
         """The best epoch has the highest validation score, then the lowest validation loss; without validation set it is the last."""
         now = self._progress
-        highest = now.best_validation if now.best_validation is not None else -math.inf
-        lowest = now.lowest_validation_loss if now.lowest_validation_loss is not None else math.inf
-        at_best = now.best_validation_loss if now.best_validation_loss is not None else math.inf
-        known = not math.isnan(scores.validation)
-        best = not known or scores.validation > highest or (scores.validation == highest and scores.validation_loss < at_best)
+        highest, lowest = _or(now.best_validation, -math.inf), _or(now.lowest_validation_loss, math.inf)
+        best = _is_best(scores, now)
         better = best or scores.validation >= highest or scores.validation_loss <= lowest
         now = replace(now, stale_epochs=0 if better else now.stale_epochs + self._run.hyper.evaluate_every)
         if not math.isnan(scores.validation_loss):
@@ -86,9 +83,9 @@ class Loop:
             now = replace(
                 now,
                 best_epoch=now.epoch,
-                best_validation=scores.validation if known else None,
-                best_validation_loss=scores.validation_loss if not math.isnan(scores.validation_loss) else None,
-                best_test=None if math.isnan(scores.test) else scores.test,
+                best_validation=_unless_nan(scores.validation),
+                best_validation_loss=_unless_nan(scores.validation_loss),
+                best_test=_unless_nan(scores.test),
             )
             if self._run.checkpoint_dir is not None:
                 self._best = {name: tensor.detach().clone() for name, tensor in self._trainer.model.state_dict().items()}
@@ -139,3 +136,19 @@ class Loop:
             best = f", best validation {now.best_validation:.4f}" if now.best_validation is not None else ""
             sys.stderr.write(f"epoch {now.epoch}/{run.model.epochs}: loss {stats.loss:.4f}, {stats.seconds * 1e3:.1f} ms{best}\n")
             sys.stderr.flush()
+
+
+def _is_best(scores: Scores, before: CheckpointProgress) -> bool:
+    """Whether these scores are those of the best epoch so far; without a validation score every epoch is."""
+    if math.isnan(scores.validation):
+        return True
+    highest, at_best = _or(before.best_validation, -math.inf), _or(before.best_validation_loss, math.inf)
+    return scores.validation > highest or (scores.validation == highest and scores.validation_loss < at_best)
+
+
+def _or(value: float | None, unknown: float) -> float:
+    return unknown if value is None else value
+
+
+def _unless_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -91,14 +91,7 @@ class Reporter:
 def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: CheckpointProgress, resumed: int | None) -> Measured:
     """The run over all ranks, the same on every rank; collective. history: this process's epochs, oldest first."""
     later = history[1:] or history
-    columns = (
-        [stats.seconds for stats in later],
-        [stats.compute_seconds for stats in later],
-        [stats.communication_seconds for stats in later],
-        [float(sum(stats.sent_bytes)) for stats in later],
-    )
-    own = torch.tensor([_median(column) for column in columns], dtype=torch.float64)
-    table = comm.gather(own, "measured")
+    table = comm.gather(_medians(later), "measured")
     slowest = int(table[:, 1].argmax())
     seconds = float(table[:, 0].max())
     return Measured(
@@ -145,8 +138,11 @@ def _busiest_pairs(comm: Comm, epochs: Sequence[EpochStats]) -> tuple[PairBytes,
     return tuple(sorted(pairs, key=lambda pair: (-pair.bytes, pair.sender, pair.receiver))[:MOST_PAIRS])
 
 
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values) if values else 0.0
+def _medians(epochs: Sequence[EpochStats]) -> torch.Tensor:
+    """(4,) of this rank: seconds, seconds of computing and of communication, bytes sent; 0 without epochs."""
+    figures = [(stats.seconds, stats.compute_seconds, stats.communication_seconds, float(sum(stats.sent_bytes))) for stats in epochs]
+    columns = [statistics.median(column) for column in zip(*figures, strict=True)] or [0.0] * 4
+    return torch.tensor(columns, dtype=torch.float64)
 
 
 def _finite(value: float | None) -> float | None:

@@ -107,20 +107,15 @@ class _Script:
     def __post_init__(self) -> None:
         """Read it once."""
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                self.aliases |= {
-                    one.asname or one.name.partition(".")[0]: one.name if one.asname else one.name.partition(".")[0] for one in node.names
-                }
-            elif isinstance(node, ast.ImportFrom):
-                self.aliases |= {one.asname or one.name: f"{node.module or ''}.{one.name}".lstrip(".") for one in node.names}
+            self.aliases |= _imported(node)
         self._collect(self.tree.body, "", "")
         self.names = {name for name, _, _ in self.functions}
         for owner, node in self._assignments(self.tree, ""):
-            made = _dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            called = _dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if made in self.classes or made.rpartition(".")[2][:1].isupper():  # classes, by custom
-                made = made if made in self.classes else self.expanded(made)
-                self.instances |= {_scoped(name, owner): made for name in map(_dotted, targets) if name}
+            if called in self.classes or called.rpartition(".")[2][:1].isupper():  # classes, by custom
+                kind = called if called in self.classes else self.expanded(called)
+                self.instances |= {_scoped(name, owner): kind for name in map(_dotted, targets) if name}
 
     def _assignments(self, node: ast.AST, owner: str) -> Iterator[tuple[str, ast.Assign | ast.AnnAssign]]:
         """With the class around each."""
@@ -176,6 +171,16 @@ class _Script:
             if f"{name}.{wanted}" in self.names:
                 return f"{name}.{wanted}"
         return name if method == "__init__" else f"{name}.{method}"
+
+
+def _imported(node: ast.AST) -> dict[str, str]:
+    """Local names that an import binds, with their full names; none of another statement."""
+    if isinstance(node, ast.Import):
+        whole = {one.asname: one.name for one in node.names if one.asname}
+        return whole | {root: root for root in (one.name.partition(".")[0] for one in node.names if not one.asname)}
+    if isinstance(node, ast.ImportFrom):
+        return {one.asname or one.name: f"{node.module or ''}.{one.name}".lstrip(".") for one in node.names}
+    return {}
 
 
 def _function(name: str, line: int, body: list[ast.stmt], script: _Script, owner: str) -> Function:

@@ -86,13 +86,13 @@ def calls_svg(graph: CallGraph, name: str) -> str:
     """A script's call graph as SVG: its own functions, and the collectives that they call."""
     directed = graph.networkx()
     own = [one.name for one in graph.functions]
-    shown = [*own, *sorted(node for node, data in directed.nodes(data=True) if not data["line"] and node != MODULE and data["roles"])]
+    shown = [*own, *_collectives_outside(directed)]
     roles = {node: directed.nodes[node]["roles"].split(",") for node in shown}
     boxes = [
         GraphBox(
             node,
             *_written(node, directed.nodes[node]["line"]),
-            next((COLOURS[role] for role in (COLLECTIVE, STEP, MODEL) if role in roles[node]), COLOURS["other"]),
+            _role_colour(roles[node]),
             0.7,
         )
         for node in shown
@@ -100,6 +100,15 @@ def calls_svg(graph: CallGraph, name: str) -> str:
     lines = [Line(source, target, "", 0.2) for source, target in directed.edges if source in roles and target in roles and source != target]
     kept = directed.subgraph(shown)
     return _svg(boxes, lines, _by_distance(kept, own), name, "orange: model   green: step   blue: collective")
+
+
+def _collectives_outside(directed: nx.DiGraph[str]) -> list[str]:
+    """Collectives of libraries, which have no line in the script."""
+    return sorted(node for node, data in directed.nodes(data=True) if not data["line"] and node != MODULE and data["roles"])
+
+
+def _role_colour(roles: list[str]) -> str:
+    return next((COLOURS[role] for role in (COLLECTIVE, STEP, MODEL) if role in roles), COLOURS["other"])
 
 
 def _written(name: str, line: int) -> tuple[str, str]:

@@ -35,19 +35,11 @@ class Edges:
 
     def __post_init__(self) -> None:
         """The kernels trust what is checked here."""
-        indptr, indices = self.indptr, self.indices
-        if indptr.dtype != np.int64 or indices.dtype != np.int32 or not (indptr.flags.c_contiguous and indices.flags.c_contiguous):
-            raise TypeError("edges: indptr must be int64 and indices int32, both contiguous")
-        if len(indptr) < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or bool(np.any(np.diff(indptr) < 0)):
-            raise ValueError(f"edges: indptr must rise from 0 to {len(indices)}, the number of indices")
-        if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= self.sources):
-            raise ValueError(f"edges: indices must lie in 0..{self.sources - 1}")
-        if self.in_degree.shape != (len(indptr) - 1,) or self.out_degree.shape != (self.sources,):
+        _check_rows(self.indptr, self.indices, self.sources)
+        if self.in_degree.shape != (self.destinations,) or self.out_degree.shape != (self.sources,):
             raise ValueError("edges: in_degree must have one figure a destination and out_degree one a source")
         for numbers in (self.ids, self.offsets):
-            if numbers is not None and (
-                numbers.shape != self.in_degree.shape or numbers.dtype != np.int64 or not numbers.flags.c_contiguous
-            ):
+            if numbers is not None and not (numbers.shape == self.in_degree.shape and _contiguous(numbers, np.int64)):
                 raise ValueError("edges: ids and offsets must be contiguous int64, one number a destination")
 
     @property
@@ -120,6 +112,20 @@ class Matrix:
         """Transposed."""
         edges, origins = self.edges.turned
         return Matrix(edges, None if self.weights is None else self.weights[origins])
+
+
+def _check_rows(indptr: Array, indices: Array, sources: int) -> None:
+    """Raise TypeError or ValueError where these are no CSR rows of numbers below `sources`."""
+    if not (_contiguous(indptr, np.int64) and _contiguous(indices, np.int32)):
+        raise TypeError("edges: indptr must be int64 and indices int32, both contiguous")
+    if len(indptr) < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or bool(np.any(np.diff(indptr) < 0)):
+        raise ValueError(f"edges: indptr must rise from 0 to {len(indices)}, the number of indices")
+    if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= sources):
+        raise ValueError(f"edges: indices must lie in 0..{sources - 1}")
+
+
+def _contiguous(numbers: Array, dtype: type[np.integer[Any]]) -> bool:
+    return numbers.dtype == dtype and bool(numbers.flags.c_contiguous)
 
 
 def _weights(edges: Edges, norm: str) -> Array | None:

@@ -152,30 +152,32 @@ class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no t
         """As GATConv.forward: (n, F_in) -> (n, H, D)."""
         edges = _edges(graph, feat)
         if edges is None or edge_weight is not None or get_attention or (edges.lonely and not self._allow_zero_in_degree):
-            made = super().forward(graph, feat, edge_weight, get_attention)
-            return made if get_attention else self.finish(made)
+            unfused = super().forward(graph, feat, edge_weight, get_attention)
+            return unfused if get_attention else self.finish(unfused)
         tail, rest = self.tail()
         rows = dropped(self.feat_drop, feat)
+        if self.res_fc is not None:
+            return self.with_residual(rows, edges)
+        if self.settings.epilogue:
+            return ended(self.weighed(rows, edges, self.bias if self.has_explicit_bias else None, tail), rest)
+        return ended(self.biased(self.weighed(rows, edges, None, tail)), rest)
+
+    def weighed(self, rows: Tensor, edges: Edges, bias: Tensor | None, tail: Tail) -> Tensor:
+        """(n, H, D) sums weighed by attention."""
         drop = self.attn_drop.p if self.attn_drop.training else 0.0
         how = AttentionRows(self._num_heads, self.leaky_relu.negative_slope, _drop(drop))
-        residual = self.res_fc is not None
-        folded = self.has_explicit_bias and not residual and self.settings.epilogue
-        out = fused_operations.attend(
-            edges,
-            rows @ self.fc.weight.t(),
-            (self.attn_l[0], self.attn_r[0]),
-            how,
-            bias=self.bias if folded else None,
-            tail=Tail() if residual else tail,
-        )
-        shaped = out.view(edges.destinations, self._num_heads, self._out_feats)
-        if residual:
-            shaped = shaped + self.res_fc(rows[: edges.destinations]).view(edges.destinations, -1, self._out_feats)
-        if self.has_explicit_bias and not folded:
-            shaped = shaped + self.bias.view(1, self._num_heads, self._out_feats)
-        if residual:
-            return self.finish(shaped if self.activation is None else self.activation(shaped))
-        return shaped if rest is None else rest(shaped)
+        out = fused_operations.attend(edges, rows @ self.fc.weight.t(), (self.attn_l[0], self.attn_r[0]), how, bias=bias, tail=tail)
+        return out.view(edges.destinations, self._num_heads, self._out_feats)
+
+    def with_residual(self, rows: Tensor, edges: Edges) -> Tensor:
+        """The same with the layer's own rows added, and so bias and activation after that."""
+        own = self.res_fc(rows[: edges.destinations]).view(edges.destinations, -1, self._out_feats)
+        out = self.biased(self.weighed(rows, edges, None, Tail()) + own)
+        return self.finish(out if self.activation is None else self.activation(out))
+
+    def biased(self, out: Tensor) -> Tensor:
+        """With the layer's bias, where it has one."""
+        return out + self.bias.view(1, self._num_heads, self._out_feats) if self.has_explicit_bias else out
 
 
 def fused_layer(layer: nn.Module, settings: LayerSettings) -> nn.Module:

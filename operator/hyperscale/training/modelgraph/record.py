@@ -125,22 +125,38 @@ class OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # t
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own interface
         """Run the operation and write down what it cost."""
-        out = func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        out = func(*args, **named)
         packet = func._overloadpacket
         name = packet.__name__
         first = next(iter(tensors(out)), None)
-        if first is None or not first.is_floating_point() or first.layout != torch.strided or func.is_view or name in FREE:
+        if first is None or func.is_view or name in FREE or not _computed(first):
             return out
-        touched = [one for one in (first, *tensors(args)) if one.layout == torch.strided]
+        touched = [one for one in (first, *tensors(args)) if _strided(one)]
         if packet in flop_registry:
-            flops = float(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
+            flops = float(flop_registry[packet](*args, **named, out_val=out))
         elif name in SPECIAL or name in BY_INPUT:
-            flops = first.numel() * (SPECIAL[name] if name in SPECIAL else BY_INPUT[name](args))
+            flops = first.numel() * _operations(name, args)
         else:  # elementwise the result is the largest; of sums and scatters what is read
             touched.sort(key=lambda one: -one.numel())
             flops = float(touched[0].numel())
         self.parts.append(Part(name, tuple(tuple(one.shape) for one in touched), flops, packet in flop_registry))
         return out
+
+
+def _operations(name: str, args: Any) -> float:  # noqa: ANN401 - what torch hands over
+    """For each number of the result."""
+    return SPECIAL[name] if name in SPECIAL else BY_INPUT[name](args)
+
+
+def _computed(result: Tensor) -> bool:
+    """Whether the numbers of a result were computed: not those of indices or of a sparse layout."""
+    return result.is_floating_point() and _strided(result)
+
+
+def _strided(tensor: Tensor) -> bool:
+    """Its numbers are written out, not those of a sparse layout."""
+    return tensor.layout == torch.strided
 
 
 def without_compiler(mode: type[TorchDispatchMode]) -> None:

@@ -73,11 +73,14 @@ def checked_graph(adjacency: Adjacency) -> None:
         raise PartitionError("adjacency.indptr: not the row pointers of `indices`; it must ascend from 0 to their number")
     if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= n):
         raise PartitionError(f"adjacency.indices: names a vertex outside 0..{n - 1}; renumber the vertices")
-    weights = adjacency.vertex_weights
-    if weights is not None and (weights.ndim not in (1, 2) or len(weights) != n or (len(weights) and int(weights.min()) < 0)):
+    if adjacency.vertex_weights is not None and not _are_weights(adjacency.vertex_weights, n):
         raise PartitionError(f"adjacency.vertex_weights: need {n} rows of non-negative integers")
     if adjacency.edge_weights is not None and len(adjacency.edge_weights) != len(indices):
         raise PartitionError(f"adjacency.edge_weights: need {len(indices)} integers, one for each entry of `indices`")
+
+
+def _are_weights(weights: Array, vertices: int) -> bool:
+    return weights.ndim in (1, 2) and len(weights) == vertices and (not len(weights) or int(weights.min()) >= 0)
 
 
 def weight_columns(adjacency: Adjacency) -> Array:

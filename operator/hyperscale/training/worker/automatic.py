@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.api.job import PartitioningMethod
-from hyperscale.planner.workload.layer_costs import layer_flops, layers
+from hyperscale.planner.workload.layer_costs import Layer, layer_flops, layers
 from hyperscale.training import partition
 from hyperscale.training.partition.auto import CANDIDATES, EpochCost
 from hyperscale.training.runtime.contract import Run
@@ -38,8 +39,7 @@ def epoch_cost(run: Run, vertices: int, features: int, classes: int, messages: i
     compute = max(plan.predicted.epoch_seconds - plan.predicted.communication_seconds, 0.0)
     # A rank gets the share that lets it end with the others: all need about the same time for their own vertices.
     stack = layers(run.model, features, classes)
-    work = sum(layer_flops(run.model, layer, vertices, messages) for layer in stack) if messages and run.model.batch_size is None else 0.0
-    along = 1.0 - sum(layer_flops(run.model, layer, vertices, 0) for layer in stack) / work if work > 0.0 else 0.0
+    along = _along_edges(run, stack, vertices, messages)
     seconds = tuple((1.0 - along) * compute / (share * vertices) for share in run.shares)
     edges = tuple(along * compute / (share * messages) for share in run.shares) if along > 0.0 else ()
     columns = sum(min(layer) for layer in stack)
@@ -48,3 +48,11 @@ def epoch_cost(run: Run, vertices: int, features: int, classes: int, messages: i
     # Between nodes all ranks of a node share its card, and each waits for the copies of all.
     sharing = [plan.sharing(rank) for rank in range(run.size)]
     return EpochCost(seconds, tuple(hop * ranks for ranks in sharing), columns * _COPY_BYTES, overlap=1.0, edge_seconds=edges)
+
+
+def _along_edges(run: Run, stack: Sequence[Layer], vertices: int, messages: int) -> float:
+    """Fraction of an epoch's operations that grows with the edges, not with the vertices; 0 for batches, whose edges are drawn."""
+    if not messages or run.model.batch_size is not None:
+        return 0.0
+    whole = sum(layer_flops(run.model, layer, vertices, messages) for layer in stack)
+    return 1.0 - sum(layer_flops(run.model, layer, vertices, 0) for layer in stack) / whole if whole > 0.0 else 0.0

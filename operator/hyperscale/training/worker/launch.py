@@ -20,7 +20,7 @@ import msgspec
 
 from hyperscale.model.api.measured import RESULT_PREFIX, Measured
 from hyperscale.training.runtime.contract import EXIT_WRONG_INPUT
-from hyperscale.training.worker.plan_overrides import replanned, with_ranks
+from hyperscale.training.worker.plan_overrides import plan_overrides, with_ranks
 
 MESSAGE_FILE: Final = "/dev/termination-log"
 MESSAGE_VARIABLE: Final = "HYPERSCALE_TERMINATION_LOG"
@@ -42,10 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         return EXIT_WRONG_INPUT
     try:
-        told = replanned(os.environ)
-        environment = {**os.environ, **told}
-        command = with_ranks(command, environment) if "HYPERSCALE_WORKERS" in told else command
-        child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = _start(command)
     except OSError as error:
         message = f"{command[0]}: {error.strerror}"
         sys.stderr.write(f"hyperscale.training.worker.launch: {message}\n")
@@ -60,13 +57,21 @@ def main(arguments: Sequence[str]) -> int:
     if output.result is not None:
         leave(output.result)
     elif code != 0:
-        leave(
-            errors.fault
-            or output.fault
-            or b"\n".join(errors.last or output.last)
-            or f"{command[0]} ended with {code} and printed nothing".encode()
-        )
+        leave(_why(output, errors) or f"{command[0]} ended with {code} and printed nothing".encode())
     return code if code >= 0 else 128 - code
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    """The command as the plan in force has it. Raises OSError."""
+    overrides = plan_overrides(os.environ)
+    environment = {**os.environ, **overrides}
+    planned = with_ranks(command, environment) if "HYPERSCALE_WORKERS" in overrides else command
+    return subprocess.Popen(planned, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def _why(output: _Pipe, errors: _Pipe) -> bytes:
+    """What a command said before it failed: a rank's own error, else the last lines."""
+    return errors.fault or output.fault or b"\n".join(errors.last or output.last)
 
 
 def leave(message: bytes) -> None:

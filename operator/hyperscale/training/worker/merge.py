@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,11 +20,12 @@ def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
     if any("graph_offsets" in part.extra for part in parts):
         raise ValueError("parts of a data set of many graphs cannot be merged; write as many parts as ranks")
     each = parts[0].parts // ranks
-    owned = np.concatenate([part.owned for part in parts])
+    joined = partial(_joined, parts)
+    owned = joined("owned")
     order = np.argsort(owned)
     halo, halo_owner = _halo(parts, rank, each)
-    held = np.concatenate([owned[order], halo])
-    place = np.argsort(held)
+    local = np.concatenate([owned[order], halo])
+    place = np.argsort(local)
     ids = np.concatenate([np.concatenate([part.owned, part.halo])[part.indices] for part in parts])
     sizes = np.concatenate([np.diff(part.indptr) for part in parts])
     indptr, entries = _reordered(sizes, order)
@@ -34,18 +36,24 @@ def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
         halo=halo,
         halo_owner=halo_owner.astype(np.int32),
         indptr=indptr,
-        indices=place[np.searchsorted(held, ids[entries], sorter=place)].astype(np.int32),
-        in_degree=_looked_up(parts, "in_degree", held),
-        out_degree=_looked_up(parts, "out_degree", held),
+        indices=place[np.searchsorted(local, ids[entries], sorter=place)].astype(np.int32),
+        in_degree=_looked_up(parts, "in_degree", local),
+        out_degree=_looked_up(parts, "out_degree", local),
         classes=parts[0].classes,
         train_total=parts[0].train_total,
-        features=np.concatenate([part.features for part in parts])[order],
-        labels=np.concatenate([part.labels for part in parts])[order],
-        train=np.concatenate([part.train for part in parts])[order],
-        validation=np.concatenate([part.validation for part in parts])[order],
-        test=np.concatenate([part.test for part in parts])[order],
+        features=joined("features")[order],
+        labels=joined("labels")[order],
+        train=joined("train")[order],
+        validation=joined("validation")[order],
+        test=joined("test")[order],
         name=parts[0].name,
     )
+
+
+def _joined(parts: Sequence[LocalPart], name: str) -> Array:
+    """An array by owned vertex, of all parts one after another."""
+    values: Array = np.concatenate([getattr(part, name) for part in parts])
+    return values
 
 
 def _halo(parts: Sequence[LocalPart], rank: int, each: int) -> tuple[Array, Array]:
@@ -66,9 +74,9 @@ def _reordered(sizes: Array, order: Array) -> tuple[Array, Array]:
     return indptr, entries
 
 
-def _looked_up(parts: Sequence[LocalPart], name: str, held: Array) -> Array:
-    """An array by held vertex, for `held` global ids."""
+def _looked_up(parts: Sequence[LocalPart], name: str, vertices: Array) -> Array:
+    """An array by owned or copied vertex, for the global ids `vertices`."""
     ids = np.concatenate([np.concatenate([part.owned, part.halo]) for part in parts])
     unique, first = np.unique(ids, return_index=True)
-    values: Array = np.concatenate([getattr(part, name) for part in parts])[first][np.searchsorted(unique, held)]
+    values: Array = np.concatenate([getattr(part, name) for part in parts])[first][np.searchsorted(unique, vertices)]
     return values

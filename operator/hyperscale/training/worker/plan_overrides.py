@@ -18,7 +18,7 @@ PROCESSES: Final = "-np"
 """Of mpirun."""
 
 
-def replanned(environment: Mapping[str, str]) -> dict[str, str]:
+def plan_overrides(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables that the plan file says otherwise than `environment`; none where it says the same, or cannot be read."""
     try:
         plan = read_plan(Path(environment.get("HYPERSCALE_PLAN_FILE", RUN_PLAN_FILE)))
@@ -27,7 +27,7 @@ def replanned(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     if plan is None or not environment.get("HYPERSCALE_WORKERS"):
         return {}
-    told = {
+    planned = {
         "HYPERSCALE_PLAN_ID": plan.plan_id,
         "HYPERSCALE_SEED": str(plan.seed),
         "HYPERSCALE_WORKERS": str(len(plan.workers)),
@@ -35,13 +35,13 @@ def replanned(environment: Mapping[str, str]) -> dict[str, str]:
         # As control/render/environment.py writes it: the same text finds the same partitions.
         "HYPERSCALE_SHARES": ",".join(repr(worker.share) for worker in plan.workers),
     }
-    return {name: value for name, value in told.items() if environment.get(name) != value}
+    return {name: value for name, value in planned.items() if environment.get(name) != value}
 
 
 def with_ranks(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """The command with as many processes as `environment` has GPUs of workers; as it is where it does not state a number of processes."""
-    made = list(command)
+    ranked = list(command)
     workers, gpus = environment.get("HYPERSCALE_WORKERS", ""), environment.get("HYPERSCALE_GPUS_PER_WORKER", "1")
-    if PROCESSES in made[:-1] and workers.isdecimal() and gpus.isdecimal():
-        made[made.index(PROCESSES) + 1] = str(int(workers) * int(gpus))
-    return made
+    if PROCESSES in ranked[:-1] and workers.isdecimal() and gpus.isdecimal():
+        ranked[ranked.index(PROCESSES) + 1] = str(int(workers) * int(gpus))
+    return ranked

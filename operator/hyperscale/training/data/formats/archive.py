@@ -35,7 +35,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     sources, destinations = _edges(arrays, file)
     features = _features(arrays, file)
     vertices = _vertices(arrays, features, sources, destinations, file)
-    found = RawGraph(
+    raw = RawGraph(
         vertices,
         sources,
         destinations,
@@ -45,7 +45,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
         directed=_directed(arrays, file),
         notes=("sparse features are scaled to rows of sum 1",) if "features" not in arrays and features is not None else (),
     )
-    return assemble(found, file, file.name.removesuffix(SUFFIX), stated, seed)
+    return assemble(raw, file, file.name.removesuffix(SUFFIX), stated, seed)
 
 
 def write(file: Path, graph: TrainingGraph) -> None:
@@ -115,28 +115,39 @@ def _edges(arrays: dict[str, Array], file: Path) -> tuple[Array, Array]:
 def _features(arrays: dict[str, Array], file: Path) -> Array | None:
     if "features" in arrays:
         return arrays["features"]
-    given = [name for name in SPARSE if name in arrays]
-    if not given:
+    names = [name for name in SPARSE if name in arrays]
+    if not names:
         return None
-    if len(given) < len(SPARSE):
-        raise fault(file, f"only {', '.join(given)} of a sparse matrix", f"write {', '.join(SPARSE)}, or `features`")
+    if len(names) < len(SPARSE):
+        raise fault(file, f"only {', '.join(names)} of a sparse matrix", f"write {', '.join(SPARSE)}, or `features`")
     indptr, columns, values, shape = (arrays[name] for name in SPARSE)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or int(shape.min()) < 0:
         raise fault(f"{file}: shape", "no two sizes", "write (vertices, features)")
     rows, width = int(shape[0]), int(shape[1])
-    fits = (
-        indptr.shape == (rows + 1,)
-        and all(array.dtype.kind in "iu" for array in (indptr, columns))
-        and values.dtype.kind in "fiub"
-        and columns.shape == values.shape == (int(indptr[-1]),)
-        and int(indptr[0]) == 0
-        and bool((np.diff(indptr.astype(np.int64)) >= 0).all())
-        and (not len(columns) or (int(columns.min()) >= 0 and int(columns.max()) < width))
-    )
-    if not fits:
+    if not (_are_pointers(indptr, rows) and _are_entries(columns, values, int(indptr[-1]), width)):
         raise fault(f"{file}: indptr, indices, data", f"no CSR matrix of {rows} × {width}", "write scipy.sparse.csr_matrix's arrays")
     check_bytes(4 * rows * width, file, f"{rows} × {width} features")
     return scaled_rows(rows, width, indptr, columns, values)
+
+
+def _are_pointers(indptr: Array, rows: int) -> bool:
+    """Whether these point to the rows of a CSR matrix: whole numbers that rise from 0."""
+    return (
+        indptr.shape == (rows + 1,)
+        and indptr.dtype.kind in "iu"
+        and int(indptr[0]) == 0
+        and bool((np.diff(indptr.astype(np.int64)) >= 0).all())
+    )
+
+
+def _are_entries(columns: Array, values: Array, count: int, width: int) -> bool:
+    """Whether these are the `count` entries of a CSR matrix of `width` columns."""
+    return (
+        columns.dtype.kind in "iu"
+        and values.dtype.kind in "fiub"
+        and columns.shape == values.shape == (count,)
+        and (not count or (int(columns.min()) >= 0 and int(columns.max()) < width))
+    )
 
 
 def scaled_rows(rows: int, width: int, indptr: Array, columns: Array, values: Array) -> Array:
@@ -159,10 +170,16 @@ def _vertices(arrays: dict[str, Array], features: Array | None, sources: Array, 
     for array in (features, arrays.get("labels")):
         if array is not None and array.ndim:
             return len(array)
-    for ids in (sources, destinations):
-        if len(ids) and ids.dtype.kind not in "iu":
-            raise fault(f"{file}: edges", f"ids are {ids.dtype}", "write whole numbers")
-    return max((int(ids.max()) for ids in (sources, destinations) if len(ids)), default=-1) + 1
+    return max(_largest(sources, file), _largest(destinations, file)) + 1
+
+
+def _largest(ids: Array, file: Path) -> int:
+    """The largest vertex id; -1 without edges."""
+    if not len(ids):
+        return -1
+    if ids.dtype.kind not in "iu":
+        raise fault(f"{file}: edges", f"ids are {ids.dtype}", "write whole numbers")
+    return int(ids.max())
 
 
 def _masks(arrays: dict[str, Array], vertices: int, file: Path) -> tuple[Array, Array, Array] | None:

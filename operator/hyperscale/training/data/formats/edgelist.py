@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -33,7 +34,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     edge_file, node_file = pair(file, SUFFIXES)
     edges = table(edge_file, stated.edges)
     nodes = table(node_file, stated.vertices, header=True) if node_file is not None else None
-    return assemble(tables.found(edges, nodes, edge_file, node_file, stated), edge_file, file.name, stated, seed)
+    return assemble(tables.raw_graph(edges, nodes, edge_file, node_file, stated), edge_file, file.name, stated, seed)
 
 
 def pair(place: Path, suffixes: tuple[str, ...]) -> tuple[Path, Path | None]:
@@ -60,24 +61,29 @@ def table(file: Path, most_rows: int | None, header: bool | None = None) -> pa.T
         raise fault(file, "the first line has numbers only", "name the columns there")
     named = header if header is not None else not numbers
     options = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=skipped, autogenerate_column_names=not named)
-    batches: list[pa.RecordBatch] = []
-    rows = total = 0
     try:
         stream = pa.input_stream(str(file), compression=_compression(file))
         with stream, csv.open_csv(stream, options, csv.ParseOptions(delimiter=delimiter)) as opened:
-            for batch in opened:
-                batches.append(batch)
-                rows, total = rows + batch.num_rows, total + batch.nbytes
-                if most_rows is not None and rows > most_rows:
-                    raise fault(file, f"more than the {most_rows} rows that the job states", "correct spec.dataset.vertices and edges")
-                check_bytes(2 * total, file, f"{rows} rows")
-            made = pa.Table.from_batches(batches, opened.schema)
-            made.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
-            return made
+            rows = pa.Table.from_batches(_batches(opened, file, most_rows), opened.schema)
+            rows.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
+            return rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, pa.ArrowInvalid) and "Empty CSV" in str(error):
             raise fault(file, "empty", "write a table of one row a line") from None
         raise fault(file, str(error)[:300], "write the same number of columns in each line, numbers where there are numbers") from None
+
+
+def _batches(opened: Iterable[pa.RecordBatch], file: Path, most_rows: int | None) -> list[pa.RecordBatch]:
+    """All batches of a table; raises DataError for more than `most_rows`, and before they need more memory than there is."""
+    batches: list[pa.RecordBatch] = []
+    rows = total = 0
+    for batch in opened:
+        batches.append(batch)
+        rows, total = rows + batch.num_rows, total + batch.nbytes
+        if most_rows is not None and rows > most_rows:
+            raise fault(file, f"more than the {most_rows} rows that the job states", "correct spec.dataset.vertices and edges")
+        check_bytes(2 * total, file, f"{rows} rows")
+    return batches
 
 
 def _first_line(file: Path) -> tuple[int, str]:

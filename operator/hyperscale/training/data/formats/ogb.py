@@ -62,24 +62,33 @@ def _many(file: Path, raw: Path, counts: Array, sources: Array, destinations: Ar
     edges = _column(raw, "num-edge-list")
     if len(edges) != len(counts) or int(edges.sum()) != len(sources) or (len(counts) and min(int(counts.min()), int(edges.min())) < 0):
         raise fault(raw, "num-node-list, num-edge-list and edge do not fit each other", "unpack OGB's archive again")
-    atoms, bonds, labels = _matrix(raw, "node-feat"), _matrix(raw, "edge-feat"), _matrix(raw, "graph-label")
-    if atoms is None or labels is None or len(labels) != len(counts) or len(atoms) != int(counts.sum()):
-        raise fault(raw, "node-feat or graph-label is missing or too short", "unpack OGB's archive again")
-    if bonds is not None and len(bonds) != len(sources):
-        raise fault(raw, "edge-feat has another length than edge", "unpack OGB's archive again")
+    atoms, bonds, labels = _graph_tables(raw, counts, len(sources))
     stated.check_counts(int(counts.sum()), 2 * len(sources), raw)
-    bonds = bonds if bonds is not None else np.zeros((len(sources), 1), np.float32)
     low, first = np.concatenate([[0], np.cumsum(counts)]), np.concatenate([[0], np.cumsum(edges)])
     parts = []
     for at, count in enumerate(counts):
         own = slice(int(first[at]), int(first[at + 1]))
-        heads, tails = sources[own], destinations[own]
-        if len(heads) and (min(heads.min(), tails.min()) < 0 or max(heads.max(), tails.max()) >= count):
-            raise fault(f"{raw}: graph {at}", "an edge ends outside it", "unpack OGB's archive again")
-        both = np.concatenate([heads, tails]), np.concatenate([tails, heads])
+        both = _both_directions(sources[own], destinations[own], count, f"{raw}: graph {at}")
         parts.append((_categories(atoms[int(low[at]) : int(low[at + 1])]), *both, _categories(np.concatenate([bonds[own], bonds[own]]))))
     masks = _masks(file, len(counts))
     return smiles.graphs(parts, labels, masks if masks is not None else split(np.zeros(len(counts)), 0), file.name, raw)
+
+
+def _graph_tables(raw: Path, counts: Array, edges: int) -> tuple[Array, Array, Array]:
+    """Features of vertices and of edges, labels of graphs; a column of zeros where edges have no features."""
+    atoms, bonds, labels = _matrix(raw, "node-feat"), _matrix(raw, "edge-feat"), _matrix(raw, "graph-label")
+    if atoms is None or labels is None or len(labels) != len(counts) or len(atoms) != int(counts.sum()):
+        raise fault(raw, "node-feat or graph-label is missing or too short", "unpack OGB's archive again")
+    if bonds is not None and len(bonds) != edges:
+        raise fault(raw, "edge-feat has another length than edge", "unpack OGB's archive again")
+    return atoms, bonds if bonds is not None else np.zeros((edges, 1), np.float32), labels
+
+
+def _both_directions(heads: Array, tails: Array, vertices: int, place: str) -> tuple[Array, Array]:
+    """Ends of one graph's edges, then of the reverse edges; raises DataError at `place` for an end outside of the graph."""
+    if len(heads) and (min(heads.min(), tails.min()) < 0 or max(heads.max(), tails.max()) >= vertices):
+        raise fault(place, "an edge ends outside it", "unpack OGB's archive again")
+    return np.concatenate([heads, tails]), np.concatenate([tails, heads])
 
 
 def _categories(values: Array) -> Array:

@@ -23,7 +23,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     edge_file, node_file = pair(file, SUFFIXES)
     edges = table(edge_file, stated.edges)
     nodes = table(node_file, stated.vertices) if node_file is not None else None
-    return assemble(tables.found(edges, nodes, edge_file, node_file, stated), edge_file, file.name, stated, seed)
+    return assemble(tables.raw_graph(edges, nodes, edge_file, node_file, stated), edge_file, file.name, stated, seed)
 
 
 def table(file: Path, most_rows: int | None) -> pa.Table:

@@ -77,14 +77,8 @@ def graphs(
 
     Raises DataError at `place` where features are not finite, categories beyond bounds, or labels (g, t) infinite.
     """
-    for at, part in enumerate(parts):
-        if not (np.isfinite(part[0]).all() and np.isfinite(part[3]).all()):
-            raise fault(f"{place}: graph {at}", "a feature is not finite", "write a number for every vertex and edge")
-        for values in (part[0], part[3]):
-            if values.dtype.kind == "i" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < MAX_CLASSES:
-                raise fault(
-                    f"{place}: graph {at}", f"whole features are categories, 0..{MAX_CLASSES - 1}", "number them so, or write fractions"
-                )
+    for at, (vertex_features, _, _, edge_features) in enumerate(parts):
+        _check_features(vertex_features, edge_features, f"{place}: graph {at}")
     if np.isinf(labels).any():
         raise fault(
             f"{place}: graph {int(np.argmax(np.isinf(labels).any(axis=1)))}", "a label is infinite", "write numbers, empty for unknown"
@@ -100,6 +94,15 @@ def graphs(
     return TrainingGraph(
         indptr, sources[order].astype(np.int32), features, labels, *masks, labels.shape[1], offsets, edges, name
     )  # fmt: skip
+
+
+def _check_features(vertex_features: Array, edge_features: Array, place: str) -> None:
+    """Raise DataError at `place` for a feature that is not finite, or a category beyond bounds."""
+    if not (np.isfinite(vertex_features).all() and np.isfinite(edge_features).all()):
+        raise fault(place, "a feature is not finite", "write a number for every vertex and edge")
+    for values in (vertex_features, edge_features):
+        if values.dtype.kind == "i" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < MAX_CLASSES:
+            raise fault(place, f"whole features are categories, 0..{MAX_CLASSES - 1}", "number them so, or write fractions")
 
 
 def scaffold_split(molecules: list[Any]) -> tuple[Array, Array, Array]:

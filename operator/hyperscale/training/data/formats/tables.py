@@ -32,26 +32,11 @@ SPARSE_IDS: Final = 10
 _log = logging.getLogger("hyperscale.training.data")
 
 
-def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: Path | None, stated: Stated) -> RawGraph:
+def raw_graph(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: Path | None, stated: Stated) -> RawGraph:
     """Arrays of both tables; raises DataError naming file and column."""
     sources, destinations = edge_ids(edges, edge_file)
     if nodes is None:
-        largest = max((int(ids.max(initial=-1)) for ids in (sources, destinations)), default=-1)
-        notes: tuple[str, ...] = ()
-        smallest = min((int(ids.min()) for ids in (sources, destinations) if len(ids)), default=0)
-        if smallest == 1 and (stated.vertices is None or stated.vertices <= largest):
-            # A vertex 0 that no edge names would be an invented one.
-            sources, destinations, largest = sources - 1, destinations - 1, largest - 1
-            notes = ("ids begin at 1: vertex i of the file is vertex i - 1 here",)
-        vertices = max(largest + 1, stated.vertices or 0)
-        if vertices > MAX_VERTICES:
-            raise fault(edge_file, f"vertex {largest} is beyond {MAX_VERTICES}", "number the vertices from 0 without gaps")
-        check_bytes(64 * vertices + 40 * len(sources), edge_file, f"{vertices} vertices")
-        if largest + 1 > SPARSE_IDS * 2 * max(len(sources), 1):
-            _log.warning(
-                "%s: ids up to %d in %d edges: all vertices between are held; number them from 0", edge_file, largest, len(sources)
-            )
-        return RawGraph(vertices, sources, destinations, notes=notes)
+        return _without_nodes(sources, destinations, edge_file, stated)
     place = node_file if node_file is not None else edge_file
     nodes = named(nodes, place)
     order = _order(nodes, place)
@@ -63,6 +48,24 @@ def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: P
         features = features[order] if features is not None else None
         masks = (masks[0][order], masks[1][order], masks[2][order]) if masks is not None else None
     return RawGraph(nodes.num_rows, sources, destinations, features, labels, masks, table=place)
+
+
+def _without_nodes(sources: Array, destinations: Array, file: Path, stated: Stated) -> RawGraph:
+    """Edges alone: as many vertices as the job states or the largest id needs."""
+    largest = max(int(ids.max(initial=-1)) for ids in (sources, destinations))
+    notes: tuple[str, ...] = ()
+    smallest = min((int(ids.min()) for ids in (sources, destinations) if len(ids)), default=0)
+    if smallest == 1 and (stated.vertices is None or stated.vertices <= largest):
+        # A vertex 0 that no edge names would be an invented one.
+        sources, destinations, largest = sources - 1, destinations - 1, largest - 1
+        notes = ("ids begin at 1: vertex i of the file is vertex i - 1 here",)
+    vertices = max(largest + 1, stated.vertices or 0)
+    if vertices > MAX_VERTICES:
+        raise fault(file, f"vertex {largest} is beyond {MAX_VERTICES}", "number the vertices from 0 without gaps")
+    check_bytes(64 * vertices + 40 * len(sources), file, f"{vertices} vertices")
+    if largest + 1 > SPARSE_IDS * 2 * max(len(sources), 1):
+        _log.warning("%s: ids up to %d in %d edges: all vertices between are held; number them from 0", file, largest, len(sources))
+    return RawGraph(vertices, sources, destinations, notes=notes)
 
 
 def named(table: pa.Table, file: Path, known: tuple[str, ...] = (ID, LABEL, SPLIT, FEATURES)) -> pa.Table:
