@@ -72,18 +72,20 @@ def graph_of(machines: peer.Machines, with_city: bool) -> Machines:
 def _one(case: str, method: str, graph: Machines, tasks: Tasks, labels: IntArray, seed: int, options: Options) -> list[Row]:
     """Accuracy and cost of one seed."""
     classes = tasks.idle + 1
-    told = learn_classes(graph, labels, np.ones(len(labels), dtype=np.bool_), classes, seed, STEPS)
+    whole = learn_classes(graph, labels, np.ones(len(labels), dtype=np.bool_), classes, seed, STEPS)
     curves = [(held, learn_classes(graph, labels, ~held, classes, seed, STEPS)) for held in folds(labels, FOLDS, seed)]
     accuracy = _held_out(curves, labels)
-    rows = [Row(BENCHMARK, case, method, f"accuracy at step {step}, labels given", float(told.seen[step - 1]), "", seed) for step in SHOWN]
+    rows = [
+        Row(BENCHMARK, case, method, f"accuracy at step {step}, labels given", float(whole.labelled[step - 1]), "", seed) for step in SHOWN
+    ]
     rows += [Row(BENCHMARK, case, method, f"accuracy at step {step}, held out", float(accuracy[step - 1]), "", seed) for step in SHOWN]
-    reached = np.flatnonzero(told.seen >= PAPER_ACCURACY)
+    reached = np.flatnonzero(whole.labelled >= PAPER_ACCURACY)
     first = float(reached[0] + 1) if len(reached) else float(STEPS + 1)
     rows.append(Row(BENCHMARK, case, method, f"first step with 99 %, labels given ({STEPS + 1}: none)", first, "", seed))
-    unseen = np.zeros_like(told.likings)
+    unseen = np.zeros_like(whole.likings)
     for held, curve in curves:
         unseen[held] = curve.likings[held]
-    for name, likings in (("labels given", told.likings), ("held out", unseen)):
+    for name, likings in (("labels given", whole.likings), ("held out", unseen)):
         classified = likings.argmax(axis=1)
         seated = with_sizes(likings, tasks)
         rows.append(Row(BENCHMARK, case, method, f"cost as classified, {name}", link_cost(tasks, classified), "ms", seed))

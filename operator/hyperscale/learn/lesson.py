@@ -64,7 +64,7 @@ def reading(checkpoint: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, msgspec.DecodeError, KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
-        told = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise LessonError(
-            f"{checkpoint} is damaged, or of another lesson ({told}); name another folder, or begin without --resume"
+            f"{checkpoint} is damaged, or of another lesson ({reason}); name another folder, or begin without --resume"
         ) from None

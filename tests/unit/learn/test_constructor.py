@@ -36,7 +36,7 @@ def test_the_numpy_pass_is_the_dgl_pass() -> None:
     network = ConstructorNetwork(weights_of(model))
     at = 0
     for one in examples:
-        hidden, whole = network.embed(one.seen)
+        hidden, whole = network.embed(one.view)
         fixed = network.prepared(hidden, whole)
         for state in one.states:
             logits = network.logits(hidden, fixed, state.chosen[None, :], state.features[None])[0]
@@ -47,7 +47,7 @@ def test_the_numpy_pass_is_the_dgl_pass() -> None:
     exact.load_state_dict(model.state_dict())
     double = exact(collate(examples, torch.float64)).detach().numpy()
     network = ConstructorNetwork(weights_of(exact))
-    hidden, whole = network.embed(examples[0].seen)
+    hidden, whole = network.embed(examples[0].view)
     first = examples[0].states[0]
     logits = network.logits(hidden, network.prepared(hidden, whole), first.chosen[None, :], first.features[None])[0]
     np.testing.assert_allclose(logits[first.feasible], double[: len(logits)][first.feasible], atol=1e-5, rtol=0.0)
@@ -58,7 +58,7 @@ def test_before_any_training_the_choice_is_greedys() -> None:
     model = Constructor()
     network = ConstructorNetwork(weights_of(model))
     for one in examples:
-        hidden, whole = network.embed(one.seen)
+        hidden, whole = network.embed(one.view)
         for state in one.states:
             logits = network.logits(hidden, network.prepared(hidden, whole), state.chosen[None, :], state.features[None])[0]
             open_logits = np.where(state.feasible, logits, -np.inf)

@@ -22,7 +22,7 @@ def test_classes_that_only_links_tell_apart_are_learned_and_hold_for_machines_he
     machines, labels = two_cities()
     held = folds(labels, 3, 0)[0]
     curve = learn_classes(machines, labels, ~held, 2, seed=0, steps=40)
-    assert curve.seen[-1] == curve.held_out[-1] == 1.0
+    assert curve.labelled[-1] == curve.held_out[-1] == 1.0
     assert curve.loss[-1] < curve.loss[0]
     assert curve.likings.argmax(axis=1).tolist() == labels.tolist()
 

@@ -92,21 +92,21 @@ class Channel:
 
     def observe(self) -> State:
         """(OBSERVED,): what waits, what comes, what is left; times and transfers in latencies, on a logarithmic scale."""
-        made, count = self.instance, len(self.instance.ready_seconds)
-        alpha = max(made.alpha, 1e-9)
-        worth = [made.beta * size / alpha for size in made.sizes_bytes]
+        instance, count = self.instance, len(self.instance.ready_seconds)
+        alpha = max(instance.alpha, 1e-9)
+        worth = [instance.beta * size / alpha for size in instance.sizes_bytes]
         waiting = [worth[at] for at in self.waiting] or [0.0]
         coming = range(self.following, count)
-        gaps = [(made.ready_seconds[at] - self.now) / alpha for at in coming]
+        gaps = [(instance.ready_seconds[at] - self.now) / alpha for at in coming]
         figures = [sum(waiting), waiting[0], max(waiting), waiting[-1], sum(worth[at] for at in coming), sum(worth)]
-        figures += [gaps[-1] if gaps else 0.0, (self.now - made.ready_seconds[0]) / alpha]
+        figures += [gaps[-1] if gaps else 0.0, (self.now - instance.ready_seconds[0]) / alpha]
         for step in range(AHEAD):
             figures += [gaps[step], worth[self.following + step]] if step < len(gaps) else [0.0, 0.0]
         lengths = [
             alpha,
-            self.now - made.ready_seconds[0],
-            made.ready_seconds[-1] - self.now,
-            made.beta * self._coming_bytes[self.following],
+            self.now - instance.ready_seconds[0],
+            instance.ready_seconds[-1] - self.now,
+            instance.beta * self._coming_bytes[self.following],
         ]
         shares = [len(self.waiting) / count, len(coming) / count, *np.clip(np.divide(lengths, self.length_seconds), 0.0, 2.0)]
         return np.asarray([*np.log1p(np.maximum(figures, 0.0)), *shares], dtype=np.float32)

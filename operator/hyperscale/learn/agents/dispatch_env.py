@@ -61,16 +61,16 @@ class DispatchEnv(gymnasium.Env[State, np.int64]):
         if self._simulator is None:
             raise RuntimeError("call reset() first")
         reward, ended = self._simulator.step(chosen_by(int(action), self._simulator))
-        seen = np.zeros(OBSERVED, dtype=np.float32) if ended else observe(self._simulator)
-        return seen, reward, ended, False, {}
+        state = np.zeros(OBSERVED, dtype=np.float32) if ended else observe(self._simulator)
+        return state, reward, ended, False, {}
 
 
 def observe(simulator: Simulator) -> State:
     """What the agent sees of the decision at hand."""
     rows = simulator.features()
     own = rows[chosen_by(0, simulator)]
-    seen: State = np.clip(np.concatenate((own, rows.mean(axis=0), rows.max(axis=0))), -10.0, 10.0).astype(np.float32)
-    return seen
+    state: State = np.clip(np.concatenate((own, rows.mean(axis=0), rows.max(axis=0))), -10.0, 10.0).astype(np.float32)
+    return state
 
 
 def chosen_by(rule: int, simulator: Simulator) -> int:
@@ -85,8 +85,8 @@ def chosen_by(rule: int, simulator: Simulator) -> int:
     if rule == len(RULES) - 1 or not len(starts):
         return waits
     pending, _, _, _ = simulator.stream.view()
-    known = {job: (weight, waited, {count: seconds for count, seconds, *_ in options}) for job, weight, waited, options in pending}
-    return min(starts.tolist(), key=lambda at: (_index(rule, int(workers[at]), *known[int(jobs[at])]), at))
+    waiting_jobs = {job: (weight, waited, {count: seconds for count, seconds, *_ in options}) for job, weight, waited, options in pending}
+    return min(starts.tolist(), key=lambda at: (_index(rule, int(workers[at]), *waiting_jobs[int(jobs[at])]), at))
 
 
 def _index(rule: int, count: int, weight: float, waited: float, seconds: dict[int, float]) -> tuple[float, float]:

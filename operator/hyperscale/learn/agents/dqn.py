@@ -45,9 +45,11 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         simulator = Simulator(VALIDATION_SEEDS + number, conditions)
         own.append(play(layers, simulator).mean_completion)
         rule.append(simulator.run(index(TUNED)).mean_completion)
-    found = compare(own, rule)
-    figures = {"ratio_to_rule": found.ratio, "p": found.p, "worst": found.worst}
-    said = f"{found.ratio:.3f} of the tuned rule's weighted completion time (p = {found.p:.1g}); this agent is for comparison only"
+    comparison = compare(own, rule)
+    figures = {"ratio_to_rule": comparison.ratio, "p": comparison.p, "worst": comparison.worst}
+    said = (
+        f"{comparison.ratio:.3f} of the tuned rule's weighted completion time (p = {comparison.p:.1g}); this agent is for comparison only"
+    )
     return LessonVerdict(False, said, figures)
 
 

@@ -73,9 +73,9 @@ def learn(assignment: Assignment, report: Report) -> Network:
 
 
 def _model(assignment: Assignment) -> MaskablePPO:
-    made = DummyVecEnv([_maker(assignment.seed * ENVIRONMENTS + number) for number in range(ENVIRONMENTS)])
+    plain = DummyVecEnv([_maker(assignment.seed * ENVIRONMENTS + number) for number in range(ENVIRONMENTS)])
     # Returns of hundreds would leave the actor nothing of a gradient that is clipped together with the critic's.
-    environments = VecNormalize(made, norm_obs=False, gamma=HORIZON)
+    environments = VecNormalize(plain, norm_obs=False, gamma=HORIZON)
     return MaskablePPO(
         ScorerPolicy,
         environments,
@@ -150,14 +150,14 @@ def _restore(model: MaskablePPO, folder: Path, asked: NDArray[np.int64]) -> None
 
 def _fill(model: MaskablePPO, arrays: dict[str, NDArray[Any]]) -> None:
     model.policy.load_state_dict({name[7:]: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("policy.")})
-    held = model.policy.optimizer.state_dict()
+    whole = model.policy.optimizer.state_dict()
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, array in arrays.items():
         if name.startswith("adam."):
             _, number, moment = name.split(".")
             state.setdefault(int(number), {})[moment] = torch.from_numpy(array)
-    held["state"] = state
-    model.policy.optimizer.load_state_dict(held)
+    whole["state"] = state
+    model.policy.optimizer.load_state_dict(whole)
     model.num_timesteps = int(arrays["steps"][0])
     scale: Any = model.get_vec_normalize_env()
     scale.ret_rms.mean, scale.ret_rms.var, scale.ret_rms.count = arrays["returns"].tolist()

@@ -85,11 +85,11 @@ def load(name: str, folder: Path) -> Layers:
     return layers
 
 
-def values(layers: Layers, seen: NDArray[np.float32]) -> NDArray[np.float32]:
+def values(layers: Layers, state: NDArray[np.float32]) -> NDArray[np.float32]:
     """(actions,) Q of each action. seen: (observations,)."""
-    hidden = np.maximum(layers["0.weight"] @ seen + layers["0.bias"], 0.0)
-    found: NDArray[np.float32] = layers["2.weight"] @ hidden + layers["2.bias"]
-    return found
+    hidden = np.maximum(layers["0.weight"] @ state + layers["0.bias"], 0.0)
+    by_action: NDArray[np.float32] = layers["2.weight"] @ hidden + layers["2.bias"]
+    return by_action
 
 
 class _Episodes(BaseCallback):

@@ -100,12 +100,12 @@ class StreamEnv(gymnasium.Env[Observation, np.int64]):
     def _observe(self) -> Observation:
         rows = self.simulator.features()
         self._count = len(rows)
-        seen = self._empty()
+        observation = self._empty()
         jobs, _ = self.simulator.candidates()
         self._fallback = int(np.argmin(jobs))
-        seen["candidates"][: rows.size] = rows.ravel()
-        seen["present"][: len(rows)] = 1.0
-        return seen
+        observation["candidates"][: rows.size] = rows.ravel()
+        observation["present"][: len(rows)] = 1.0
+        return observation
 
     @staticmethod
     def _empty() -> Observation:

@@ -42,8 +42,8 @@ class Machines:
 class Curve:
     """One training."""
 
-    seen: FloatArray
-    """(steps,) part of the machines with known labels that are classified as labelled, after each step."""
+    labelled: FloatArray
+    """(steps,) part of the machines with labels that are classified as labelled, after each step."""
     held_out: FloatArray
     """(steps,) of the others; NaN where there are none."""
     loss: FloatArray
@@ -79,17 +79,17 @@ class Classifier(nn.Module):
         return logits
 
 
-def learn_classes(machines: Machines, labels: IntArray, known: BoolArray, classes: int, seed: int, steps: int) -> Curve:
+def learn_classes(machines: Machines, labels: IntArray, labelled: BoolArray, classes: int, seed: int, steps: int) -> Curve:
     """Train on the machines whose label is known, (n,), and watch the others; full batch, one step after another."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     graph = dgl.graph((torch.from_numpy(machines.source), torch.from_numpy(machines.target)), num_nodes=len(machines.node))
     looped = dgl.add_self_loop(graph)
     node, edge = torch.from_numpy(machines.node).float(), torch.from_numpy(machines.edge).float()
-    target, mask = torch.from_numpy(labels), torch.from_numpy(known)
+    target, mask = torch.from_numpy(labels), torch.from_numpy(labelled)
     model = Classifier(node.shape[1], edge.shape[1], classes)
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    seen, held, losses = [], [], []
+    shown, hidden, losses = [], [], []
     for _ in range(steps):
         loss = nn.functional.cross_entropy(model(graph, looped, node, edge)[mask], target[mask])
         optimizer.zero_grad()
@@ -98,10 +98,10 @@ def learn_classes(machines: Machines, labels: IntArray, known: BoolArray, classe
         with torch.no_grad():
             likings = torch.log_softmax(model(graph, looped, node, edge), dim=1)
         right = (likings.argmax(dim=1) == target).numpy()
-        seen.append(float(right[known].mean()))
-        held.append(float(right[~known].mean()) if (~known).any() else float("nan"))
+        shown.append(float(right[labelled].mean()))
+        hidden.append(float(right[~labelled].mean()) if (~labelled).any() else float("nan"))
         losses.append(float(loss.detach()))
-    return Curve(np.array(seen), np.array(held), np.array(losses), likings.numpy().astype(np.float64))
+    return Curve(np.array(shown), np.array(hidden), np.array(losses), likings.numpy().astype(np.float64))
 
 
 def folds(labels: IntArray, count: int, seed: int) -> list[BoolArray]:

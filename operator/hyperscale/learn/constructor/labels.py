@@ -53,7 +53,7 @@ class Begun:
 class Example:
     """One instance with its states."""
 
-    seen: ConstructorView
+    view: ConstructorView
     states: tuple[Begun, ...]
 
 
@@ -83,11 +83,11 @@ def example(seed: int, guide: ConstructorNetwork | None = None) -> Example | Non
     if solution is None:
         return None
     starts = [np.zeros(0, dtype=np.int64), _part(solution, rng)]
-    seen = view.static_view()
-    likings = _greedy_likings if guide is None else _guided_likings(guide, seen)
+    constructor_view = view.static_view()
+    likings = _greedy_likings if guide is None else _guided_likings(guide, constructor_view)
     starts += [_stray(view, likings, int(rng.integers(1, drawn.workers)), rng) for _ in range(STATES - len(starts))]
     states = [begun(view, around, start) for start in starts]
-    return Example(_single(seen), tuple(_single(state) for state in states if state is not None))
+    return Example(_single(constructor_view), tuple(_single(state) for state in states if state is not None))
 
 
 def begun(view: View, around: Surroundings, start: IntArray) -> Begun | None:
@@ -161,9 +161,9 @@ def _greedy_likings(_: ConstructorState, features: FloatArray) -> FloatArray:
     return -features[0, :, DELTA] / MISTAKES
 
 
-def _guided_likings(guide: ConstructorNetwork, seen: ConstructorView) -> Likings:
+def _guided_likings(guide: ConstructorNetwork, constructor_view: ConstructorView) -> Likings:
     """Logits of the guide, sharpened: its own mistakes are wanted, not those of chance."""
-    hidden, whole = guide.embed(seen)
+    hidden, whole = guide.embed(constructor_view)
     fixed = guide.prepared(hidden, whole)
     return lambda state, features: guide.logits(hidden, fixed, state.chosen, features)[0] / GUIDED_SPREAD
 

@@ -170,7 +170,7 @@ class EdgeAttention(nn.Module):
 
 def collate(examples: list[Example], dtype: torch.dtype = torch.float32) -> InstanceBatch:
     """Examples side by side."""
-    sizes = [len(example.seen.node) for example in examples]
+    sizes = [len(example.view.node) for example in examples]
     first = np.cumsum([0, *sizes[:-1]])
     begun: list[tuple[int, Begun]] = [(place, state) for place, example in enumerate(examples) for state in example.states]
 
@@ -178,10 +178,10 @@ def collate(examples: list[Example], dtype: torch.dtype = torch.float32) -> Inst
         return torch.from_numpy(np.concatenate(parts)).to(dtype)
 
     return InstanceBatch(
-        graph=_side_by_side([example.seen.partner for example in examples], sizes, first),
-        node=numbers([example.seen.node for example in examples]),
-        edge=numbers([example.seen.edge.reshape(-1, EDGE_FEATURES) for example in examples]),
-        whole=numbers([example.seen.whole[None, :] for example in examples]),
+        graph=_side_by_side([example.view.partner for example in examples], sizes, first),
+        node=numbers([example.view.node for example in examples]),
+        edge=numbers([example.view.edge.reshape(-1, EDGE_FEATURES) for example in examples]),
+        whole=numbers([example.view.whole[None, :] for example in examples]),
         graph_of_node=torch.from_numpy(np.repeat(np.arange(len(examples)), sizes)),
         step=numbers([state.features for _, state in begun]),
         cost=numbers([state.cost for _, state in begun]),

@@ -151,14 +151,14 @@ def _chosen(examples: list[Example], config: ConstructorConfig, step: int) -> li
 
 def _labelled(config: ConstructorConfig, places: range, guide: ConstructorNetwork | None, progress: Callable[[int], None]) -> list[Example]:
     """Examples of the seeds that belong to the training's seed, two blocks of them: without and with a guide."""
-    made: list[Example] = []
+    examples: list[Example] = []
     for place in places:
         drawn = example(2 * config.seed * config.examples + place, guide)
         if drawn is not None and drawn.states:
-            made.append(drawn)
+            examples.append(drawn)
         if (place + 1) % 100 == 0:
             progress(place + 1)
-    return made
+    return examples
 
 
 def _guide(out: Path, model: Constructor, resume: Path | None) -> ConstructorNetwork:
@@ -173,8 +173,8 @@ def _guide(out: Path, model: Constructor, resume: Path | None) -> ConstructorNet
 def _save(out: Path, mark: Mark, model: Constructor, optimizer: torch.optim.AdamW) -> None:
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
     state = optimizer.state_dict()["state"]
-    for place, held in sorted(state.items()):
-        tensors |= {f"optimizer.{place}.{name}": tensor.contiguous() for name, tensor in held.items()}
+    for place, figures in sorted(state.items()):
+        tensors |= {f"optimizer.{place}.{name}": tensor.contiguous() for name, tensor in figures.items()}
     beside = out / f".{CHECKPOINT}"
     save_file(tensors, beside, metadata={MARK: msgspec.json.encode(mark).decode()})
     beside.replace(out / CHECKPOINT)
@@ -190,11 +190,11 @@ def _load(folder: Path, config: ConstructorConfig, model: Constructor, optimizer
         if mark.config != config:
             raise LessonError(f"the checkpoint in {folder} has other settings; train without resuming, or with the same seed and steps")
         model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")})
-        held = optimizer.state_dict()
-        held["state"] = {}
+        state = optimizer.state_dict()
+        state["state"] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, place, key = name.split(".")
-                held["state"].setdefault(int(place), {})[key] = tensor
-        optimizer.load_state_dict(held)
+                state["state"].setdefault(int(place), {})[key] = tensor
+        optimizer.load_state_dict(state)
     return mark.step

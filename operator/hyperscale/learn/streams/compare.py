@@ -62,12 +62,12 @@ def cases(count: int, base: Conditions | None = None) -> list[Conditions]:
 
 def outcomes(policies: dict[str, Policy], conditions: Sequence[Conditions], first_seed: int) -> dict[str, list[StreamOutcome]]:
     """Every policy on every stream; stream number i has seed first_seed + i."""
-    found: dict[str, list[StreamOutcome]] = {name: [] for name in policies}
+    by_policy: dict[str, list[StreamOutcome]] = {name: [] for name in policies}
     for number, condition in enumerate(conditions):
         simulator = Simulator(first_seed + number, condition)
         for name, policy in policies.items():
-            found[name].append(simulator.run(policy))
-    return found
+            by_policy[name].append(simulator.run(policy))
+    return by_policy
 
 
 def completions(runs: Sequence[StreamOutcome]) -> FloatArray:

@@ -36,7 +36,7 @@ class Pictures(NamedTuple):
     """(D, 32, 6)"""
     queue: NDArray[np.float32]
     """(D, 16, 6): the last figure says that there is a job."""
-    held: NDArray[np.float32]
+    candidate_nodes: NDArray[np.float32]
     """(R, 32) 1 on the candidate's nodes."""
     near: NDArray[np.float32]
     """(S, 32, 32) nearness of each stream's cluster."""
@@ -51,10 +51,10 @@ def initial(rng: np.random.Generator) -> NDArray[np.float32]:
     return np.concatenate(drawn).astype(np.float32)
 
 
-def filled(nodes: NDArray[np.float32], held: NDArray[np.float32], near: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+def filled(nodes: NDArray[np.float32], candidate_nodes: NDArray[np.float32], near: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
     """The same with 32 nodes, the further ones empty."""
     more = MOST_NODES - near.shape[0]
-    return np.pad(nodes, ((0, 0), (0, more), (0, 0))), np.pad(held, ((0, 0), (0, more))), np.pad(near, ((0, more), (0, more)))
+    return np.pad(nodes, ((0, 0), (0, more), (0, 0))), np.pad(candidate_nodes, ((0, 0), (0, more))), np.pad(near, ((0, more), (0, more)))
 
 
 def pooled(flat: torch.Tensor, pictures: Pictures, decision: torch.Tensor) -> torch.Tensor:
@@ -68,6 +68,6 @@ def pooled(flat: torch.Tensor, pictures: Pictures, decision: torch.Tensor) -> to
     jobs = torch.from_numpy(pictures.queue)
     there = jobs[:, :, QUEUE_FEATURES:]
     queue = (torch.relu(jobs[:, :, :QUEUE_FEATURES] @ wait.view(QUEUE_FEATURES, WIDTH) + bias3) * there).sum(1) / there.sum(1)
-    held = torch.from_numpy(pictures.held)
-    mine = torch.einsum("rn,rnw->rw", held, second[decision]) / torch.clamp(held.sum(1, keepdim=True), min=1.0)
+    candidate_nodes = torch.from_numpy(pictures.candidate_nodes)
+    mine = torch.einsum("rn,rnw->rw", candidate_nodes, second[decision]) / torch.clamp(candidate_nodes.sum(1, keepdim=True), min=1.0)
     return torch.cat((mine, free[decision], queue[decision]), dim=1) @ last.view(3 * WIDTH, HIDDEN)

@@ -122,11 +122,11 @@ def collect(config: Training, network: Network, step: int) -> EpisodeBatch:
 
 def gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> embedding.Pictures:
     """Of all episodes; those of one sequence share the cluster."""
-    even = [embedding.filled(nodes, held, near) for nodes, _, held, near in pictures]
+    even = [embedding.filled(nodes, candidate_nodes, near) for nodes, _, candidate_nodes, near in pictures]
     return embedding.Pictures(
         np.concatenate([nodes for nodes, _, _ in even]),
         np.concatenate([queue for _, queue, _, _ in pictures]),
-        np.concatenate([held for _, held, _ in even]),
+        np.concatenate([candidate_nodes for _, candidate_nodes, _ in even]),
         np.stack([near for _, _, near in even[::episodes]]),
         np.concatenate([np.full(len(nodes), number // episodes, dtype=np.int64) for number, (nodes, _, _) in enumerate(even)]),
     )
@@ -156,16 +156,16 @@ def _advantages(records: list[tuple[FloatArray, FloatArray, FloatArray, FloatArr
     Episodes drift apart: one with a longer queue than the others at that time costs more from then on, whatever it decides. What a linear
     model of the state before the decision says about that is taken away.
     """
-    found, states = [], []
+    advantages, states = [], []
     for number, (times, *_) in enumerate(records):
         ahead = np.array([np.interp(times + window, events, cost) - np.interp(times, events, cost) for _, events, cost, _ in records])
-        found.append((ahead.sum(axis=0) - ahead[number]) / (len(records) - 1) - ahead[number])
+        advantages.append((ahead.sum(axis=0) - ahead[number]) / (len(records) - 1) - ahead[number])
         there = np.array([state[np.searchsorted(events, times, side="right") - 1] for _, events, _, state in records])
         apart = there[number] - (there.sum(axis=0) - there[number]) / (len(records) - 1)
         last = max(float(events[-1]) for _, events, _, _ in records)
         left = (np.minimum(times + window, last) - times)[:, None] / last
         states.append(np.concatenate((apart, apart * left), axis=1))
-    gain, state = np.concatenate(found), np.concatenate(states)
+    gain, state = np.concatenate(advantages), np.concatenate(states)
     state /= np.maximum(state.std(axis=0), 1e-9)
     slope = np.linalg.solve(state.T @ state + RIDGE * np.eye(state.shape[1]), state.T @ gain)
     rest = gain - state @ slope

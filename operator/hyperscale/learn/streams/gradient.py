@@ -64,7 +64,9 @@ def some(batch: EpisodeBatch, decisions: IntArray) -> EpisodeBatch:
     counts = batch.counts[decisions]
     starts = (np.cumsum(batch.counts) - batch.counts)[decisions]
     rows = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
-    seen = batch.pictures
-    if seen is not None:
-        seen = embedding.Pictures(seen.nodes[decisions], seen.queue[decisions], seen.held[rows], seen.near, seen.stream[decisions])
-    return EpisodeBatch(batch.rows[rows], counts, batch.actions[decisions], batch.advantages[decisions], batch.cost, seen)
+    pictures = batch.pictures
+    if pictures is not None:
+        pictures = embedding.Pictures(
+            pictures.nodes[decisions], pictures.queue[decisions], pictures.candidate_nodes[rows], pictures.near, pictures.stream[decisions]
+        )
+    return EpisodeBatch(batch.rows[rows], counts, batch.actions[decisions], batch.advantages[decisions], batch.cost, pictures)

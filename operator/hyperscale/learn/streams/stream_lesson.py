@@ -86,7 +86,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     policies = {"agent": agent(own, knobs), "default": index(TUNED), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
     if used is not None:
         policies["used"] = agent(*used)
-    runs = {name: completions(found).tolist() for name, found in outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS).items()}
+    runs = {name: completions(ended).tolist() for name, ended in outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS).items()}
     strongest = min(("default", "fresh"), key=lambda name: float(np.log(runs[name]).mean()))
     by_rule = compare(runs["agent"], runs[strongest])
     figures = {

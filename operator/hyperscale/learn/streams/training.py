@@ -87,13 +87,13 @@ class _TrainingState:
     def read(cls, config: Training, folder: Path) -> _TrainingState:
         file = folder / CHECKPOINT
         with reading(file):
-            held = load_file(file)
-            if held["config"].tobytes() != _fingerprint(config):
+            tensors = load_file(file)
+            if tensors["config"].tobytes() != _fingerprint(config):
                 raise LessonError(f"{file} belongs to another configuration; use the same seed and steps, or another folder")
-            state = cls(held["network"])
-            state.first, state.second, state.total = held["first"], held["second"], held["total"]
-            state.step, state.changes, state.averaged = (int(number) for number in held["counts"])
-            state.seconds = float(held["seconds"][0])
+            state = cls(tensors["network"])
+            state.first, state.second, state.total = tensors["first"], tensors["second"], tensors["total"]
+            state.step, state.changes, state.averaged = (int(number) for number in tensors["counts"])
+            state.seconds = float(tensors["seconds"][0])
         return state
 
     def write(self, config: Training, folder: Path) -> None:

@@ -48,12 +48,12 @@ def _case(number: int) -> Simulator:
 
 def _ranked(settings: Sequence[RuleKnobs], cases: Sequence[Simulator], report: Callable[[int, int], None]) -> list[Tried]:
     plain = [case.run(index(SHORTEST_FIRST)).mean_completion for case in cases]
-    found = []
+    ranked = []
     for number, knobs in enumerate(settings):
         logs = [math.log(case.run(index(knobs)).mean_completion / base) for case, base in zip(cases, plain, strict=True)]
-        found.append(Tried(knobs, math.exp(sum(logs) / len(logs))))
+        ranked.append(Tried(knobs, math.exp(sum(logs) / len(logs))))
         report(number + 1, len(settings))
-    return sorted(found, key=lambda tried: tried.ratio)
+    return sorted(ranked, key=lambda tried: tried.ratio)
 
 
 def _draw(rng: np.random.Generator) -> RuleKnobs:

@@ -43,7 +43,7 @@ class AdaptState(msgspec.Struct, frozen=True, rename="camel"):
     sizes_bytes: tuple[float, ...]
     most_bytes: float = THRESHOLD_BYTES
     """The fusion threshold that Horovod was started with; it cannot change while training runs."""
-    seen: tuple[Observation, ...] = ()
+    observations: tuple[Observation, ...] = ()
     """The last REMEMBERED epochs."""
     timed: tuple[tuple[Sample, ...], ...] = ()
     """Messages of the last REMEMBERED epochs that timed any, one of each size, smallest first."""
@@ -68,15 +68,15 @@ def begin(
     return AdaptState(first.groups, cost, tuple(float(size) for size in sizes_bytes), most_bytes)
 
 
-def observe(state: AdaptState, seen: Observation, *, least_gain: float = LEAST_GAIN) -> AdaptState:
+def observe(state: AdaptState, observation: Observation, *, least_gain: float = LEAST_GAIN) -> AdaptState:
     """The next state; its groups differ from the last ones only where they gain `least_gain` by the figures of the last epochs.
 
     The same state and observation give the same result on every rank. Raises ScheduleError where the observation is of another model.
     """
-    if len(seen.ready_seconds) != len(state.sizes_bytes):
-        raise ScheduleError(f"{len(seen.ready_seconds)} ready times for {len(state.sizes_bytes)} gradients; give one for each")
-    kept = (*state.seen, seen)[-REMEMBERED:]
-    news = tuple(medians(seen.messages))
+    if len(observation.ready_seconds) != len(state.sizes_bytes):
+        raise ScheduleError(f"{len(observation.ready_seconds)} ready times for {len(state.sizes_bytes)} gradients; give one for each")
+    kept = (*state.observations, observation)[-REMEMBERED:]
+    news = tuple(medians(observation.messages))
     timed = (*state.timed, news)[-REMEMBERED:] if news else state.timed
     cost = fit(_usual(timed), state.cost).cost if news else state.cost
     ready = [statistics.median(epoch.ready_seconds[at] for epoch in kept) for at in range(len(state.sizes_bytes))]
@@ -88,7 +88,7 @@ def observe(state: AdaptState, seen: Observation, *, least_gain: float = LEAST_G
         state,
         groups=best.groups if changes else state.groups,
         cost=cost,
-        seen=kept,
+        observations=kept,
         timed=timed,
         expected_seconds=best.finish_seconds if changes else now,
         changes=state.changes + int(changes),

@@ -62,8 +62,8 @@ def settings(cycle: float, gradient_bytes: float) -> dict[str, str]:
 
     A variable that is set is one that Horovod's autotuning leaves alone.
     """
-    told = environment(cycle, min(gradient_bytes, MOST_THRESHOLD_BYTES))
-    return {name: value for name, value in told.items() if value != DEFAULTS.get(name)}
+    variables = environment(cycle, min(gradient_bytes, MOST_THRESHOLD_BYTES))
+    return {name: value for name, value in variables.items() if value != DEFAULTS.get(name)}
 
 
 def threshold_bytes(variables: Mapping[str, str]) -> float:

@@ -77,13 +77,13 @@ def schedule(
     more gradients is larger (Horovod's fusion threshold); with such a bound the result is the best of groups of neighbours. within: the end
     may be later by this part of the time from the first ready gradient on, where that saves messages. Raises ScheduleError.
     """
-    known = ordered(ready_seconds, sizes_bytes, alpha, beta)
+    sizes = ordered(ready_seconds, sizes_bytes, alpha, beta)
     if not within >= 0:
         raise ScheduleError(f"within is {within}; give a part of the time, 0 or more, for example 0.005")
-    ends = _earliest(known, alpha, beta, most_bytes)
-    found = _fewest(known, ends, alpha, beta, most_bytes, within)
-    groups = tuple(known.order[first:last] for first, last in found)
-    return Schedule(groups, finish(groups, ready_seconds, sizes_bytes, alpha, beta), _bounds(known, alpha, beta).best_seconds)
+    ends = _earliest(sizes, alpha, beta, most_bytes)
+    ranges = _fewest(sizes, ends, alpha, beta, most_bytes, within)
+    groups = tuple(sizes.order[first:last] for first, last in ranges)
+    return Schedule(groups, finish(groups, ready_seconds, sizes_bytes, alpha, beta), _bounds(sizes, alpha, beta).best_seconds)
 
 
 def finish(groups: Groups, ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> float:
@@ -122,19 +122,19 @@ def _check_figures(name: str, values: Sequence[float], least: float) -> None:
         raise ScheduleError(f"{name}[{wrong}] is {values[wrong]}; give a finite number, and of bytes 0 or more")
 
 
-def _bounds(known: GradientSizes, alpha: float, beta: float) -> LowerBounds:
-    ready, before = known.ready, known.before
+def _bounds(sizes: GradientSizes, alpha: float, beta: float) -> LowerBounds:
+    ready, before = sizes.ready, sizes.before
     tails = [at + alpha + beta * (before[-1] - sent) for at, sent in zip(ready, before, strict=False)]
     return LowerBounds(tails[-1], tails[0], max(tails))
 
 
-def _earliest(known: GradientSizes, alpha: float, beta: float, most_bytes: float) -> list[float]:
+def _earliest(sizes: GradientSizes, alpha: float, beta: float, most_bytes: float) -> list[float]:
     """(L + 1,) earliest end of the first 0..L gradients, in linear time.
 
     Of the ends that are not after ready_j the latest is best, it leaves the fewest bytes; of the others the least E(i) − beta × before_i.
     Both ranges only move forward, so a queue of falling candidates holds the least one at its head.
     """
-    ready, before = known.ready, known.before
+    ready, before = sizes.ready, sizes.before
     ends = [-math.inf]
     waiting: deque[int] = deque()
     idle = least = 0
@@ -154,13 +154,13 @@ def _earliest(known: GradientSizes, alpha: float, beta: float, most_bytes: float
     return ends
 
 
-def _fewest(known: GradientSizes, ends: list[float], alpha: float, beta: float, most_bytes: float, within: float) -> list[tuple[int, int]]:
+def _fewest(sizes: GradientSizes, ends: list[float], alpha: float, beta: float, most_bytes: float, within: float) -> list[tuple[int, int]]:
     """Ranges of the schedule with the fewest messages among those that are fast enough, from the last gradient back.
 
     With g messages left after the first j gradients these may end at `end − g × alpha − beta × (bytes after j)`, whatever those messages
     are: fewer messages left never hurts, so for each j only the least g counts.
     """
-    ready, before = np.asarray(known.ready), np.asarray(known.before)
+    ready, before = np.asarray(sizes.ready), np.asarray(sizes.before)
     count = len(ready)
     limit = ends[-1] + within * (ends[-1] - ready[0]) + SLACK * (abs(ends[-1]) + alpha + beta * before[-1])
     none = float(count + 1)

@@ -89,15 +89,15 @@ def buckets(
     ready_seconds: Sequence[float], sizes_bytes: Sequence[float], limit_bytes: float = BUCKET_BYTES, first_bytes: float = FIRST_BUCKET_BYTES
 ) -> Groups:
     """Buckets of PyTorch DDP: filled in the order of readiness, closed by the gradient with which they reach their limit."""
-    found: list[list[int]] = [[]]
+    groups: list[list[int]] = [[]]
     filled, limit = 0.0, first_bytes
     for at in ordered(ready_seconds, sizes_bytes, 0.0, 0.0).order:
-        found[-1].append(at)
+        groups[-1].append(at)
         filled += sizes_bytes[at]
         if filled >= limit:
-            found.append([])
+            groups.append([])
             filled, limit = 0.0, limit_bytes
-    return tuple(tuple(bucket) for bucket in found if bucket)
+    return tuple(tuple(bucket) for bucket in groups if bucket)
 
 
 def greedy(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> Groups:
@@ -105,21 +105,21 @@ def greedy(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: 
 
     The paper calls the result optimal; it is not, because a merge is judged by the next gradient alone.
     """
-    known = ordered(ready_seconds, sizes_bytes, alpha, beta)
-    found: list[list[int]] = [[]]
-    start, held = known.ready[0], 0.0
-    for place, at in enumerate(known.order):
-        found[-1].append(at)
-        held += sizes_bytes[at]
-        if place + 1 == len(known.order):
+    sizes = ordered(ready_seconds, sizes_bytes, alpha, beta)
+    groups: list[list[int]] = [[]]
+    start, message_bytes = sizes.ready[0], 0.0
+    for place, at in enumerate(sizes.order):
+        groups[-1].append(at)
+        message_bytes += sizes_bytes[at]
+        if place + 1 == len(sizes.order):
             break
-        following, end = known.ready[place + 1], start + alpha + beta * held
+        following, end = sizes.ready[place + 1], start + alpha + beta * message_bytes
         if following < end and (start > following or following - start < alpha):
             start = max(start, following)
         else:
-            start, held = max(end, following), 0.0
-            found.append([])
-    return tuple(tuple(group) for group in found)
+            start, message_bytes = max(end, following), 0.0
+            groups.append([])
+    return tuple(tuple(group) for group in groups)
 
 
 def each_alone(ready_seconds: Sequence[float], sizes_bytes: Sequence[float]) -> Groups:
@@ -155,12 +155,12 @@ def _fused(pending: Sequence[int], sizes_bytes: Sequence[float], threshold_bytes
     FuseResponses also looks past what does not fit, but only as far as even that would fit: with gradients of one type, never.
     """
     messages: list[list[int]] = []
-    held = 0.0
+    message_bytes = 0.0
     for at in pending:
-        if messages and held + sizes_bytes[at] <= threshold_bytes:
+        if messages and message_bytes + sizes_bytes[at] <= threshold_bytes:
             messages[-1].append(at)
-            held += sizes_bytes[at]
+            message_bytes += sizes_bytes[at]
         else:
             messages.append([at])
-            held = sizes_bytes[at]
+            message_bytes = sizes_bytes[at]
     return messages

@@ -67,10 +67,10 @@ def half_precision(
     sizes_bytes and cast_seconds_per_byte (one way) are of the gradient in single precision. Raises ScheduleError.
     """
     later, sent = halved(ready_seconds, sizes_bytes, cast_seconds_per_byte)
-    found = schedule(later, sent, cost.latency_seconds, cost.seconds_per_byte)
+    in_half = schedule(later, sent, cost.latency_seconds, cost.seconds_per_byte)
     spent = cast_seconds_per_byte * math.fsum(sizes_bytes)
     return msgspec.structs.replace(
-        found, finish_seconds=found.finish_seconds + spent, lower_bound_seconds=found.lower_bound_seconds + spent
+        in_half, finish_seconds=in_half.finish_seconds + spent, lower_bound_seconds=in_half.lower_bound_seconds + spent
     )
 
 
@@ -102,14 +102,14 @@ def choose(
     best = VariantChoice(first, plain, plain_seconds=first.finish_seconds)
     alone, both = [], []
     if two_levels is not None:
-        found = schedule(ready_seconds, sizes_bytes, two_levels.latency_seconds, two_levels.seconds_per_byte)
-        alone.append(VariantChoice(found, two_levels, True, False, first.finish_seconds))
+        candidate = schedule(ready_seconds, sizes_bytes, two_levels.latency_seconds, two_levels.seconds_per_byte)
+        alone.append(VariantChoice(candidate, two_levels, True, False, first.finish_seconds))
     if cast_seconds_per_byte is not None:
-        found = half_precision(ready_seconds, sizes_bytes, plain, cast_seconds_per_byte)
-        alone.append(VariantChoice(found, plain, False, True, first.finish_seconds))
+        candidate = half_precision(ready_seconds, sizes_bytes, plain, cast_seconds_per_byte)
+        alone.append(VariantChoice(candidate, plain, False, True, first.finish_seconds))
     if two_levels is not None and cast_seconds_per_byte is not None:
-        found = half_precision(ready_seconds, sizes_bytes, two_levels, cast_seconds_per_byte)
-        both.append(VariantChoice(found, two_levels, True, True, first.finish_seconds))
+        candidate = half_precision(ready_seconds, sizes_bytes, two_levels, cast_seconds_per_byte)
+        both.append(VariantChoice(candidate, two_levels, True, True, first.finish_seconds))
     for more in (alone, both):
         least = best.schedule.finish_seconds - least_gain * (best.schedule.finish_seconds - min(ready_seconds))
         best = min([best, *(one for one in more if one.schedule.finish_seconds <= least)], key=lambda one: one.schedule.finish_seconds)

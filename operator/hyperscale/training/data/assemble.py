@@ -43,54 +43,54 @@ class RawGraph:
     """What the reader did to the data, or did not find, one line each."""
 
 
-def assemble(found: RawGraph, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
+def assemble(raw: RawGraph, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
     """A `TrainingGraph`; raises DataError naming `place` where the arrays do not fit each other."""
-    check_ids(found, place)
-    if not found.vertices:
+    check_ids(raw, place)
+    if not raw.vertices:
         raise fault(place, "no vertices", "write one edge at least")
-    stated.check_counts(found.vertices, len(found.sources), place)
-    directed = found.directed if stated.direction == AUTO else stated.direction == DIRECTED
-    indptr, indices = in_neighbours(found.vertices, found.sources, found.destinations, both_directions=not directed)
-    table = found.table if found.table is not None else place
-    labels = check_labels(found.labels, found.vertices, table)
-    features = check_features(found.features, found.vertices, table)
+    stated.check_counts(raw.vertices, len(raw.sources), place)
+    directed = raw.directed if stated.direction == AUTO else stated.direction == DIRECTED
+    indptr, indices = in_neighbours(raw.vertices, raw.sources, raw.destinations, both_directions=not directed)
+    table = raw.table if raw.table is not None else place
+    labels = check_labels(raw.labels, raw.vertices, table)
+    features = check_features(raw.features, raw.vertices, table)
     if features is None:
         features = degree_features(indptr)
-    if found.masks is not None:
-        check_masks(found.masks, found.vertices, table)
-    train, validation, test = found.masks if found.masks is not None else split(labels, seed)
-    known = labels != NO_LABEL
-    classes = found.classes if found.classes is not None else int(labels.max(initial=-1)) + 1
-    notes = (*found.notes, *_notes(found, stated, len(indices), labelled=bool(known.any())))
-    masks = train & known, validation & known, test & known
+    if raw.masks is not None:
+        check_masks(raw.masks, raw.vertices, table)
+    train, validation, test = raw.masks if raw.masks is not None else split(labels, seed)
+    labelled_vertices = labels != NO_LABEL
+    classes = raw.classes if raw.classes is not None else int(labels.max(initial=-1)) + 1
+    notes = (*raw.notes, *_notes(raw, stated, len(indices), labelled=bool(labelled_vertices.any())))
+    masks = train & labelled_vertices, validation & labelled_vertices, test & labelled_vertices
     return TrainingGraph(indptr, indices, features, labels, *masks, max(classes, 1), name=name, notes=notes)
 
 
-def _notes(found: RawGraph, stated: Stated, edges: int, *, labelled: bool) -> Iterator[str]:
+def _notes(raw: RawGraph, stated: Stated, edges: int, *, labelled: bool) -> Iterator[str]:
     """What was decided for the data where the file leaves it open."""
-    if stated.direction == AUTO and not found.directed and edges > len(found.sources):
+    if stated.direction == AUTO and not raw.directed and edges > len(raw.sources):
         yield (
-            f"{len(found.sources)} rows of edges became {edges} directed edges, both ways each; "
+            f"{len(raw.sources)} rows of edges became {edges} directed edges, both ways each; "
             "write spec.dataset.direction: Directed to keep them one way"
         )
-    if found.features is None:
+    if raw.features is None:
         yield "no features: a constant and the logarithm of the degree stand in for them"
     if not labelled:
         yield "no labels, so no split either: nothing can be trained"
-    elif found.masks is None:
+    elif raw.masks is None:
         yield "no split: 60 % of the labelled vertices are drawn for training, 20 % each for validation and test"
 
 
-def check_ids(found: RawGraph, place: Path | str) -> None:
+def check_ids(raw: RawGraph, place: Path | str) -> None:
     """Raises DataError where an edge ends outside 0..vertices-1."""
-    for side, ids in (("source", found.sources), ("destination", found.destinations)):
+    for side, ids in (("source", raw.sources), ("destination", raw.destinations)):
         if ids.dtype.kind not in "iu":
             raise fault(place, f"{side} ids are {ids.dtype}, not whole numbers", "write vertex numbers from 0")
-        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= found.vertices):
-            at = int(np.argmax((ids < 0) | (ids >= found.vertices)))
+        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= raw.vertices):
+            at = int(np.argmax((ids < 0) | (ids >= raw.vertices)))
             raise fault(
                 f"{place}: edge {at}",
-                f"{side} {int(ids[at])} is outside 0..{found.vertices - 1}",
+                f"{side} {int(ids[at])} is outside 0..{raw.vertices - 1}",
                 "number the vertices from 0 without gaps, or state all of them",
             )
 
@@ -143,11 +143,11 @@ def check_features(features: Array | None, vertices: int, place: Path | str) -> 
 def finite(rows: Array, place: str) -> Array:
     """`rows` (n, f) as float32; raises DataError at `place` with the first row that float32 cannot hold."""
     with np.errstate(over="ignore", invalid="ignore"):
-        made = np.ascontiguousarray(rows, np.float32)
-    if not np.isfinite(made).all():
-        row = int(np.argmax(~np.isfinite(made).all(axis=1)))
+        numbers = np.ascontiguousarray(rows, np.float32)
+    if not np.isfinite(numbers).all():
+        row = int(np.argmax(~np.isfinite(numbers).all(axis=1)))
         raise fault(f"{place} {row}", "not finite in 32 bits", "write numbers below 3.4e38; 0 for what is unknown")
-    return made
+    return numbers
 
 
 def degree_features(indptr: Array) -> Array:
@@ -158,8 +158,8 @@ def degree_features(indptr: Array) -> Array:
 
 def split(labels: Array, seed: int) -> tuple[Array, Array, Array]:
     """Train, validation and test masks over the labelled vertices in parts of `SPLIT`, drawn by `seed`."""
-    known = np.flatnonzero(labels != NO_LABEL) if labels.ndim == 1 else np.arange(len(labels))
-    order = np.random.default_rng(seed).permutation(known)
+    labelled = np.flatnonzero(labels != NO_LABEL) if labels.ndim == 1 else np.arange(len(labels))
+    order = np.random.default_rng(seed).permutation(labelled)
     first, second = round(SPLIT[0] * len(order)), round((SPLIT[0] + SPLIT[1]) * len(order))
     masks = []
     for chosen in (order[:first], order[first:second], order[second:]):

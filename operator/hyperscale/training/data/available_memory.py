@@ -14,8 +14,8 @@ UNLIMITED: Final = 2**60
 
 def limit_bytes(root: Path = CGROUP, groups: Path = Path("/proc/self/cgroup")) -> int:
     """Bytes: the lowest of memory.max (v2), memory.limit_in_bytes (v1) from this process's group up; ulimit -v; the machine's."""
-    found = [_machine_bytes(), _own_bytes(), *(_number(folder / name) for folder, name in _limit_files(root, groups))]
-    return min(value for value in found if value is not None)
+    limits = [_machine_bytes(), _own_bytes(), *(_number(folder / name) for folder, name in _limit_files(root, groups))]
+    return min(value for value in limits if value is not None)
 
 
 def _machine_bytes() -> int:

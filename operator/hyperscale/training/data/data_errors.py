@@ -16,8 +16,8 @@ class DataError(ValueError):
 
 def fault(place: str | Path, what: str, fix: str) -> DataError:
     """`place: what; fix` on one line; `place` is a file with line or field, or a field of the job."""
-    told = what if len(what) <= MAX_WHAT else what[: MAX_WHAT - 1] + "…"
-    line = " ".join(f"{place}: {told}; {fix}".split())
+    shortened = what if len(what) <= MAX_WHAT else what[: MAX_WHAT - 1] + "…"
+    line = " ".join(f"{place}: {shortened}; {fix}".split())
     return DataError("".join(letter if letter.isprintable() else "?" for letter in line))
 
 

@@ -69,12 +69,12 @@ def _entries(system: Any, place: str, most_bytes: int, url: str) -> dict[str, An
 def _files(system: Any, place: str, url: str) -> dict[str, Any]:  # noqa: ANN401
     """What is below a folder, by relative name, sorted."""
     root = place.rstrip("/") + "/"
-    found = {name.removeprefix(root): entry for name, entry in system.find(place, detail=True).items() if name.startswith(root)}
-    if not 0 < len(found) <= MAX_FILES:
-        raise fault(url, f"a folder of {len(found)} files", f"name one with 1 to {MAX_FILES}")
-    if any(".." in name.split("/") or name.startswith("/") for name in found):
+    entries = {name.removeprefix(root): entry for name, entry in system.find(place, detail=True).items() if name.startswith(root)}
+    if not 0 < len(entries) <= MAX_FILES:
+        raise fault(url, f"a folder of {len(entries)} files", f"name one with 1 to {MAX_FILES}")
+    if any(".." in name.split("/") or name.startswith("/") for name in entries):
         raise fault(url, "a file name with ..", "rename it")
-    return {name: found[name] for name in sorted(found) if name}
+    return {name: entries[name] for name in sorted(entries) if name}
 
 
 def _version(entry: dict[str, Any]) -> str:

@@ -125,10 +125,10 @@ def rmat_edges(vertices: int, edges: int, seed: int) -> tuple[Array, Array]:
     sources, destinations = np.empty(edges, np.int32), np.empty(edges, np.int32)
     filled = chunk = 0
     while filled < edges:
-        found = _rmat_chunk(bits, vertices, np.random.default_rng([seed, 1, chunk]))
+        drawn = _rmat_chunk(bits, vertices, np.random.default_rng([seed, 1, chunk]))
         chunk += 1
-        take = min(found.shape[1], edges - filled)
-        sources[filled : filled + take], destinations[filled : filled + take] = found[:, :take]
+        take = min(drawn.shape[1], edges - filled)
+        sources[filled : filled + take], destinations[filled : filled + take] = drawn[:, :take]
         filled += take
     return sources, destinations
 
@@ -175,7 +175,7 @@ def block_edges(labels: Array, classes: int, edges: int, seed: int) -> tuple[Arr
 
 def topic_features(labels: Array, classes: int, width: int, seed: int) -> Array:
     """(n, width) float32: each vertex has `WORDS` words, `TOPIC` of them from its class's own part of the vocabulary; rows sum to 1."""
-    made = np.zeros((len(labels), width), np.float32)
+    features = np.zeros((len(labels), width), np.float32)
     words = max(min(WORDS, width // 2), 1)
     for start in range(0, len(labels), CHUNK_ROWS):
         rows = labels[start : start + CHUNK_ROWS, None]
@@ -185,9 +185,9 @@ def topic_features(labels: Array, classes: int, width: int, seed: int) -> Array:
         size = np.maximum((rows + 1) * width // classes - low, 1)
         topic = np.minimum(low + (rng.random((len(rows), words)) * size).astype(np.int64), width - 1)
         column = np.where(own, topic, rng.integers(0, width, (len(rows), words)))
-        np.put_along_axis(made[start : start + CHUNK_ROWS], column, np.float32(1.0), axis=1)
-        made[start : start + CHUNK_ROWS] /= made[start : start + CHUNK_ROWS].sum(axis=1, keepdims=True)
-    return made
+        np.put_along_axis(features[start : start + CHUNK_ROWS], column, np.float32(1.0), axis=1)
+        features[start : start + CHUNK_ROWS] /= features[start : start + CHUNK_ROWS].sum(axis=1, keepdims=True)
+    return features
 
 
 def public_split(labels: Array, classes: int, seed: int) -> tuple[Array, Array, Array]:

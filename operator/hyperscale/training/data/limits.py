@@ -49,18 +49,18 @@ class Stated(msgspec.Struct, frozen=True):
             "train_vertices": int(graph.train.sum()),
         }
         for name in FIELDS:
-            stated, found = getattr(self, name), figures[name]
-            if stated is not None and (found > stated or (name == "feature_size" and found != stated)):
-                raise fault(PATHS[name], f"the job states {stated}, {place} has {found}", f"write {found}")
+            stated, actual = getattr(self, name), figures[name]
+            if stated is not None and (actual > stated or (name == "feature_size" and actual != stated)):
+                raise fault(PATHS[name], f"the job states {stated}, {place} has {actual}", f"write {actual}")
 
     def check_counts(self, vertices: int, edges: int, place: str | Path) -> None:
         """The same as soon as a file's header tells, before anything large is allocated; `edges` as the file stores them."""
-        for name, found, most in (("vertices", vertices, MAX_VERTICES), ("edges", edges, MAX_EDGES)):
+        for name, count, most in (("vertices", vertices, MAX_VERTICES), ("edges", edges, MAX_EDGES)):
             stated = getattr(self, name)
-            if found > most:
-                raise fault(place, f"{found} {name} are more than the {most} that can be held", "sample the graph first")
-            if stated is not None and found > stated:
-                raise fault(PATHS[name], f"the job states {stated}, {place} has {found}", f"write {found}")
+            if count > most:
+                raise fault(place, f"{count} {name} are more than the {most} that can be held", "sample the graph first")
+            if stated is not None and count > stated:
+                raise fault(PATHS[name], f"the job states {stated}, {place} has {count}", f"write {count}")
 
 
 def check_bytes(needed: int, place: str | Path, what: str) -> None:

@@ -152,8 +152,8 @@ def has(root: Path, key: str) -> bool:
     if _KEY.fullmatch(key) is None:
         return False
     try:
-        known = manifest(root, key)
-        return all((root / key / part.file).stat().st_size == part.bytes for part in known.parts)
+        stored = manifest(root, key)
+        return all((root / key / part.file).stat().st_size == part.bytes for part in stored.parts)
     except (DataError, OSError):
         return False
 
@@ -161,13 +161,13 @@ def has(root: Path, key: str) -> bool:
 def manifest(root: Path, key: str) -> PartManifest:
     """What is stored under `key`; raises DataError where it is absent, unfinished or of another version."""
     file = _folder(root, key) / MANIFEST
-    found: PartManifest = _read_document(file, PartManifest)
-    if found.version != VERSION or found.key != key:
-        raise fault(file, f"version {found.version} of {found.key[:40]!r}", "delete the folder and partition again")
-    for at, part in enumerate(found.parts):
+    stored: PartManifest = _read_document(file, PartManifest)
+    if stored.version != VERSION or stored.key != key:
+        raise fault(file, f"version {stored.version} of {stored.key[:40]!r}", "delete the folder and partition again")
+    for at, part in enumerate(stored.parts):
         if part.file != _part_name(at):
             raise fault(file, f"part {at} is in {part.file[:40]!r}", "delete the folder and partition again")
-    return found
+    return stored
 
 
 def part_file(root: Path, key: str, part: int) -> Path:
@@ -177,14 +177,14 @@ def part_file(root: Path, key: str, part: int) -> Path:
 
 def load(root: Path, key: str, part: int) -> LocalPart:
     """One part, its sum checked; raises DataError where it is absent or damaged."""
-    known = manifest(root, key)
-    if not 0 <= part < len(known.parts):
-        raise fault(_folder(root, key), f"no part {part} of {len(known.parts)}", "partition again with the plan's shares")
-    file, entry = part_file(root, key, part), known.parts[part]
+    stored = manifest(root, key)
+    if not 0 <= part < len(stored.parts):
+        raise fault(_folder(root, key), f"no part {part} of {len(stored.parts)}", "partition again with the plan's shares")
+    file, entry = part_file(root, key, part), stored.parts[part]
     with _faults(file, "read"):
         if file.stat().st_size != entry.bytes or _sum(file) != entry.sha256:
             raise fault(file, "damaged: size or checksum differ from the manifest", "delete the folder and partition again")
-        return _read_part(file, known.graph)
+        return _read_part(file, stored.graph)
 
 
 def _write_part(folder: Path, part: LocalPart) -> PartFile:
@@ -207,25 +207,25 @@ def _read_part(file: Path, name: str) -> LocalPart:
     try:
         counts = {name: int(about[name]) for name in COUNTS}
         extra = {name.removeprefix(EXTRA): array for name, array in arrays.items() if name.startswith(EXTRA)}
-        made = LocalPart(**{name: arrays[name] for name in ARRAYS}, **counts, extra=extra, name=name)  # type: ignore[arg-type]
+        part = LocalPart(**{name: arrays[name] for name in ARRAYS}, **counts, extra=extra, name=name)  # type: ignore[arg-type]
     except (KeyError, ValueError) as error:
         raise fault(file, f"not a part of version {VERSION} ({error})", "delete the folder and partition again") from None
-    if not _coherent(made):
+    if not _coherent(part):
         raise fault(file, "its arrays do not fit each other", "delete the folder and partition again")
-    return made
+    return part
 
 
 def _coherent(part: LocalPart) -> bool:
     """Enough that no index leaves its array: the volume may be written by others."""
-    held = len(part.owned) + len(part.halo)
+    rows = len(part.owned) + len(part.halo)
     return (
         len(part.indptr) == len(part.owned) + 1
         and int(part.indptr[0]) == 0
         and int(part.indptr[-1]) == len(part.indices)
         and bool((np.diff(part.indptr) >= 0).all())
-        and (not len(part.indices) or (int(part.indices.min()) >= 0 and int(part.indices.max()) < held))
+        and (not len(part.indices) or (int(part.indices.min()) >= 0 and int(part.indices.max()) < rows))
         and len(part.halo_owner) == len(part.halo)
-        and len(part.in_degree) == len(part.out_degree) == held
+        and len(part.in_degree) == len(part.out_degree) == rows
         and len(part.features) == len(part.owned)
         and len(part.labels) == len(part.train) == len(part.validation) == len(part.test)
     )

@@ -29,12 +29,12 @@ def read_parts(source: str, path: str, vertices: int, parts: int, cache: Path | 
     order = np.argsort(ids, kind="stable")
     if not np.array_equal(ids[order], np.arange(vertices)):
         raise fault(f"{file}: column {VERTEX!r}", f"not each of 0..{vertices - 1} once", "write it for this graph")
-    made = numbers[order]
-    if len(made) and (int(made.min()) < 0 or int(made.max()) >= parts):
+    by_vertex = numbers[order]
+    if len(by_vertex) and (int(by_vertex.min()) < 0 or int(by_vertex.max()) >= parts):
         raise fault(
             f"{file}: column {PART!r}", f"a part outside 0..{parts - 1}", f"write {parts} parts, as many as spec.partitioning.count"
         )
-    return made.astype(np.int32)
+    return by_vertex.astype(np.int32)
 
 
 def _file(source: str, path: str, cache: Path | None, endpoint: str | None) -> Path:

@@ -20,11 +20,11 @@ def local(source: str, path: str, cache: Path | None, endpoint: str | None) -> P
         raise fault("spec.dataset.source", f"{source[:40]!r} is not known", "write one of builtin, configMap, generated, pvc, s3")
     place = Path(path)
     try:
-        known = place.is_file() or place.is_dir()
+        exists = place.is_file() or place.is_dir()
     except OSError as error:
         raise fault(MOUNTED[source], f"{path[:80]} cannot be read ({error.strerror})", "write the path of the data set") from None
-    if not known and place.exists():
+    if not exists and place.exists():
         raise fault(MOUNTED[source], f"{path} is no file and no folder", "write the path of the data set")
-    if not known:
+    if not exists:
         raise fault(MOUNTED[source], f"{path} does not exist in the mounted volume", "write the path of the data set inside it")
     return place

@@ -63,14 +63,14 @@ def assign(graph: Adjacency, shares: tuple[float, ...]) -> Streamed:
     natural = np.arange(graph.vertices, dtype=np.int32)
     best: Streamed | None = None
     for order, prices in ((np.argsort(-degrees, kind="stable").astype(np.int32), HUBS_FIRST), (natural, AS_NUMBERED)):
-        found = _stream(graph.indptr, indices, order, target, prices)
-        cut, halo = kernels.cut(graph.indptr, indices, found, len(target))
-        ends = np.bincount(found, weights=degrees, minlength=len(target)) / max(int(degrees.sum()), 1)
-        vertices = np.bincount(found, minlength=len(target)) / max(graph.vertices, 1)
-        made = Streamed(found, cut, halo, float((vertices / target).max()), float((ends / target).max()))
+        assignment = _stream(graph.indptr, indices, order, target, prices)
+        cut, halo = kernels.cut(graph.indptr, indices, assignment, len(target))
+        ends = np.bincount(assignment, weights=degrees, minlength=len(target)) / max(int(degrees.sum()), 1)
+        vertices = np.bincount(assignment, minlength=len(target)) / max(graph.vertices, 1)
+        streamed = Streamed(assignment, cut, halo, float((vertices / target).max()), float((ends / target).max()))
         # Where hubs break the limit on edges, the order that spreads them is worth more than a lower cut.
-        if best is None or (made.edge_imbalance <= max(ENTRY_SLACK, best.edge_imbalance) and made.cut < best.cut):
-            best = made
+        if best is None or (streamed.edge_imbalance <= max(ENTRY_SLACK, best.edge_imbalance) and streamed.cut < best.cut):
+            best = streamed
     assert best is not None  # noqa: S101 - two orders were tried
     return best
 

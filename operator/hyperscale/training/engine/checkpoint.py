@@ -133,8 +133,8 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
     def _newest_first(self) -> list[Path]:
-        found = (path for path in self._directory.glob(f"{_PREFIX}*") if _NAME.fullmatch(path.name) and path.is_dir())
-        return sorted(found, reverse=True)
+        folders = (path for path in self._directory.glob(f"{_PREFIX}*") if _NAME.fullmatch(path.name) and path.is_dir())
+        return sorted(folders, reverse=True)
 
 
 def collect(model: torch.nn.Module, optimizer: torch.optim.Optimizer, best: dict[str, Tensor]) -> dict[str, Tensor]:

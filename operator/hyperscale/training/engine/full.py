@@ -248,8 +248,8 @@ def _features(comm: Comm, features: Array, *, normalize: bool) -> tuple[Array, b
         sums = rows.sum(axis=1, keepdims=True)
     changed = comm.allreduce(torch.tensor([float((np.abs(sums[sums > 0] - 1.0) > 1e-3).any())]), "features.changed").item() > 0
     if changed and comm.rank == 0:
-        told = "features: no entry is negative, so rows are scaled to sum 1; spec.model.hyperparameters.normalizeFeatures: false keeps them"
-        sys.stderr.write(f"{told}\n")
+        note = "features: no entry is negative, so rows are scaled to sum 1; spec.model.hyperparameters.normalizeFeatures: false keeps them"
+        sys.stderr.write(f"{note}\n")
     if not np.isfinite(sums).all():
         sums = rows.sum(axis=1, keepdims=True, dtype=np.float64)
     return (rows / np.where(sums > 0, sums, 1.0)).astype(np.float32, copy=False), few

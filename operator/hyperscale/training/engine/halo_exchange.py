@@ -31,8 +31,8 @@ class Exchange:
         asked, counts = comm.alltoall(torch.from_numpy(part.halo.astype(np.int64)), wanted, "halo.ids")
         ids = asked.numpy()
         local = np.searchsorted(part.owned, ids)
-        known = local < len(part.owned)
-        if not known.all() or (part.owned[local] != ids).any():
+        own = local < len(part.owned)
+        if not own.all() or (part.owned[local] != ids).any():
             raise ValueError(f"part {part.part}: other ranks ask it for vertices that it does not hold; partition again")
         self.receive, self.send = wanted, counts
         self.rows = torch.from_numpy(local).to(device)

@@ -43,14 +43,14 @@ class Adaptive:
         self._connected = False
         if run.schedule is AllreduceSchedule.DEFAULT or comm.size == 1 or not self._names:
             return
-        known = run.plan.allreduce if run.plan is not None else None
+        cost = run.plan.allreduce if run.plan is not None else None
         sizes = [float(size) for size in gradients.bytes.values()]
-        if known is None or not known.measured:
+        if cost is None or not cost.measured:
             self._messages = self._probe(sizes)
-            known = fit(self._messages, known).cost
+            cost = fit(self._messages, cost).cost
         # The Horovod of rank 0 decides what is fused.
         most = comm.broadcast(torch.tensor([most_bytes], dtype=torch.float64), "adapt.threshold")
-        self.state = begin(sizes, known, most_bytes=float(most.item()))
+        self.state = begin(sizes, cost, most_bytes=float(most.item()))
         self._apply(self.state)
         self._began = clock()
 

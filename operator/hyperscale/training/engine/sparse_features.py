@@ -37,9 +37,9 @@ class SparseRows:
 
     def dense(self) -> Tensor:
         """(n, f) with its zeros."""
-        made = self.values.new_zeros((self.places.rows, self.places.sources))
-        made[self.places.row.long(), self.places.col.long()] = self.values
-        return made
+        rows = self.values.new_zeros((self.places.rows, self.places.sources))
+        rows[self.places.row.long(), self.places.col.long()] = self.values
+        return rows
 
 
 class _Product(torch.autograd.Function):

@@ -48,8 +48,8 @@ def summed_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Sum over known labels: a class a row, (n,), -1 where unknown; or yes or no for several tasks, (n, tasks), NaN where unknown."""
     if labels.dim() == 1:
         return functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-1)
-    known = ~labels.isnan()
-    return functional.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
+    labelled = ~labels.isnan()
+    return functional.binary_cross_entropy_with_logits(logits[labelled], labels[labelled], reduction="sum")
 
 
 class Trainer(Protocol):

@@ -138,9 +138,9 @@ class _Analysis(fx.Interpreter):
                 f"the model fails on {VERTICES} vertices with {self.features} features ({reason}); write --features as it expects"
             ) from error
         kept = tuple(self.operations)
-        known = {one.name: one for one in kept}
+        by_name = {one.name: one for one in kept}
         edges = tuple(
-            (source.name, node.name, known[node.name if _picks(node, source) else source.name].output_bytes)
+            (source.name, node.name, by_name[node.name if _picks(node, source) else source.name].output_bytes)
             for node in self.traced.nodes
             for source in node.all_input_nodes
         )

@@ -50,7 +50,7 @@ class Scored:
     def powers(self, first: int, last: int, positive: Tensor | None = None) -> Tensor:
         """(h, e) exponentials of scores less their row's highest, of heads first to last. positive: (h, e) bool to fill: score above 0."""
         col, row = self.places.col, self.places.row
-        made = self.left.new_empty((last - first, len(col)))
+        powers = self.left.new_empty((last - first, len(col)))
         for begin, end in blocks(len(col), last - first):
             at = row[begin:end]
             piece = self.left[first:last].index_select(1, col[begin:end])
@@ -59,8 +59,8 @@ class Scored:
                 torch.gt(piece, 0.0, out=positive[:, begin:end])
             functional.leaky_relu_(piece, self.how.slope)
             piece -= self.highest[first:last].index_select(1, at)
-            torch.exp(piece, out=made[:, begin:end])
-        return made
+            torch.exp(piece, out=powers[:, begin:end])
+        return powers
 
     def by_row(self, values: Tensor) -> Tensor:
         """(h, n) sums of (h, e) over each row's edges."""
@@ -95,8 +95,8 @@ class Scored:
             if self.offsets is not None:
                 numbers += self.offsets[self.places.row[begin:end].numpy()]
             ones = np.ones((end - begin, self.how.heads), dtype=np.float32)
-            made: Array = kernels.drop(ones, how, torch.get_num_threads(), numbers, into=ones)
-            return torch.from_numpy(made[:, first:last]).t()
+            factors: Array = kernels.drop(ones, how, torch.get_num_threads(), numbers, into=ones)
+            return torch.from_numpy(factors[:, first:last]).t()
 
         return on_processor
 
@@ -104,12 +104,12 @@ class Scored:
         """(h, e) products of each edge's row of `rows` (m, H·D) and of `inner` (n, H·D), by head from first to last."""
         col, row, depth = self.places.col, self.places.row, rows.shape[1] // self.how.heads
         wide = slice(first * depth, last * depth)
-        made = rows.new_empty((last - first, len(col)))
+        products = rows.new_empty((last - first, len(col)))
         for begin, end in blocks(len(col), (last - first) * depth):
             near = rows[:, wide].index_select(0, col[begin:end])
             near *= inner[:, wide].index_select(0, row[begin:end])
-            made[:, begin:end] = near.view(end - begin, last - first, depth).sum(-1).t()
-        return made
+            products[:, begin:end] = near.view(end - begin, last - first, depth).sum(-1).t()
+        return products
 
     def each_row_(self, values: Tensor, factors: Tensor) -> None:
         """Multiply (h, e) in place by its row's factor (h, n)."""

@@ -80,9 +80,9 @@ def call_graph(source: str) -> CallGraph:
     """Of a script's text. Raises SyntaxError."""
     tree = ast.parse(source)
     script = _Script(tree)
-    found = [_function(MODULE, 0, _without_definitions(tree), script, "")]
-    found += [_function(name, node.lineno, node.body, script, owner) for name, owner, node in script.functions]
-    return CallGraph(tuple(sorted(found, key=lambda one: (one.line, one.name))))
+    functions = [_function(MODULE, 0, _without_definitions(tree), script, "")]
+    functions += [_function(name, node.lineno, node.body, script, owner) for name, owner, node in script.functions]
+    return CallGraph(tuple(sorted(functions, key=lambda one: (one.line, one.name))))
 
 
 def collective(name: str) -> bool:
@@ -140,11 +140,11 @@ class _Script:
         head, dot, rest = name.partition(".")
         return self.aliases.get(head, head) + dot + rest
 
-    def is_model(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
+    def is_model(self, name: str, visited: frozenset[str] = frozenset()) -> bool:
         """A class of the file that inherits from torch.nn.Module, directly or not."""
         bases = [_dotted(base) for base in self.classes[name].bases]
         return any(
-            self.expanded(base) in MODULE_BASES or (base in self.classes and base not in seen and self.is_model(base, seen | {name}))
+            self.expanded(base) in MODULE_BASES or (base in self.classes and base not in visited and self.is_model(base, visited | {name}))
             for base in bases
             if base
         )
@@ -160,10 +160,10 @@ class _Script:
             if owner and f"{owner}.{rest}" in self.names:
                 return f"{owner}.{rest}"
         for variable in (name, name.rpartition(".")[0]):
-            made = self.instances.get(_scoped(variable, owner))
-            if made is not None:
+            kind = self.instances.get(_scoped(variable, owner))
+            if kind is not None:
                 method = "forward" if variable == name else name.rpartition(".")[2]
-                return self._of_class(made, method) if made in self.classes else made + ("" if variable == name else f".{method}")
+                return self._of_class(kind, method) if kind in self.classes else kind + ("" if variable == name else f".{method}")
         return self.expanded(name)
 
     def _of_class(self, name: str, method: str) -> str:
@@ -205,27 +205,27 @@ def _function(name: str, line: int, body: list[ast.stmt], script: _Script, owner
 
 def _optimizers(script: _Script) -> set[str]:
     """Names that look like an optimizer, or were given one; schedulers and environments have a step as well."""
-    found = {"optimizer", "optim", "opt", "self.optimizer", "self.optim", "self.opt"}
+    names = {"optimizer", "optim", "opt", "self.optimizer", "self.optim", "self.opt"}
     for node in ast.walk(script.tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = script.expanded(_dotted(node.value.func))
-            if (made.startswith("torch.optim.") and "lr_scheduler" not in made) or made.endswith("DistributedOptimizer"):
-                found |= {name for name in map(_dotted, node.targets) if name}
-    return found
+            called = script.expanded(_dotted(node.value.func))
+            if (called.startswith("torch.optim.") and "lr_scheduler" not in called) or called.endswith("DistributedOptimizer"):
+                names |= {name for name in map(_dotted, node.targets) if name}
+    return names
 
 
 def _calls(body: list[ast.stmt]) -> list[ast.Call]:
     """Calls in the order of the text, those of inner functions and classes left out."""
-    found: list[ast.Call] = []
+    calls: list[ast.Call] = []
     waiting: list[ast.AST] = list(reversed(body))
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         if isinstance(node, ast.Call):
-            found.append(node)
+            calls.append(node)
         waiting += reversed(list(ast.iter_child_nodes(node)))
-    return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
 
 
 def _scoped(name: str, owner: str) -> str:

@@ -21,8 +21,8 @@ from hyperscale.training.modelgraph.tails import finish_, finish_back
 
 def aggregate(matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING) -> Tensor:
     """drop(activation(A x + add + bias)) of x (m, F): (n, F), in the memory of `add`, which nothing else may need."""
-    made: Tensor = _CsrAggregate.apply(matrix, tail, x, add, bias)
-    return made
+    out: Tensor = _CsrAggregate.apply(matrix, tail, x, add, bias)
+    return out
 
 
 def attend(
@@ -39,8 +39,8 @@ def attend(
 
     values: (m, H·D) what is weighed; None: x. Destination v is source v.
     """
-    made: Tensor = _CsrAttend.apply(edges, how, tail, x, values, *vectors, bias)
-    return made
+    out: Tensor = _CsrAttend.apply(edges, how, tail, x, values, *vectors, bias)
+    return out
 
 
 class _CsrAggregate(torch.autograd.Function):
@@ -144,7 +144,7 @@ def _scores_back(
     scores: Scored, x: Tensor, vectors: tuple[Tensor, Tensor], grads: tuple[Tensor, Tensor], x_grad: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Add to x_grad (m, H·D) in place what the scores' gradients (H, m) and (H, n) give; return the gradients of the vectors (H, D)."""
-    made = []
+    gradients = []
     for vector, grad in zip(vectors, grads, strict=True):
         rows = grad.shape[1]
         by_head = []
@@ -152,5 +152,5 @@ def _scores_back(
             at = scores.columns(head, x.shape[1])
             x_grad[:rows, at].addr_(grad[head], vector[head])
             by_head.append(grad[head] @ x[:rows, at])
-        made.append(torch.stack(by_head))
-    return made[0], made[1]
+        gradients.append(torch.stack(by_head))
+    return gradients[0], gradients[1]

@@ -173,11 +173,11 @@ _KNOWN: weakref.WeakKeyDictionary[Any, tuple[Any, Edges]] = weakref.WeakKeyDicti
 
 def of_dgl(graph: Any) -> Edges:  # noqa: ANN401 - a DGLGraph; DGL ships no types
     """Edges of a DGL graph or block with one edge type on the CPU, kept as long as the graph lives."""
-    known = _KNOWN.get(graph)
-    if known is not None and known[0] is graph._graph:
-        return known[1]
+    kept = _KNOWN.get(graph)
+    if kept is not None and kept[0] is graph._graph:
+        return kept[1]
     indptr, indices, _ = graph.adj_tensors("csc")
     # Copies: DGL may free its arrays when it changes formats.
-    made = edges_of(indptr.numpy().astype(np.int64), indices.numpy().astype(np.int32), graph.num_src_nodes())
-    _KNOWN[graph] = (graph._graph, made)
-    return made
+    edges = edges_of(indptr.numpy().astype(np.int64), indices.numpy().astype(np.int32), graph.num_src_nodes())
+    _KNOWN[graph] = (graph._graph, edges)
+    return edges

@@ -111,16 +111,16 @@ class FusedSAGEConv(Fused, dglnn.SAGEConv):  # type: ignore[misc] # DGL ships no
         if edges is None:
             return self.finish(super().forward(graph, feat, edge_weight))
         tail, rest = self.tail()
-        held = self.norm is not None  # a norm stands after the activation and before a dropout of the model
+        normed = self.norm is not None  # a norm stands after the activation and before a dropout of the model
         rows = dropped(self.feat_drop, feat)
         matrix = edges.matrix("mean")
         if self.aggregate_first(rows):
             own = rows[: edges.destinations] if edges.destinations < edges.sources else rows
             mean = constant_product(self, matrix, rows)
-            out = linear_pair(own, self.fc_self, mean, self.fc_neigh, Tail() if held else tail)
+            out = linear_pair(own, self.fc_self, mean, self.fc_neigh, Tail() if normed else tail)
         else:
-            out = self.transform_first(matrix, rows, Tail() if held else tail)
-        if held:
+            out = self.transform_first(matrix, rows, Tail() if normed else tail)
+        if normed:
             return self.finish(self.norm(out if self.activation is None else self.activation(out)))
         return ended(out, rest)
 
@@ -183,18 +183,18 @@ class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no t
 def fused_layer(layer: nn.Module, settings: LayerSettings) -> nn.Module:
     """A fused copy that shares the layer's parameters."""
     kinds = {dglnn.GraphConv: FusedGraphConv, dglnn.SAGEConv: FusedSAGEConv, dglnn.GATConv: FusedGATConv}
-    made = shallow(layer)
-    made.__class__ = kinds[type(layer)]  # type: ignore[assignment] # DGL ships no types
-    made.settings = settings  # type: ignore[assignment] # a plain attribute
-    return made
+    fused = shallow(layer)
+    fused.__class__ = kinds[type(layer)]  # type: ignore[assignment] # DGL ships no types
+    fused.settings = settings  # type: ignore[assignment] # a plain attribute
+    return fused
 
 
 def shallow(module: nn.Module) -> nn.Module:
     """A copy with the same parameters, buffers and children; replacing one there leaves the original alone."""
-    made = copy.copy(module)
+    twin = copy.copy(module)
     for name in ("_parameters", "_buffers", "_modules"):
-        made.__dict__[name] = dict(module.__dict__[name])
-    return made
+        twin.__dict__[name] = dict(module.__dict__[name])
+    return twin
 
 
 def activation_code(activation: Any) -> int | None:  # noqa: ANN401 - a function or a module
@@ -230,8 +230,8 @@ def _drop(probability: float) -> Drop:
 
 def ended(out: Tensor, activation: Any) -> Tensor:  # noqa: ANN401
     """With an activation that no kernel knows."""
-    made: Tensor = out if activation is None else activation(out)
-    return made
+    result: Tensor = out if activation is None else activation(out)
+    return result
 
 
 def dropped(layer: nn.Dropout, x: Tensor) -> Tensor:
@@ -243,10 +243,10 @@ def constant_product(layer: Fused, matrix: Matrix, x: Tensor) -> Tensor:
     """A x, kept from one step to the next while x is the same tensor, unchanged, and needs no gradient."""
     if x.requires_grad or not layer.settings.hoist:
         return fused_operations.aggregate(matrix, x)
-    known = layer.__dict__.get("_kept")
-    if known is None or known[0] is not x or known[1] != x._version or known[2] is not matrix:
-        known = layer.__dict__["_kept"] = (x, x._version, matrix, fused_operations.aggregate(matrix, x))
-    kept: Tensor = known[3]
+    entry = layer.__dict__.get("_kept")
+    if entry is None or entry[0] is not x or entry[1] != x._version or entry[2] is not matrix:
+        entry = layer.__dict__["_kept"] = (x, x._version, matrix, fused_operations.aggregate(matrix, x))
+    kept: Tensor = entry[3]
     return kept
 
 

@@ -30,8 +30,8 @@ def fresh_seed() -> int:
 
 def aggregate(matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING) -> Tensor:
     """drop(activation(A x + add + bias)) of x (m, F): (n, F)."""
-    made: Tensor = _Aggregate.apply(matrix, tail, x, add, bias)
-    return made
+    out: Tensor = _Aggregate.apply(matrix, tail, x, add, bias)
+    return out
 
 
 def transform_and_aggregate(
@@ -41,8 +41,8 @@ def transform_and_aggregate(
 
     Destination v is source v.
     """
-    made: Tensor = _TransformAndAggregate.apply(matrix, tail, x, own, other, bias)
-    return made
+    out: Tensor = _TransformAndAggregate.apply(matrix, tail, x, own, other, bias)
+    return out
 
 
 def attend(
@@ -52,8 +52,8 @@ def attend(
 
     Destination v is source v.
     """
-    made: Tensor = _Attend.apply(edges, how, tail, x, *scores, bias)
-    return made
+    out: Tensor = _Attend.apply(edges, how, tail, x, *scores, bias)
+    return out
 
 
 def dropout(x: Tensor, probability: float, seed: int | None = None, ids: Array | None = None) -> Tensor:
@@ -71,8 +71,8 @@ def _read(tensor: Tensor | None) -> Array | None:
 
 
 def _must(tensor: Tensor) -> Array:
-    made: Array = tensor.detach().contiguous().numpy()
-    return made
+    numbers: Array = tensor.detach().contiguous().numpy()
+    return numbers
 
 
 def _back(array: Array | None) -> Tensor | None:
@@ -104,8 +104,8 @@ def _tail_back(grad: Tensor, out: Tensor, tail: Tail, ids: Array | None, *, bias
     inner = _must(grad)
     if tail == NOTHING and not bias:
         return inner, None
-    made, bias_grad, _ = kernels.finish_back(inner, _must(out), tail, bias=bias, threads=torch.get_num_threads(), ids=ids)
-    return made, bias_grad
+    gradient, bias_grad, _ = kernels.finish_back(inner, _must(out), tail, bias=bias, threads=torch.get_num_threads(), ids=ids)
+    return gradient, bias_grad
 
 
 class _TransformAndAggregate(torch.autograd.Function):
@@ -132,9 +132,9 @@ class _TransformAndAggregate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         x, own, other, *rest = ctx.saved_tensors
-        made, bias_grad = _tail_back(grad, rest[0] if rest else grad, ctx.tail, ctx.matrix.edges.ids, bias=ctx.needs_input_grad[5])
-        inner = torch.from_numpy(made)
-        there = torch.from_numpy(kernels.aggregate(ctx.matrix.turned, made, threads=torch.get_num_threads()))
+        inner_grad, bias_grad = _tail_back(grad, rest[0] if rest else grad, ctx.tail, ctx.matrix.edges.ids, bias=ctx.needs_input_grad[5])
+        inner = torch.from_numpy(inner_grad)
+        there = torch.from_numpy(kernels.aggregate(ctx.matrix.turned, inner_grad, threads=torch.get_num_threads()))
         x_grad = None
         if ctx.needs_input_grad[2]:
             x_grad = there @ other
@@ -186,6 +186,6 @@ class _Attend(torch.autograd.Function):
 
 
 def _padded(values: Array, rows: int) -> Array:
-    made = np.zeros((rows, values.shape[1]), dtype=np.float32)
-    made[: len(values)] = values
-    return made
+    wide = np.zeros((rows, values.shape[1]), dtype=np.float32)
+    wide[: len(values)] = values
+    return wide

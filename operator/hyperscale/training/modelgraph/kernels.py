@@ -77,13 +77,13 @@ def drop(x: Array, how: Drop, threads: int = 1, ids: Array | None = None, *, int
     if into is not None:
         _same_shape(x, into)
     if not COMPILED:
-        made = twin.dropped(x, *how.figures, ids)
+        result = twin.dropped(x, *how.figures, ids)
         if into is not None:
-            into[:] = made
-        return made if into is None else into
+            into[:] = result
+        return result if into is None else into
     out = np.empty_like(x) if into is None else into
-    flat, made = _flat(x), _flat(out)
-    spread(lambda first, last, _: _sparse.drop(flat, ids, x.shape[1], *how.figures, first, last, made), even(len(x), threads))
+    flat, result = _flat(x), _flat(out)
+    spread(lambda first, last, _: _sparse.drop(flat, ids, x.shape[1], *how.figures, first, last, result), even(len(x), threads))
     return out
 
 
@@ -154,8 +154,8 @@ def aggregate(
     out = add if over and add is not None and width % LANES == 0 else np.empty((edges.destinations, width), dtype=np.float32)
     fixed = (edges.indptr, edges.indices, edges.ids, weights, _flat(x), None if add is None else _flat(add), bias)
     shape = (tail.activation, *tail.drop.figures, width)
-    made = _flat(out)
-    spread(lambda first, last, _: _sparse.aggregate(*fixed, *shape, first, last, made), shares(edges, width, threads))
+    result = _flat(out)
+    spread(lambda first, last, _: _sparse.aggregate(*fixed, *shape, first, last, result), shares(edges, width, threads))
     return out
 
 
@@ -188,8 +188,8 @@ def scores_back(x: Array, a: Array, b: Array, left_grad: Array, right_grad: Arra
     grads = np.zeros((2, -(-rows // BLOCK_ROWS), heads * depth), dtype=np.float32)
     sums_to = (_flat(grads[0]), _flat(grads[1]))
     fixed = (_flat(x), _flat(a), _flat(b), _flat(left_grad), _flat(right_grad), heads, depth)
-    made = _flat(x_grad)
-    spread(lambda first, last, _: _sparse.scores_back(*fixed, first, last, made, *sums_to), even(rows, threads))
+    gradient = _flat(x_grad)
+    spread(lambda first, last, _: _sparse.scores_back(*fixed, first, last, gradient, *sums_to), even(rows, threads))
     total: Array = grads.sum(axis=1, dtype=np.float64).astype(np.float32).reshape(2, heads, depth)
     return total[0], total[1]
 

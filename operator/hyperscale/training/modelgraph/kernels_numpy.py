@@ -20,8 +20,8 @@ def keys(seed: int, rows: Array) -> Array:
     """(len(rows),) uint32 key of each row for `draws`."""
     with np.errstate(over="ignore"):
         states = np.uint64(seed & WORD) + np.uint64(GOLDEN) * (rows.astype(np.uint64) + np.uint64(1))
-    made: Array = (mixed_words(states) >> np.uint64(32)).astype(np.uint32)
-    return made
+    high_words: Array = (mixed_words(states) >> np.uint64(32)).astype(np.uint32)
+    return high_words
 
 
 def draws(key: Array, width: int) -> Array:
@@ -36,8 +36,8 @@ def _mixed(z: Array) -> Array:
     with np.errstate(over="ignore"):
         z = (z ^ (z >> np.uint32(16))) * np.uint32(0x7FEB352D)
         z = (z ^ (z >> np.uint32(15))) * np.uint32(0x846CA68B)
-    made: Array = z ^ (z >> np.uint32(16))
-    return made
+    mixed: Array = z ^ (z >> np.uint32(16))
+    return mixed
 
 
 def dropped(x: Array, seed: int, least: int, grow: float, ids: Array | None = None) -> Array:
@@ -45,8 +45,8 @@ def dropped(x: Array, seed: int, least: int, grow: float, ids: Array | None = No
     if least == 0:
         return x
     kept = draws(keys(seed, np.arange(len(x)) if ids is None else ids), x.shape[1]) >= np.uint32(least)
-    made: Array = np.where(kept, x * np.float32(grow), np.float32(0.0))
-    return made
+    thinned: Array = np.where(kept, x * np.float32(grow), np.float32(0.0))
+    return thinned
 
 
 def dropped_some(x: Array, at: Array, seed: int, least: int, grow: float) -> Array:
@@ -55,8 +55,8 @@ def dropped_some(x: Array, at: Array, seed: int, least: int, grow: float) -> Arr
         return x
     with np.errstate(over="ignore"):
         z = keys(seed, np.zeros(1, dtype=np.int64)) + at * np.uint32(0x9E3779B9)
-    made: Array = np.where(_mixed(z) >= np.uint32(least), x * np.float32(grow), np.float32(0.0))
-    return made
+    thinned: Array = np.where(_mixed(z) >= np.uint32(least), x * np.float32(grow), np.float32(0.0))
+    return thinned
 
 
 def finish(

@@ -18,19 +18,19 @@ Network: TypeAlias = nn.Module
 
 def load(file: str, name: str) -> nn.Module:
     """`name` of the file: a torch module, its class, or a function without arguments that makes one. Raises AnalysisError."""
-    made = getattr(_module(file), name, None)
-    if made is None:
+    model = getattr(_module(file), name, None)
+    if model is None:
         raise AnalysisError(f"{file} has no {name!r}; write {file}:NAME with a name that it defines")
-    if not isinstance(made, nn.Module):
-        if not callable(made):
+    if not isinstance(model, nn.Module):
+        if not callable(model):
             raise AnalysisError("neither a torch module nor something that makes one; write the name of one")
         try:
-            made = made()
+            model = model()
         except Exception as error:
             raise AnalysisError(f"cannot be made without arguments ({_reason(error)}); write a function that makes it") from None
-    if not isinstance(made, nn.Module):
-        raise AnalysisError(f"gives a {type(made).__name__}, not a torch module; write the name of one that does")
-    return made
+    if not isinstance(model, nn.Module):
+        raise AnalysisError(f"gives a {type(model).__name__}, not a torch module; write the name of one that does")
+    return model
 
 
 def _module(file: str) -> ModuleType:
@@ -46,8 +46,8 @@ def _module(file: str) -> ModuleType:
     except SyntaxError as error:
         raise AnalysisError(f"{file}: line {error.lineno}: {error.msg}; write a Python 3.11 script") from None
     except (Exception, SystemExit) as error:
-        told = f"{file} fails when it is imported ({_reason(error)})"
-        raise AnalysisError(told + "; keep its work under `if __name__ == '__main__'`") from None
+        message = f"{file} fails when it is imported ({_reason(error)})"
+        raise AnalysisError(message + "; keep its work under `if __name__ == '__main__'`") from None
     finally:
         sys.path.remove(folder)
     return module

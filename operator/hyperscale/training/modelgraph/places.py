@@ -89,17 +89,17 @@ def places_of(indptr: Array, indices: Array, sources: int, device: torch.device)
 
 def placed(edges: Edges, device: torch.device) -> Places:
     """`edges` on a device, made once."""
-    found: Places | None = edges.placed.get(str(device))
-    if found is None:
-        found = edges.placed[str(device)] = places_of(edges.indptr, edges.indices, edges.sources, device)
-    return found
+    places: Places | None = edges.placed.get(str(device))
+    if places is None:
+        places = edges.placed[str(device)] = places_of(edges.indptr, edges.indices, edges.sources, device)
+    return places
 
 
 def weighted(matrix: Matrix, device: torch.device) -> Weighted:
     """A matrix on a device, made once."""
-    found: Weighted | None = matrix.placed.get(str(device))
-    if found is None:
+    weighed: Weighted | None = matrix.placed.get(str(device))
+    if weighed is None:
         places = placed(matrix.edges, device)
         values = torch.ones(len(places.col)) if matrix.weights is None else torch.from_numpy(matrix.weights)
-        found = matrix.placed[str(device)] = Weighted(places, values.to(device))
-    return found
+        weighed = matrix.placed[str(device)] = Weighted(places, values.to(device))
+    return weighed

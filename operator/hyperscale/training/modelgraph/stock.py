@@ -38,14 +38,14 @@ def stack(name: str, features: int, hidden: int, classes: int, layers: int, head
         raise ValueError(f"{name} is none of {', '.join(NAMES)}")
     if name == "GAT" and hidden % heads:
         raise ValueError(f"hidden {hidden} is no multiple of {heads} heads; write for example {hidden // heads * heads or heads}")
-    made: list[nn.Module] = []
+    convolutions: list[nn.Module] = []
     for index in range(layers):
         last = index == layers - 1
         entering, leaving = features if index == 0 else hidden, classes if last else hidden
         if name == "GCN":
-            made.append(dglnn.GraphConv(entering, leaving))
+            convolutions.append(dglnn.GraphConv(entering, leaving))
         elif name == "GraphSAGE":
-            made.append(dglnn.SAGEConv(entering, leaving, "mean"))
+            convolutions.append(dglnn.SAGEConv(entering, leaving, "mean"))
         else:
-            made.append(dglnn.GATConv(entering, leaving if last else leaving // heads, 1 if last else heads))
-    return Stack(made, name == "GAT", dropout)
+            convolutions.append(dglnn.GATConv(entering, leaving if last else leaving // heads, 1 if last else heads))
+    return Stack(convolutions, name == "GAT", dropout)

@@ -77,12 +77,12 @@ def finish_back(grad: Tensor, out: Tensor, tail: Tail, ids: Array | None = None)
         return grad
     inner = thin_(grad.clone(memory_format=torch.contiguous_format), tail.drop, ids)
     for first, last in blocks(*inner.shape) if tail.activation else ():
-        made, gradient = out[first:last], inner[first:last]
+        results, gradient = out[first:last], inner[first:last]
         if tail.activation == RELU:
-            gradient.mul_(made > 0)
+            gradient.mul_(results > 0)
         else:
             # What was kept has grown; the gradient of what was dropped is 0 already.
-            gradient.mul_(made.clamp(max=0.0).div_(tail.drop.grow).add_(1.0))
+            gradient.mul_(results.clamp(max=0.0).div_(tail.drop.grow).add_(1.0))
     return inner
 
 
@@ -90,16 +90,16 @@ def finish(x: Tensor, tail: Tail, ids: Array | None = None) -> Tensor:
     """drop(activation(x)) of x (n, F), in x's own memory: the caller's operation must not need its result in its backward pass."""
     if tail == NOTHING:
         return x
-    made: Tensor = _Finish.apply(x, tail, ids)
-    return made
+    out: Tensor = _Finish.apply(x, tail, ids)
+    return out
 
 
 def dropout(x: Tensor, how: Drop, ids: Array | None = None) -> Tensor:
     """Dropout of x (..., F), nothing kept in between; ids as in `thin_`."""
     if not how.probability:
         return x
-    made: Tensor = _Dropout.apply(x, how, ids)
-    return made
+    out: Tensor = _Dropout.apply(x, how, ids)
+    return out
 
 
 class _Finish(torch.autograd.Function):

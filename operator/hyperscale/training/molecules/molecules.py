@@ -89,14 +89,14 @@ class GraphTrainer:
         chosen = list(self._shuffle.batches(self.steps, self._seed, number))
         weights = self._sums.now(torch.tensor([self._weight(batch) for batch in chosen], dtype=torch.float64), "batch.weights").tolist()
         total = torch.zeros(1, dtype=torch.float64, device=self._device)
-        seen: list[tuple[Tensor, Array]] = []
+        batches: list[tuple[Tensor, Array]] = []
         steps: list[_Moments] = []
         for graphs, weight in zip(chosen, weights, strict=True):
             loss, logits, moments = self._step(graphs, max(weight, 1.0))
             total += loss.double() * weight
-            seen.append((logits.detach(), self._part.labels[graphs]))
+            batches.append((logits.detach(), self._part.labels[graphs]))
             steps.append(moments)
-        self._seen = np.concatenate([pair[0].cpu().numpy() for pair in seen]), np.concatenate([pair[1] for pair in seen])
+        self._seen = np.concatenate([pair[0].cpu().numpy() for pair in batches]), np.concatenate([pair[1] for pair in batches])
         total = (self._sums.now(total.cpu(), "loss") / max(sum(weights), 1.0)).float()  # the last digits of the sum have an order
         ended = timer.now()
         timer.settle()
@@ -185,8 +185,8 @@ class GraphTrainer:
 
     def _check_labels(self) -> None:
         labels = self._part.labels
-        known = float((labels[self._part.train] >= 0).sum()) if labels.ndim == 1 else float((~np.isnan(labels[self._part.train])).sum())
-        if not self._comm.allreduce(torch.tensor([known]), "labels.known").item():
+        labelled = float((labels[self._part.train] >= 0).sum()) if labels.ndim == 1 else float((~np.isnan(labels[self._part.train])).sum())
+        if not self._comm.allreduce(torch.tensor([labelled]), "labels.known").item():
             raise ContractError("HYPERSCALE_DATASET_PATH: no graph in train has a label; write labels, and train into the split of some")
         wrong = labels.ndim == 2 and not np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()
         if self._comm.allreduce(torch.tensor([float(wrong)]), "labels.wrong").item():
@@ -249,7 +249,7 @@ def _loss_of(logits: Array, labels: Array) -> float:
     """Mean over known labels; NaN where there are none."""
     rows, truth = torch.from_numpy(logits), torch.from_numpy(labels)
     if labels.ndim == 1:
-        known = truth >= 0
-        return float(functional.cross_entropy(rows[known], truth[known])) if known.any() else math.nan
-    known = ~truth.isnan()
-    return float(functional.binary_cross_entropy_with_logits(rows[known], truth[known])) if known.any() else math.nan
+        labelled = truth >= 0
+        return float(functional.cross_entropy(rows[labelled], truth[labelled])) if labelled.any() else math.nan
+    labelled = ~truth.isnan()
+    return float(functional.binary_cross_entropy_with_logits(rows[labelled], truth[labelled])) if labelled.any() else math.nan

@@ -50,8 +50,8 @@ def pool(x: Tensor, graph_of: Tensor, offsets: Tensor) -> Tensor:
 def loss(logits: Tensor, labels: Tensor, weight: float) -> Tensor:
     """`trainer.summed_loss`, over weight; float64 where compiled."""
     if fits(logits):
-        found: Tensor = _Loss.apply(logits, labels, weight)
-        return found
+        summed: Tensor = _Loss.apply(logits, labels, weight)
+        return summed
     return summed_loss(logits, labels) / weight
 
 
@@ -125,11 +125,11 @@ class _Loss(torch.autograd.Function):
     def forward(context: Any, logits: Tensor, labels: Tensor, weight: float) -> Tensor:  # noqa: ANN401 - torch's own signature
         grad, out = room(logits.shape)
         if labels.dim() == 1:
-            found = _molecules.class_loss(flat(logits), labels.numpy(), logits.shape[1], weight, out)
+            summed = _molecules.class_loss(flat(logits), labels.numpy(), logits.shape[1], weight, out)
         else:
-            found = _molecules.binary_loss(flat(logits), flat(labels), weight, out)
+            summed = _molecules.binary_loss(flat(logits), flat(labels), weight, out)
         context.save_for_backward(grad)
-        return torch.tensor(found / weight, dtype=torch.float64)
+        return torch.tensor(summed / weight, dtype=torch.float64)
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature

@@ -122,8 +122,8 @@ def flat(x: Tensor) -> Any:  # noqa: ANN401 - a numpy array of torch's choice
 
 def room(shape: Sequence[int], *, zero: bool = False, wide: bool = False) -> tuple[Tensor, Any]:
     """A new tensor, float64 where wide, and all of it in a row to write to; zeros where it is added to."""
-    made = (torch.zeros if zero else torch.empty)(shape, dtype=torch.float64 if wide else torch.float32)
-    return made, made.view(-1).numpy()
+    rows = (torch.zeros if zero else torch.empty)(shape, dtype=torch.float64 if wide else torch.float32)
+    return rows, rows.view(-1).numpy()
 
 
 class _Gather(torch.autograd.Function):

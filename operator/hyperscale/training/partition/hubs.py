@@ -81,14 +81,14 @@ def refine_hubs(level: Level, start: VisitedParts, limits: Array, reference: Ref
         if promising((dealt, start), reference) is start:
             continue
         longer = replace(DEALT, cycles=min(together, MOST_CYCLES), work=effort.work)
-        found = refine_dealt(level, dealt, limits, reference, seed=seed, effort=longer)
-        if found.cut <= reference.cut:
-            return found
+        refined = refine_dealt(level, dealt, limits, reference, seed=seed, effort=longer)
+        if refined.cut <= reference.cut:
+            return refined
     joined = VisitedParts.of(level, by_degree(level, limits), parts)
     if int(joined.copies.max()) <= HOPELESS * reference.largest:
-        found = refine(level, joined, limits, reference, seed=seed, effort=effort)
-        if score(level, found, limits, reference) < score(level, start, limits, reference):
-            return found
+        refined = refine(level, joined, limits, reference, seed=seed, effort=effort)
+        if score(level, refined, limits, reference) < score(level, start, limits, reference):
+            return refined
     return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 

@@ -103,9 +103,9 @@ def _leading(matrix: sp.csr_array, count: int, seed: int) -> Array:
         try:
             return np.asarray(eigsh(matrix, k=count, which="LA", tol=EIGEN_TOLERANCE, v0=start, maxiter=60)[1])
         except ArpackError as short:
-            found = getattr(short, "eigenvectors", None)
-            if found is not None and found.shape[1] >= 2:
-                return np.asarray(found)
+            converged = getattr(short, "eigenvectors", None)
+            if converged is not None and converged.shape[1] >= 2:
+                return np.asarray(converged)
     if n > 4 * DENSE:
         # No convergence, a graph that hardly hangs together: its rows smoothed a few times stand in.
         rough = np.random.default_rng(seed).standard_normal((n, count))

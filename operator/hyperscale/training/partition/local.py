@@ -24,7 +24,7 @@ def local_part(graph: TrainingGraph, assignment: Array, part: int, parts: int | 
     local = np.full(n, -1, dtype=np.int32)
     local[owned] = np.arange(len(owned), dtype=np.int32)
     local[halo] = np.arange(len(owned), len(owned) + len(halo), dtype=np.int32)
-    held = np.concatenate([owned, halo])
+    rows = np.concatenate([owned, halo])
     items, extra = _items(graph, owned, part, assignment)
     if graph.edge_features is not None:
         extra["edge_features"] = graph.edge_features[entries]
@@ -36,8 +36,8 @@ def local_part(graph: TrainingGraph, assignment: Array, part: int, parts: int | 
         halo_owner=halo_owner,
         indptr=indptr,
         indices=local[neighbours],
-        in_degree=np.diff(graph.indptr)[held].astype(np.int32),
-        out_degree=np.bincount(graph.indices, minlength=n)[held].astype(np.int32),
+        in_degree=np.diff(graph.indptr)[rows].astype(np.int32),
+        out_degree=np.bincount(graph.indices, minlength=n)[rows].astype(np.int32),
         features=graph.features[owned],
         labels=graph.labels[items],
         train=graph.train[items],

@@ -22,7 +22,7 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
     if weights is not None and weights.ndim == 2:
         weights = weights[:, 0]
     try:
-        found = pymetis.part_graph(
+        parted = pymetis.part_graph(
             parts,
             pymetis.CSRAdjacency(adjacency.indptr.astype(wide, copy=False), adjacency.indices.astype(wide, copy=False)),
             vweights=None if weights is None else weights.astype(wide, copy=False),
@@ -36,7 +36,7 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
             f"METIS gave up on {adjacency.vertices} vertices and {len(adjacency.indices) // 2} edges in {parts} parts ({error}), "
             "most often for want of memory: raise spec.workers.memory, or write another spec.partitioning.method"
         ) from None
-    return np.asarray(found.vertex_part, dtype=np.int32)
+    return np.asarray(parted.vertex_part, dtype=np.int32)
 
 
 def metis_mixed(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool = False) -> Array:

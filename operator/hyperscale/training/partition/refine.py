@@ -106,10 +106,10 @@ class Reference:
         largest, copies = int(first.copies.max()), first.copies
         return cls(int(first.cut * more), max(largest, 1), max(int(copies.sum()), 1), largest <= UNEVEN * float(copies.mean()))
 
-    def worth(self, found: VisitedParts) -> float:
+    def worth(self, visited: VisitedParts) -> float:
         """Smaller is better: largest halo, all copies and the cut, each over the reference's."""
-        copies = found.copies
-        return int(copies.max()) / self.largest + TOTAL_WORTH * int(copies.sum()) / self.total + CUT_WORTH * found.cut / max(self.cut, 1)
+        copies = visited.copies
+        return int(copies.max()) / self.largest + TOTAL_WORTH * int(copies.sum()) / self.total + CUT_WORTH * visited.cut / max(self.cut, 1)
 
 
 def limits_of(weights: Array, target: Array, train: bool) -> Array:
@@ -214,11 +214,11 @@ def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, see
     return part
 
 
-def score(level: Level, found: VisitedParts, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
+def score(level: Level, visited: VisitedParts, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
     """Smaller is better: how far above a limit, the cut above the reference, halos against the reference's, the cut."""
-    over = float(np.maximum(search.weigh(level.weights, found.part, len(limits)) / np.maximum(limits, 1), 1.0).max())
-    grown = 1.0 if reference.even and int(found.copies.max()) > reference.largest else 0.0
-    return over, max(found.cut - reference.cut, 0), grown + reference.worth(found), found.cut
+    over = float(np.maximum(search.weigh(level.weights, visited.part, len(limits)) / np.maximum(limits, 1), 1.0).max())
+    grown = 1.0 if reference.even and int(visited.copies.max()) > reference.largest else 0.0
+    return over, max(visited.cut - reference.cut, 0), grown + reference.worth(visited), visited.cut
 
 
 def _prices(now: VisitedParts, parts: int, budget: int) -> Array:

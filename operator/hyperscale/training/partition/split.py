@@ -95,8 +95,8 @@ def precomputed(adjacency: Adjacency, assignment: Array, shares: tuple[float, ..
 def _no_partitioner(method: str) -> str:
     if method == PartitioningMethod.PRECOMPUTED:
         return "spec.partitioning.method: Precomputed takes the parts of the data set, and it has none; write Auto or METIS"
-    known = ", ".join(sorted(_PARTITIONERS))
-    return f"spec.partitioning.method: {method} is no partitioner; write one of {known}"
+    methods = ", ".join(sorted(_PARTITIONERS))
+    return f"spec.partitioning.method: {method} is no partitioner; write one of {methods}"
 
 
 def _named(method: PartitioningMethod | str) -> PartitioningMethod | str:
@@ -121,13 +121,13 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
     twice = _second_start(level, target, repaired=start is not first)
     effort = _effort(level, target, reference, twice)
     chosen = promising((start, _mixed(level, adjacency, target, seed)), reference) if twice else start
-    found = refine(level, chosen, limits, reference, seed=seed, effort=effort)
-    if found.cut <= reference.cut:
-        return found.part
+    refined = refine(level, chosen, limits, reference, seed=seed, effort=effort)
+    if refined.cut <= reference.cut:
+        return refined.part
     # The cut had too far to come down, or METIS left a part above its limit and the repair cut more.
     other = _mixed(level, adjacency, target, seed) if chosen is start else start
     again = refine(level, other, limits, reference, seed=seed, effort=effort)
-    return min((found, again), key=lambda each: score(level, each, limits, reference)).part
+    return min((refined, again), key=lambda each: score(level, each, limits, reference)).part
 
 
 def _auto(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:

@@ -145,10 +145,10 @@ def read_plan(path: Path) -> RunPlan | None:
     if len(document) > _MAX_PLAN_BYTES:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path} is larger than {_MAX_PLAN_BYTES} bytes; is it the plan?")
     try:
-        found = msgspec.json.decode(document)
-        if isinstance(found, dict):
-            found["workers"] = indexed(found.get("workers"))
-        plan = msgspec.convert(found, RunPlan)
+        decoded = msgspec.json.decode(document)
+        if isinstance(decoded, dict):
+            decoded["workers"] = indexed(decoded.get("workers"))
+        plan = msgspec.convert(decoded, RunPlan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path}: {error}; see docs/reference/runplan.schema.json") from error
     if plan.version != RUN_PLAN_VERSION:
@@ -257,8 +257,8 @@ def _member(environment: Mapping[str, str], name: str, default: T) -> T:
     try:
         return kind(text)  # type: ignore[call-arg]
     except ValueError as error:
-        known = ", ".join(str(member.value) for member in kind)  # type: ignore[attr-defined]
-        raise ContractError(f"{name}: {text[:80]!r} is unknown; write one of {known}") from error
+        members = ", ".join(str(member.value) for member in kind)  # type: ignore[attr-defined]
+        raise ContractError(f"{name}: {text[:80]!r} is unknown; write one of {members}") from error
 
 
 def is_custom(run: Run) -> bool:

@@ -88,11 +88,11 @@ def _joined(ids: Array, owners: Array, near: Array, near_owners: Array) -> tuple
     unique, first, inverse = np.unique(near, return_index=True, return_inverse=True)
     order = np.argsort(ids, kind="stable")
     at = np.minimum(np.searchsorted(ids[order], unique), max(len(ids) - 1, 0))
-    known = ids[order][at] == unique if len(ids) else np.zeros(len(unique), dtype=bool)
+    present = ids[order][at] == unique if len(ids) else np.zeros(len(unique), dtype=bool)
     place = np.empty(len(unique), dtype=np.int64)
-    place[known] = order[at[known]]
-    place[~known] = len(ids) + np.arange(int((~known).sum()))
-    fresh = first[~known]
+    place[present] = order[at[present]]
+    place[~present] = len(ids) + np.arange(int((~present).sum()))
+    fresh = first[~present]
     return np.concatenate([ids, near[fresh]]), np.concatenate([owners, near_owners[fresh]]), place[inverse.reshape(-1)]
 
 
@@ -134,14 +134,14 @@ class SampledBlock(Neighbourhood):
     def _looped_matrix(self, weights: str) -> Matrix:
         """All but loops scaled to all in-neighbours: a drawn neighbour stands for others too, and sums are right in the mean."""
         hop, drawn = self._hop, np.diff(self._hop.indptr)
-        known = self._degrees[: hop.destinations, 0], self._degrees[: hop.sources, 1]
-        made = neighbourhood.matrix(weights, hop.indptr, hop.indices, known, loops=True, ids=self.counted.destinations)
-        if made.weights is None or np.array_equal(drawn, known[0]):
-            return made
-        edges = made.edges
-        scale = known[0].astype(np.float32) / np.maximum(drawn, 1).astype(np.float32)
-        scaled = made.weights * np.repeat(scale, drawn + 1)
-        scaled[edges.indptr[:-1]] = made.weights[edges.indptr[:-1]]
+        degrees = self._degrees[: hop.destinations, 0], self._degrees[: hop.sources, 1]
+        looped = neighbourhood.matrix(weights, hop.indptr, hop.indices, degrees, loops=True, ids=self.counted.destinations)
+        if looped.weights is None or np.array_equal(drawn, degrees[0]):
+            return looped
+        edges = looped.edges
+        scale = degrees[0].astype(np.float32) / np.maximum(drawn, 1).astype(np.float32)
+        scaled = looped.weights * np.repeat(scale, drawn + 1)
+        scaled[edges.indptr[:-1]] = looped.weights[edges.indptr[:-1]]
         return Matrix(edges, scaled)
 
     @cached_property

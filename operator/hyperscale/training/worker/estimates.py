@@ -40,9 +40,9 @@ def step_seconds(run: Run) -> float | None:
 def _train_vertices(run: Run) -> int | None:
     """As the planner counted them; None where the graph's size was not stated."""
     dataset = run.dataset
-    known = BUILTIN_SIZES.get(dataset.path) if dataset.source == BUILTIN else None
-    vertices = dataset.vertices or (known.vertices if known is not None else None)
-    classes = dataset.classes or (known.classes if known is not None else None)
+    builtin = BUILTIN_SIZES.get(dataset.path) if dataset.source == BUILTIN else None
+    vertices = dataset.vertices or (builtin.vertices if builtin is not None else None)
+    classes = dataset.classes or (builtin.classes if builtin is not None else None)
     if dataset.train_vertices is not None or vertices is None:
         return dataset.train_vertices
     return trained_of(vertices, classes or 1, small_split=dataset.source in (BUILTIN, "generated"))
@@ -53,9 +53,9 @@ def _parameters(run: Run) -> int | None:
         return run.model.parameters
     if run.model.architecture is Architecture.CUSTOM or run.dataset.format == DatasetFormat.SMILES:
         return None
-    known = BUILTIN_SIZES.get(run.dataset.path) if run.dataset.source == BUILTIN else None
-    features = run.dataset.feature_size or (known.feature_size if known is not None else None)
-    classes = run.dataset.classes or (known.classes if known is not None else None)
+    builtin = BUILTIN_SIZES.get(run.dataset.path) if run.dataset.source == BUILTIN else None
+    features = run.dataset.feature_size or (builtin.feature_size if builtin is not None else None)
+    classes = run.dataset.classes or (builtin.classes if builtin is not None else None)
     if features is None or classes is None:
         return None
     return parameters(run.model, layers(run.model, features, classes))

@@ -88,8 +88,8 @@ def result_of(line: bytes) -> bytes | None:
     """The JSON of a result line, written again from what is known of it; None for other lines and for JSON that is no result."""
     marker = RESULT_PREFIX.encode()
     # mpirun may have put a rank's tag before it.
-    _, found, document = line.partition(marker)
-    if not found:
+    _, prefix, document = line.partition(marker)
+    if not prefix:
         return None
     try:
         return msgspec.json.encode(msgspec.json.decode(document.strip(), type=Measured))
@@ -124,8 +124,8 @@ class _Pipe:
             self.last.append(line.rstrip()[:512])
             _, marker, said = line.partition(FAULT_PREFIX)
             self.fault = marker + said.rstrip()[:MAX_BYTES] if marker else self.fault
-            found = result_of(line)
-            self.result = found if found is not None else self.result
+            result = result_of(line)
+            self.result = result if result is not None else self.result
 
 
 if __name__ == "__main__":

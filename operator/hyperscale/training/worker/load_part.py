@@ -28,9 +28,9 @@ def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
     key = together(comm, "store", lambda: _stored(run, environment))
     everywhere = comm.allreduce(torch.tensor([float(key is not None)]), "store.found").item() == comm.size
     if everywhere and key is not None:
-        found = together(comm, "load", lambda: _read(run, key))
+        own_part = together(comm, "load", lambda: _read(run, key))
         _same(comm, key, "HYPERSCALE_PARTITION_DIR: ranks see different partitions; mount the same volume in all workers")
-        return _to_train_on(found)
+        return _to_train_on(own_part)
     if run.partition_dir is not None and comm.rank == 0:
         sys.stderr.write(f"{run.partition_dir} has no partitions for this job; cutting the graph in memory\n")
     whole = together(comm, "graph", lambda: graph(run))
@@ -40,16 +40,16 @@ def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
     return _to_train_on(part_of(run, comm, whole))
 
 
-def _to_train_on(found: LocalPart) -> LocalPart:
+def _to_train_on(part: LocalPart) -> LocalPart:
     """`found`; raises ContractError where no rank has anything to learn from, which all of them see alike."""
-    if not found.train_total:
+    if not part.train_total:
         raise ContractError("HYPERSCALE_DATASET_PATH: nothing in train has a label; write labels, and train into the split of some")
-    return found
+    return part
 
 
-def is_stand_in(run: Run, found: LocalPart) -> bool:
+def is_stand_in(run: Run, part: LocalPart) -> bool:
     """Whether `found` is of a generated graph because the builtin one was not to be had; results must say so."""
-    return builtin.is_stand_in(run.dataset.source, found.name)
+    return builtin.is_stand_in(run.dataset.source, part.name)
 
 
 def graph(run: Run) -> TrainingGraph:

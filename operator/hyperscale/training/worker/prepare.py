@@ -108,14 +108,16 @@ def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
     key = _written(root, request, digest, method, part_store.key(digest, identity, shares, run.seed))
     reused = key is not None
     if key is None:
-        found = cut(run, graph, shares, method, given)
-        _say(f"cut into {len(shares)} by {found.method}: " + ", ".join(f"{name} {value:.4g}" for name, value in found.measures.items()))
-        clock.lap("cut")
-        key = part_store.key(digest, identity if given is not None else found.method, shares, run.seed)
-        about = part_store.PartManifest(
-            part_store.VERSION, key, digest, graph.name, vertices, edges, found.method, shares, run.seed, found.measures
+        assigned = cut(run, graph, shares, method, given)
+        _say(
+            f"cut into {len(shares)} by {assigned.method}: " + ", ".join(f"{name} {value:.4g}" for name, value in assigned.measures.items())
         )
-        part_store.write(root, key, _parts(graph, found.assignment, len(shares)), about)
+        clock.lap("cut")
+        key = part_store.key(digest, identity if given is not None else assigned.method, shares, run.seed)
+        about = part_store.PartManifest(
+            part_store.VERSION, key, digest, graph.name, vertices, edges, assigned.method, shares, run.seed, assigned.measures
+        )
+        part_store.write(root, key, _parts(graph, assigned.assignment, len(shares)), about)
         clock.lap("write")
     else:
         _say(f"{key} is there already")
@@ -172,28 +174,28 @@ def cut(run: Run, graph: TrainingGraph, shares: tuple[float, ...], method: str, 
         }
         return Cut(streamed.assignment, method, figures)
     if given is not None:
-        made = partition.precomputed(adjacency, given, shares, graph.train)
+        parts = partition.precomputed(adjacency, given, shares, graph.train)
     elif shares == run.shares:
-        made = automatic.parts(run, adjacency, graph.train, graph.features.shape[1], graph.classes)
+        parts = automatic.parts(run, adjacency, graph.train, graph.features.shape[1], graph.classes)
     else:
-        made = partition.split(adjacency, shares, PartitioningMethod(method), seed=run.seed, train=graph.train)
+        parts = partition.split(adjacency, shares, PartitioningMethod(method), seed=run.seed, train=graph.train)
     figures = {
-        "cut": float(made.measures.cut),
-        "cutFraction": made.measures.cut_fraction,
-        "imbalance": made.measures.imbalance,
-        "edgeImbalance": made.measures.edge_imbalance,
-        "largestHalo": float(made.measures.largest_halo),
-        "replication": made.measures.replication,
+        "cut": float(parts.measures.cut),
+        "cutFraction": parts.measures.cut_fraction,
+        "imbalance": parts.measures.imbalance,
+        "edgeImbalance": parts.measures.edge_imbalance,
+        "largestHalo": float(parts.measures.largest_halo),
+        "replication": parts.measures.replication,
     }
-    return Cut(made.assignment, str(made.method), figures)
+    return Cut(parts.assignment, str(parts.method), figures)
 
 
 def _stated_sizes(run: Run) -> tuple[int, int, int]:
     """Vertices, directed edges and features as the job or the table of builtin graphs states them; 0 where unknown."""
     dataset = run.dataset
-    known = BUILTIN_SIZES.get(dataset.path) if dataset.source == "builtin" else None
+    builtin = BUILTIN_SIZES.get(dataset.path) if dataset.source == "builtin" else None
     stated = (dataset.vertices, dataset.edges, dataset.feature_size)
-    sizes = tuple(value or (known[at] if known is not None else 0) for at, value in enumerate(stated))
+    sizes = tuple(value or (builtin[at] if builtin is not None else 0) for at, value in enumerate(stated))
     return sizes[0], sizes[1], sizes[2]
 
 

@@ -38,19 +38,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """What a script finds besides the variables of the job; names that are in `environment` already are not in it."""
-    told = {name: environment.get(theirs) or alone for name, (theirs, alone) in PLACES.items()}
-    told["MASTER_ADDR"] = environment.get(MASTER_ADDRESS) or "127.0.0.1"
-    told["MASTER_PORT"] = MASTER_PORT
+    overrides = {name: environment.get(theirs) or alone for name, (theirs, alone) in PLACES.items()}
+    overrides["MASTER_ADDR"] = environment.get(MASTER_ADDRESS) or "127.0.0.1"
+    overrides["MASTER_PORT"] = MASTER_PORT
     # Open MPI waits by spinning, which takes from training the processor time that a pod's limit or a neighbour leaves it.
-    told["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    overrides["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if Path(RUN_PLAN_FILE).is_file():
-        told["HYPERSCALE_PLAN_FILE"] = RUN_PLAN_FILE
+        overrides["HYPERSCALE_PLAN_FILE"] = RUN_PLAN_FILE
     if environment.get("CHECKPOINT_DIR"):
-        told["HYPERSCALE_CHECKPOINT_DIR"] = environment["CHECKPOINT_DIR"]
+        overrides["HYPERSCALE_CHECKPOINT_DIR"] = environment["CHECKPOINT_DIR"]
     paths = partition_paths(environment)
     if paths:
-        told["PARTITION_PATH"] = os.pathsep.join(map(str, paths))
-    return {name: value for name, value in told.items() if name not in environment}
+        overrides["PARTITION_PATH"] = os.pathsep.join(map(str, paths))
+    return {name: value for name, value in overrides.items() if name not in environment}
 
 
 def partition_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:

@@ -73,9 +73,9 @@ def _download(name: str, cache: Path | None) -> Path | None:
 
 def _check(graph: TrainingGraph, name: str, file: Path) -> None:
     size = BUILTIN_SIZES[name]
-    found = (len(graph.indptr) - 1, len(graph.indices), graph.features.shape[1], graph.classes)
-    if found != tuple(size):
-        raise fault(file, f"(vertices, edges, features, classes) is {found}, {name} has {tuple(size)}", "put the public graph there")
+    sizes = (len(graph.indptr) - 1, len(graph.indices), graph.features.shape[1], graph.classes)
+    if sizes != tuple(size):
+        raise fault(file, f"(vertices, edges, features, classes) is {sizes}, {name} has {tuple(size)}", "put the public graph there")
     _log.warning("%s: no checksum of %s is known; only its sizes were checked", file, name)
 
 

@@ -36,20 +36,20 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     try:
         import dgl
 
-        found, labels = dgl.load_graphs(str(file))
+        graphs, labels = dgl.load_graphs(str(file))
     except ImportError as error:
         raise fault("spec.dataset.format", f"DGL cannot be imported here ({error})", "use the worker image, or write NPZ") from None
     except Exception as error:  # DGLError and whatever else its parser raises
-        told = str(error).partition("Stack trace")[0].rpartition("Check failed: ")[2]
-        raise fault(file, f"DGL cannot read it ({told[:200].strip()})", "write it with dgl.save_graphs") from None
-    if not found:
+        reason = str(error).partition("Stack trace")[0].rpartition("Check failed: ")[2]
+        raise fault(file, f"DGL cannot read it ({reason[:200].strip()})", "write it with dgl.save_graphs") from None
+    if not graphs:
         raise fault(file, "no graph", "write one with dgl.save_graphs")
-    for graph in found:
+    for graph in graphs:
         if not graph.is_homogeneous:
             raise fault(file, "a graph with several kinds of vertices or edges", "convert it with dgl.to_homogeneous")
-    if len(found) > 1 or labels:
-        return _many(file, found, labels, stated, seed)
-    return _one(file, found[0], stated, seed)
+    if len(graphs) > 1 or labels:
+        return _many(file, graphs, labels, stated, seed)
+    return _one(file, graphs[0], stated, seed)
 
 
 def stated_graphs(file: Path) -> int:
@@ -79,7 +79,7 @@ def _one(file: Path, graph: Any, stated: Stated, seed: int) -> TrainingGraph:  #
     if len(given) not in (0, len(MASKS)) or len(given) < sum(mask is not None for mask in masks):
         raise fault(file, f"not all of {', '.join(MASKS)} are there as truth values", "store all three, or none to have them drawn")
     labels = _entry(graph.ndata, LABELS)
-    found = RawGraph(
+    raw = RawGraph(
         graph.num_nodes(),
         sources,
         destinations,
@@ -88,19 +88,19 @@ def _one(file: Path, graph: Any, stated: Stated, seed: int) -> TrainingGraph:  #
         (given[0], given[1], given[2]) if len(given) == 3 else None,
         directed=True,  # DGL stores both directions of an undirected edge
     )
-    return assemble(found, file, file.stem, stated, seed)
+    return assemble(raw, file, file.stem, stated, seed)
 
 
-def _many(file: Path, found: list[Any], labels: dict[str, Any], stated: Stated, seed: int) -> TrainingGraph:
+def _many(file: Path, graphs: list[Any], labels: dict[str, Any], stated: Stated, seed: int) -> TrainingGraph:
     chosen = _entry(labels, LABELS)
     if chosen is None and len(labels) == 1:
         chosen = next(iter(labels.values())).numpy()
-    if chosen is None or chosen.ndim == 0 or len(chosen) != len(found):
-        raise fault(file, f"{len(found)} graphs without a label each", "write them with dgl.save_graphs(file, graphs, {'label': tensor})")
-    stated.check_counts(sum(graph.num_nodes() for graph in found), sum(graph.num_edges() for graph in found), file)
-    parts = [_arrays(graph, file, at) for at, graph in enumerate(found)]
-    targets = chosen.reshape(len(found), -1).astype(np.float32)
-    return smiles.graphs(parts, targets, split(np.zeros(len(found)), seed), file.stem, file)
+    if chosen is None or chosen.ndim == 0 or len(chosen) != len(graphs):
+        raise fault(file, f"{len(graphs)} graphs without a label each", "write them with dgl.save_graphs(file, graphs, {'label': tensor})")
+    stated.check_counts(sum(graph.num_nodes() for graph in graphs), sum(graph.num_edges() for graph in graphs), file)
+    parts = [_arrays(graph, file, at) for at, graph in enumerate(graphs)]
+    targets = chosen.reshape(len(graphs), -1).astype(np.float32)
+    return smiles.graphs(parts, targets, split(np.zeros(len(graphs)), seed), file.stem, file)
 
 
 def _arrays(graph: Any, file: Path, at: int) -> tuple[Array, Array, Array, Array]:  # noqa: ANN401
@@ -119,6 +119,6 @@ def _kind(values: Array) -> Array:
 def _entry(data: Any, names: tuple[str, ...]) -> Array | None:  # noqa: ANN401
     for name in names:
         if name in data:
-            made: Array = data[name].numpy()
-            return made
+            values: Array = data[name].numpy()
+            return values
     return None

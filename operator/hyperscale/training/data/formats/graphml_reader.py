@@ -46,7 +46,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
         raise fault(f"{file}: line {error.lineno}", f"no well-formed XML ({error})", "write it with networkx.write_graphml") from None
     except OSError as error:
         raise fault(file, f"cannot be read ({error.strerror})", "name a GraphML file") from None
-    return assemble(document.found(), file, file.stem, stated, seed)
+    return assemble(document.raw_graph(), file, file.stem, stated, seed)
 
 
 class _Document:
@@ -176,7 +176,7 @@ class _Document:
     def _begin(self, key: str) -> None:
         self.key, self.text, self.length = key, [], 0
 
-    def found(self) -> RawGraph:
+    def raw_graph(self) -> RawGraph:
         """All of it as arrays."""
         if not self.graphs:
             raise fault(self.file, "no <graph>", "write GraphML")

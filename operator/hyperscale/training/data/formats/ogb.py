@@ -51,11 +51,11 @@ def _one(file: Path, raw: Path, vertices: int, sources: Array, destinations: Arr
     if labels is not None:
         if labels.shape[1] != 1:
             raise fault(raw, f"{labels.shape[1]} labels a vertex", "use a data set with one class a vertex")
-        known = np.where(np.isfinite(labels[:, 0]), labels[:, 0], -1)
-        labels = known.astype(np.int64)
+        class_numbers = np.where(np.isfinite(labels[:, 0]), labels[:, 0], -1)
+        labels = class_numbers.astype(np.int64)
         classes = int(labels.max(initial=-1)) + 1
-    found = RawGraph(vertices, sources, destinations, features, labels, _masks(file, vertices), classes=classes)
-    return assemble(found, raw, file.name, stated, seed)
+    graph = RawGraph(vertices, sources, destinations, features, labels, _masks(file, vertices), classes=classes)
+    return assemble(graph, raw, file.name, stated, seed)
 
 
 def _many(file: Path, raw: Path, counts: Array, sources: Array, destinations: Array, stated: Stated) -> TrainingGraph:
@@ -104,16 +104,16 @@ def _masks(folder: Path, count: int) -> tuple[Array, Array, Array] | None:
         return None
     if len(names) > 1:
         raise fault(home, f"{len(names)} splits ({', '.join(names[:5])})", "keep the one to train with")
-    made = []
+    masks = []
     for part in SPLIT_FILES:
         chosen = _column(home / names[0], part)
         if len(chosen) and (int(chosen.min()) < 0 or int(chosen.max()) >= count):
             raise fault(f"{home / names[0] / part}", f"a row outside 0..{count - 1}", "unpack OGB's archive again")
         mask = np.zeros(count, bool)
         mask[chosen] = True
-        made.append(mask)
-    check_masks((made[0], made[1], made[2]), count, home / names[0])
-    return made[0], made[1], made[2]
+        masks.append(mask)
+    check_masks((masks[0], masks[1], masks[2]), count, home / names[0])
+    return masks[0], masks[1], masks[2]
 
 
 def _column(folder: Path, stem: str) -> Array:
@@ -133,13 +133,13 @@ def _matrix(folder: Path, stem: str) -> Array | None:
         return None
     rows = table(file, None, header=False)
     check_bytes(4 * rows.num_rows * rows.num_columns, file, f"{rows.num_rows} × {rows.num_columns} numbers")
-    made = np.empty((rows.num_rows, rows.num_columns), np.float32)
+    numbers = np.empty((rows.num_rows, rows.num_columns), np.float32)
     for at in range(rows.num_columns):
         try:
-            made[:, at] = rows.column(at).cast(pa.float32(), safe=False).fill_null(np.nan).to_numpy()
+            numbers[:, at] = rows.column(at).cast(pa.float32(), safe=False).fill_null(np.nan).to_numpy()
         except pa.ArrowException:
             raise fault(f"{file}: column {at + 1}", f"holds {rows.column(at).type}", "unpack OGB's archive again") from None
-    return made
+    return numbers
 
 
 def _named(folder: Path, stem: str) -> Path | None:

@@ -40,9 +40,9 @@ def table(file: Path, most_rows: int | None) -> pa.Table:
                 )
             size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
             check_bytes(3 * size, file, f"{about.num_rows} rows")
-            made = opened.read(use_threads=False)
-            made.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
-            return made
+            rows = opened.read(use_threads=False)
+            rows.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
+            return rows
     except DataError:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:

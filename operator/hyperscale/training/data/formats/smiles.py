@@ -56,9 +56,9 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     molecules = [molecule for molecule in read_rows if molecule is not None]
     check_bytes(40 * sum(molecule.GetNumAtoms() + 2 * molecule.GetNumBonds() for molecule in molecules), file, "its molecules")
     masks = _split(rows, kept, file) or scaffold_split(molecules)
-    made = graphs([arrays(molecule) for molecule in molecules], labels[kept], masks, file.name, file)
-    stated.check_counts(len(made.indptr) - 1, len(made.indices), file)
-    return made
+    graph = graphs([arrays(molecule) for molecule in molecules], labels[kept], masks, file.name, file)
+    stated.check_counts(len(graph.indptr) - 1, len(graph.indices), file)
+    return graph
 
 
 def arrays(molecule: Any) -> tuple[Array, Array, Array, Array]:  # noqa: ANN401 - rdkit.Chem.Mol
@@ -184,13 +184,13 @@ def _labels(rows: Any, file: Path) -> Array:  # noqa: ANN401 - pyarrow.Table
     tasks = [name for name in rows.column_names if name not in (COLUMN, SPLIT)]
     if not tasks:
         raise fault(file, "no column of labels", "write one column of numbers for each task")
-    made = np.empty((rows.num_rows, len(tasks)), np.float32)
+    labels = np.empty((rows.num_rows, len(tasks)), np.float32)
     for at, name in enumerate(tasks):
         column = rows.column(name)
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type)):
             raise fault(f"{file}: column {shown(name)}", f"holds {column.type}", "write numbers, empty for unknown, or drop the column")
-        made[:, at] = column.cast(pa.float32()).fill_null(np.nan).to_numpy()
-    return made
+        labels[:, at] = column.cast(pa.float32()).fill_null(np.nan).to_numpy()
+    return labels
 
 
 def _split(rows: Any, kept: Array, file: Path) -> tuple[Array, Array, Array] | None:  # noqa: ANN401

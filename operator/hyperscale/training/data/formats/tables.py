@@ -68,10 +68,10 @@ def _without_nodes(sources: Array, destinations: Array, file: Path, stated: Stat
     return RawGraph(vertices, sources, destinations, notes=notes)
 
 
-def named(table: pa.Table, file: Path, known: tuple[str, ...] = (ID, LABEL, SPLIT, FEATURES)) -> pa.Table:
+def named(table: pa.Table, file: Path, meant: tuple[str, ...] = (ID, LABEL, SPLIT, FEATURES)) -> pa.Table:
     """`table` with its `known` columns under these names, however written; raises DataError where two columns have one name."""
     plain = [name.strip().lower() for name in table.column_names]
-    names = [other if other in known else name for other, name in zip(plain, table.column_names, strict=True)]
+    names = [other if other in meant else name for other, name in zip(plain, table.column_names, strict=True)]
     twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
         raise fault(f"{file}: column {shown(twice)}", "two columns of this name", "name each column once")
@@ -86,17 +86,19 @@ def parts_of(words: Array, place: str) -> tuple[Array, Array, Array]:
     plain = np.char.lower(np.char.strip(words.astype(np.str_)))
     other = ~np.isin(plain, [*NO_PART, *(name for names in SPLITS for name in names)])
     if other.any():
-        told = shown(str(words[int(np.argmax(other))]))
+        example = shown(str(words[int(np.argmax(other))]))
         if not np.isin(plain, SPLITS[0]).any():
-            raise fault(place, f"{told} is no part, and nothing is in train", "write train, val or test")
-        _log.warning("%s: %d of %d entries are in no part, such as %s; parts are train, val and test", place, other.sum(), len(words), told)
+            raise fault(place, f"{example} is no part, and nothing is in train", "write train, val or test")
+        _log.warning(
+            "%s: %d of %d entries are in no part, such as %s; parts are train, val and test", place, other.sum(), len(words), example
+        )
     return np.isin(plain, SPLITS[0]), np.isin(plain, SPLITS[1]), np.isin(plain, SPLITS[2])
 
 
 def edge_ids(table: pa.Table, file: Path) -> tuple[Array, Array]:
     """(m,) int64 each."""
     names = [name.strip().lower() for name in table.column_names]
-    chosen = [next((names.index(name) for name in known if name in names), None) for known in (SOURCES, DESTINATIONS)]
+    chosen = [next((names.index(name) for name in spellings if name in names), None) for spellings in (SOURCES, DESTINATIONS)]
     if None in chosen:
         if table.num_columns < 2:
             raise fault(file, f"{table.num_columns} columns", "write two columns: source and destination of each edge")
@@ -116,11 +118,11 @@ def integers(table: pa.Table, at: int, file: Path) -> Array:
         raise fault(f"{file}: column {shown(name)}", "a value is missing", "write a whole number in every row")
     if not pa.types.is_integer(column.type):
         raise fault(f"{file}: column {shown(name)}", f"holds {column.type}, not whole numbers", "number the vertices from 0")
-    found: Array = column.to_numpy()
-    if found.dtype.kind == "u" and int(found.max()) > np.iinfo(np.int64).max:
-        raise fault(f"{file}: column {shown(name)}", f"{int(found.max())} is no id", "number the vertices from 0")
-    made: Array = found.astype(np.int64, copy=False)
-    return made
+    values: Array = column.to_numpy()
+    if values.dtype.kind == "u" and int(values.max()) > np.iinfo(np.int64).max:
+        raise fault(f"{file}: column {shown(name)}", f"{int(values.max())} is no id", "number the vertices from 0")
+    ids: Array = values.astype(np.int64, copy=False)
+    return ids
 
 
 def features_of(table: pa.Table, file: Path) -> Array | None:
@@ -133,15 +135,15 @@ def features_of(table: pa.Table, file: Path) -> Array | None:
             _log.warning("%s: columns beside 'features' are left out: %s", file, ", ".join(map(shown, names))[:200])
         return _listed(table, file)
     check_bytes(4 * table.num_rows * len(names), file, f"{table.num_rows} × {len(names)} features")
-    made = np.empty((table.num_rows, len(names)), np.float32)
+    features = np.empty((table.num_rows, len(names)), np.float32)
     for at, name in enumerate(names):
         column = table.column(name)
         if column.null_count or not (
             pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)
         ):
             raise fault(f"{file}: column {shown(name)}", "not a number in every row", "write numbers, or drop the column")
-        made[:, at] = finite(column.to_numpy()[:, None], f"{file}: column {shown(name)}: row")[:, 0]
-    return made if names else None
+        features[:, at] = finite(column.to_numpy()[:, None], f"{file}: column {shown(name)}: row")[:, 0]
+    return features if names else None
 
 
 def _listed(table: pa.Table, file: Path) -> Array:
@@ -160,8 +162,8 @@ def _listed(table: pa.Table, file: Path) -> Array:
         values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
     except (TypeError, ValueError):
         raise fault(f"{file}: column 'features'", "not numbers", "write lists of numbers") from None
-    made: Array = values.reshape(table.num_rows, width)
-    return made
+    features: Array = values.reshape(table.num_rows, width)
+    return features
 
 
 def _order(table: pa.Table, file: Path) -> Array | None:
@@ -184,10 +186,10 @@ def _labels(table: pa.Table, file: Path) -> Array | None:
     if not pa.types.is_integer(column.type) and column.null_count < len(column):
         raise fault(f"{file}: column 'label'", f"holds {column.type}", "write class numbers 0, 1, 2 …; empty for unknown")
     try:
-        made: Array = column.cast(pa.int64()).fill_null(NO_LABEL).to_numpy().astype(np.int64)
+        labels: Array = column.cast(pa.int64()).fill_null(NO_LABEL).to_numpy().astype(np.int64)
     except pa.ArrowInvalid as error:
         raise fault(f"{file}: column 'label'", str(error), "number the classes from 0 without gaps") from None
-    return made
+    return labels
 
 
 def _masks(table: pa.Table, file: Path) -> tuple[Array, Array, Array] | None:
