@@ -158,7 +158,7 @@ def layer_rows(case: Case, device: torch.device) -> list[Row]:
 
 def outcome(trainer: FullTrainer) -> list[torch.Tensor]:
     """Logits, and gradients of the summed loss, in double precision on the processor."""
-    trainer.chance.begin(1)
+    trainer.rng.begin(1)
     trainer.model.train()
     logits = trainer.model(trainer._graphs, trainer._x)
     trainer._loss(logits, trainer._masks.train).backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor

@@ -1,4 +1,6 @@
-"""Checkpoints that a kill at any moment cannot spoil, and that any number of workers can go on from: the state is the same on all ranks.
+"""Checkpoints that a kill at any moment cannot damage.
+
+Any number of workers can resume from them: the state is the same on all ranks.
 
 `<directory>/epoch-00000010/` holds `state.safetensors` (model.*, optimizer.*, best.*) and `manifest.json` with the file's sha256. It is
 written under another name, flushed, and renamed; the last two are kept.
@@ -106,12 +108,12 @@ class Checkpoints:
         return target
 
     def latest(self) -> Checkpoint | None:
-        """The newest whole one; damaged ones are named on stderr and passed over. Raises CheckpointError for another model's or job's."""
+        """The newest whole one; damaged ones are named on stderr and skipped. Raises CheckpointError for another model's or job's."""
         for path in self._newest_first():
             try:
                 checkpoint = _read(path)
             except (OSError, ValueError, SafetensorError) as error:
-                sys.stderr.write(f"checkpoint {path.name} is damaged and passed over: {error}\n")
+                sys.stderr.write(f"checkpoint {path.name} is damaged and skipped: {error}\n")
                 continue
             if checkpoint.manifest.version != VERSION or checkpoint.manifest.model != self._model:
                 raise CheckpointError(

@@ -64,7 +64,7 @@ class PartGraph(Neighbourhood):
         """Own rows are added up while the copies are on their way.
 
         What is computed between `start` and `wait` is also what autograd computes while gradients travel: a rank that comes later by less
-        than that keeps nobody waiting.
+        than that delays no other rank.
         """
         if weights not in self._matrices:
             self._matrices[weights] = self._split_matrix(weights)
@@ -125,7 +125,7 @@ class FullTrainer:
         """Collective: agrees on the boundary and on the first weights. passes: None takes those of the device."""
         self._comm, self._device, self._timer = comm, device, Timer(device)
         on_processor = device.type == "cpu"
-        self.chance = models.DropoutRng(run.seed, 0 if on_processor else run.rank)
+        self.rng = models.DropoutRng(run.seed, 0 if on_processor else run.rank)
         self.exchange = Exchange(comm, part, device)
         attention = run.model.architecture is Architecture.GAT and run.hyper.attention_dropout > 0.0
         numbers = numbering.counted(comm, part, attention=attention) if on_processor else PLACES
@@ -139,7 +139,7 @@ class FullTrainer:
         labelled = _labelled(part.labels)
         self._masks = Masks(*(torch.from_numpy(mask & labelled).to(device) for mask in (part.train, part.validation, part.test)))
         width = part.features.shape[1]
-        self.model = models.build(run.model, run.hyper, width, outputs(part), self.chance, run.seed).to(device)
+        self.model = models.build(run.model, run.hyper, width, outputs(part), self.rng, run.seed).to(device)
         self.optimizer = models.optimizer(self.model, run.hyper)
         self.steps = 1
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
@@ -151,7 +151,7 @@ class FullTrainer:
         """One step: the loss of own training vertices over all training vertices; gradients are summed."""
         comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
         moments = [timer.now()]
-        self.chance.begin(number)
+        self.rng.begin(number)
         self.model.train()
         self.optimizer.zero_grad()
         self.exchange.waits.clear()

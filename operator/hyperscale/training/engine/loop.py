@@ -97,7 +97,7 @@ class Loop:
             self._checkpoints.save(self._progress, tensors, self._comm.size)
 
     def _resume(self) -> int | None:
-        """Rank 0 reads, all get the same bytes; its errors reach all ranks too, so that nobody waits for it."""
+        """Rank 0 reads, all get the same bytes; its errors reach all ranks too, so that no rank waits for it."""
         document, error = b"", ""
         if self._comm.rank == 0:
             try:

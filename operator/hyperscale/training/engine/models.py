@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # both need msgspec, which training itself does not
 
 Tensor = torch.Tensor
 Rows = Tensor | SparseRows
-_LEAK = 0.2
+LEAK = 0.2
 """Slope of GAT's attention below 0."""
 
 
@@ -55,9 +55,9 @@ class DropoutRng:
 class Dropout(nn.Module):
     """As torch's, drawing from these numbers; of sparse rows it drops the entries that are there."""
 
-    def __init__(self, p: float, chance: DropoutRng) -> None:
+    def __init__(self, p: float, rng: DropoutRng) -> None:
         super().__init__()
-        self.p, self._chance = p, chance
+        self.p, self._rng = p, rng
 
     @property
     def now(self) -> float:
@@ -66,7 +66,7 @@ class Dropout(nn.Module):
 
     def next(self) -> Drop:
         """What is dropped next."""
-        return Drop(self.p, self._chance.seed()) if self.now else Drop()
+        return Drop(self.p, self._rng.seed()) if self.now else Drop()
 
     def forward(self, x: Rows, ids: Array | None = None) -> Rows:
         """x, thinned out while training; ids: (rows,) int64 what draws count each row as on the processor, None: its place."""
@@ -148,7 +148,7 @@ class GATLayer(nn.Module):
     def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs) where averaged, else (d, heads × outputs)."""
         projected = product(x, self.weight)
-        how = AttentionRows(self._heads, _LEAK, self.dropout.next())
+        how = AttentionRows(self._heads, LEAK, self.dropout.next())
         vectors = self.left, self.right
         if self.values.now:
             rows = graph.sources(projected, self._name)
@@ -170,11 +170,11 @@ class GATLayer(nn.Module):
 class GraphNetwork(nn.Module):
     """Layers with dropout before each and a nonlinearity between them: ReLU, or ELU for GAT."""
 
-    def __init__(self, layers: Sequence[nn.Module], dropout: float, chance: DropoutRng, *, elu: bool) -> None:
+    def __init__(self, layers: Sequence[nn.Module], dropout: float, rng: DropoutRng, *, elu: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.dropout = Dropout(dropout, chance)
-        self.chance = chance
+        self.dropout = Dropout(dropout, rng)
+        self.rng = rng
         self._activation = ELU if elu else RELU
 
     def forward(self, graphs: Sequence[Neighbourhood], x: Rows) -> Tensor:
@@ -186,7 +186,7 @@ class GraphNetwork(nn.Module):
         return dense(x)
 
 
-def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, chance: DropoutRng, seed: int) -> GraphNetwork:
+def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, rng: DropoutRng, seed: int) -> GraphNetwork:
     """The network with Glorot's weights, the same for the same seed on every rank. Raises ValueError for Custom."""
     if model.architecture is Architecture.CUSTOM:
         raise ValueError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
@@ -199,13 +199,13 @@ def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, c
         name = f"layer{index}"
         if attention:
             heads = (hyper.output_heads or model.heads) if last else model.heads
-            drops = Dropout(hyper.attention_dropout, chance), Dropout(hyper.projected_dropout, chance)
+            drops = Dropout(hyper.attention_dropout, rng), Dropout(hyper.projected_dropout, rng)
             layers.append(GATLayer(width, size, heads, name, *drops, average=last))
             width = size * heads
         else:
             layers.append(_convolution(model.architecture, hyper, width, size, name))
             width = size
-    network = GraphNetwork(layers, hyper.dropout, chance, elu=attention)
+    network = GraphNetwork(layers, hyper.dropout, rng, elu=attention)
     initialise(network, seed)
     return network
 

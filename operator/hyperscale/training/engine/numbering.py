@@ -8,7 +8,7 @@ import numpy as np
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.training.engine.neighbourhood import PLACES, Counted
-from hyperscale.training.engine.sampling_batches import everybodys
+from hyperscale.training.engine.sampling_batches import of_all_ranks
 from hyperscale.training.engine.sparse_features import SparseRows
 from hyperscale.training.runtime.comm import Comm
 
@@ -43,8 +43,8 @@ def numbered(comm: Comm, part: LocalPart, rows: SparseRows) -> SparseRows:
 
 def _firsts(comm: Comm, owned: Array, sizes: Array, name: str) -> Array:
     """(own,) int64 how many items the vertices before each own one have in the whole graph, where each vertex has `sizes` (own,)."""
-    everybody = everybodys(comm, np.stack([owned, sizes.astype(np.int64)], axis=1), name)
-    by_id = everybody[np.argsort(everybody[:, 0], kind="stable")]
+    pairs = of_all_ranks(comm, np.stack([owned, sizes.astype(np.int64)], axis=1), name)
+    by_id = pairs[np.argsort(pairs[:, 0], kind="stable")]
     before = np.cumsum(by_id[:, 1]) - by_id[:, 1]
     firsts: Array = before[np.searchsorted(by_id[:, 0], owned)]
     return firsts

@@ -29,7 +29,7 @@ _CPU: Final = torch.device("cpu")
 
 
 class Adaptive:
-    """Of one run; does nothing where the job wants Horovod's own order, and where there is nobody to talk to."""
+    """Of one run; does nothing where the job wants Horovod's own order, and on a single rank."""
 
     def __init__(
         self, run: Run, comm: Comm, gradients: Gradients, most_bytes: float = THRESHOLD_BYTES, clock: Clock = time.perf_counter
@@ -65,9 +65,9 @@ class Adaptive:
             return False
         ready = [self._gradients.ready_seconds.get(name, 0.0) for name in self._names]
         own = torch.tensor([*ready, self._clock() - self._began, self._spent], dtype=torch.float64)
-        everybodys = self._comm.gather(own, "adapt.ready")
-        slowest = everybodys.max(dim=0).values.tolist()
-        if not self._messages and self._affordable(self.state, float(everybodys[:, -2].min()), slowest[-1]):
+        by_rank = self._comm.gather(own, "adapt.ready")
+        slowest = by_rank.max(dim=0).values.tolist()
+        if not self._messages and self._affordable(self.state, float(by_rank[:, -2].min()), slowest[-1]):
             began = self._clock()
             self._rounds += self._due
             self._messages = self._probe(self.state.sizes_bytes)

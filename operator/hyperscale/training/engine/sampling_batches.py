@@ -14,9 +14,9 @@ from hyperscale.training.runtime.comm import Comm
 class Shuffle:
     """Orders of all ranks' training vertices or graphs; every rank knows the ids of all and holds the rows of its own."""
 
-    def __init__(self, everybody: Array, owned: Array, mine: Array) -> None:
-        """everybody: ids of all ranks' training items; owned: ids of the rank's items, ascending; mine: rows of its training items."""
-        self._all = np.sort(everybody)
+    def __init__(self, all_items: Array, owned: Array, mine: Array) -> None:
+        """all_items: ids of all ranks' training items; owned: ids of the rank's items, ascending; mine: rows of its training items."""
+        self._all = np.sort(all_items)
         self._row = np.full(len(self._all), -1, dtype=np.int64)
         self._row[np.searchsorted(self._all, owned[mine])] = mine
 
@@ -28,7 +28,7 @@ class Shuffle:
             yield rows[rows >= 0]
 
 
-def everybodys(comm: Comm, rows: Array, name: str) -> Array:
+def of_all_ranks(comm: Comm, rows: Array, name: str) -> Array:
     """Rows of all ranks in order of ranks, on every rank; collective."""
     copies = torch.from_numpy(np.tile(rows, (comm.size, *[1] * (rows.ndim - 1))))
     received: Array = comm.alltoall(copies, [len(rows)] * comm.size, name)[0].cpu().numpy()

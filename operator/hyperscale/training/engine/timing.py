@@ -1,4 +1,4 @@
-"""When things happened on a device: on a GPU the moments at which its stream came by, read all at once, so that no kernel is waited for.
+"""Times of events on a device. On a GPU they are recorded in its stream and read together later, so that no kernel is waited for.
 
 A host's clock around work that a GPU does later shows how long the launches took, nothing else.
 """

@@ -22,9 +22,9 @@ class EpochStats:
     seconds: float
     """Wall time of this rank."""
     compute_seconds: float
-    """Of it, not waiting for others."""
+    """Of `seconds`, the part without waiting for others."""
     communication_seconds: float
-    """Of it, waiting for boundaries, fetches and gradients."""
+    """Of `seconds`, the wait for halos, fetches and gradients."""
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds by name: forward, boundary, backward, allreduce, step, sample, fetch, …"""
     sent_bytes: tuple[int, ...] = ()

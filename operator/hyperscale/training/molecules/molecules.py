@@ -1,7 +1,7 @@
 """Training on many graphs with a label each, such as molecules: every rank has whole graphs by its share, and batches of them.
 
 All ranks take the same steps: batches are drawn from all training graphs, and each rank has those of a batch that it holds, by its share
-in the mean. The loss is divided by the labels of the whole batch, normalisation is over all of it, a graph's dropout is its own, and sums
+in the mean. The loss is divided by the labels of the whole batch, normalisation covers the whole batch, a graph has its own dropout, sums
 over graphs have no order (molecules_sums.h): on processors any number of ranks trains what one process trains, to the bit.
 """
 
@@ -20,7 +20,7 @@ from hyperscale.model.api.job import Compression
 from hyperscale.training.engine import models
 from hyperscale.training.engine.adam import Adam
 from hyperscale.training.engine.gradients import Gradients
-from hyperscale.training.engine.sampling_batches import Shuffle, everybodys
+from hyperscale.training.engine.sampling_batches import Shuffle, of_all_ranks
 from hyperscale.training.engine.timing import Moment, Timer
 from hyperscale.training.engine.trainer import EpochStats, Scores
 from hyperscale.training.molecules import molecules_linear
@@ -53,7 +53,7 @@ class GraphTrainer:
         self.hyper = hyper = run.hyper_for_graphs
         self._check_labels()
         self._single_label = part.labels.ndim == 1
-        self.chance = models.DropoutRng(run.seed, 0)
+        self.rng = models.DropoutRng(run.seed, 0)
         """The same on all ranks: what is dropped of a graph does not depend on where it lies."""
         self._sums = Sums(comm, device)
         self._vertices = _vertices(part, device)
@@ -64,9 +64,7 @@ class GraphTrainer:
         vertex_sizes = part.features.shape[1] if part.features.dtype.kind == "f" else column_sizes(comm, part.features, "vertex")
         outputs = part.classes if self._single_label else part.labels.shape[1]
         try:
-            self.model: GraphNetwork = build(run.model, hyper, vertex_sizes, edge_sizes, outputs, self.chance, run.seed, self._sums).to(
-                device
-            )
+            self.model: GraphNetwork = build(run.model, hyper, vertex_sizes, edge_sizes, outputs, self.rng, run.seed, self._sums).to(device)
         except ValueError as error:
             raise ContractError(str(error)) from error
         self.optimizer: torch.optim.Optimizer = Adam(
@@ -82,7 +80,7 @@ class GraphTrainer:
         """Every training graph once."""
         comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
         began = timer.now()
-        self.chance.begin(number)
+        self.rng.begin(number)
         self.model.train()
         self._sums.waits.clear()
         self.gradients.waits.clear()
@@ -131,11 +129,11 @@ class GraphTrainer:
         for name, graphs, order in self._held_out:
             logits = [self._logits(batch).cpu().numpy() for batch in in_turn(graphs, EVALUATED)]
             own = np.concatenate([*logits, np.zeros((0, len(self.model.head.weight)), np.float32)])
-            scores, labels = self._everybodys(own, part.labels[graphs], name)
+            scores, labels = self._of_all_ranks(own, part.labels[graphs], name)
             figures += [self._score(scores, labels), _loss_of(scores[order], labels[order])]
         train = math.nan
         if self._comm.allreduce(torch.tensor([float(self._seen is not None)]), "scores.seen").item() == self._comm.size and self._seen:
-            train = self._score(*self._everybodys(*self._seen, "train"))
+            train = self._score(*self._of_all_ranks(*self._seen, "train"))
         return Scores(train, figures[0], figures[2], figures[1])
 
     def _step(self, graphs: Array, weight: float) -> tuple[Tensor, Tensor, _Moments]:
@@ -178,9 +176,9 @@ class GraphTrainer:
     def _score(self, logits: Array, labels: Array) -> float:
         return accuracy(logits, labels) if self._single_label else mean_roc_auc(logits, labels)
 
-    def _everybodys(self, logits: Array, labels: Array, name: str) -> tuple[Array, Array]:
+    def _of_all_ranks(self, logits: Array, labels: Array, name: str) -> tuple[Array, Array]:
         """Rows of all ranks in order of ranks, on every rank."""
-        logits, labels = everybodys(self._comm, logits, f"{name}.logits"), everybodys(self._comm, labels, f"{name}.labels")
+        logits, labels = of_all_ranks(self._comm, logits, f"{name}.logits"), of_all_ranks(self._comm, labels, f"{name}.labels")
         return logits, labels
 
     def _check_labels(self) -> None:
@@ -196,13 +194,13 @@ class GraphTrainer:
 def _shuffle(comm: Comm, part: LocalPart) -> Shuffle:
     mine = np.flatnonzero(part.train)
     owned = part.extra["graphs"].astype(np.int64)
-    return Shuffle(everybodys(comm, owned[mine], "train.ids"), owned, mine)
+    return Shuffle(of_all_ranks(comm, owned[mine], "train.ids"), owned, mine)
 
 
 def _held_out(comm: Comm, part: LocalPart, name: str) -> tuple[str, Array, Array]:
     """A set's name, the rank's graphs in it, and the order of all ranks' by their numbers in the whole data set; collective."""
     graphs = np.flatnonzero(part.validation if name == "validation" else part.test)
-    return name, graphs, np.argsort(everybodys(comm, part.extra["graphs"].astype(np.int64)[graphs], f"{name}.ids"))
+    return name, graphs, np.argsort(of_all_ranks(comm, part.extra["graphs"].astype(np.int64)[graphs], f"{name}.ids"))
 
 
 def column_sizes(comm: Comm, rows: Array, name: str) -> list[int]:
@@ -213,7 +211,7 @@ def column_sizes(comm: Comm, rows: Array, name: str) -> list[int]:
 
 
 def _vertices(part: LocalPart, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Categories of each kind of vertex and the kind of each; rows of all vertices and None where they are real or of too many kinds."""
+    """Categories of each kind of vertex and the kind of each vertex; all rows and None where rows are real or of too many kinds."""
     rows = part.features
     if rows.dtype.kind in "iu":
         kinds, kind_of = _numbered(rows)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from hyperscale.model.api.job import Architecture, ModelSpec
-from hyperscale.training.engine.models import DropoutRng
+from hyperscale.training.engine.models import LEAK, DropoutRng, initialise
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules.molecules_batch import MoleculeBatch
 from hyperscale.training.molecules.molecules_linear import Linear, linear, lookup, pool
@@ -23,7 +23,6 @@ from hyperscale.training.molecules.molecules_ops import attention, gather, kept
 from hyperscale.training.runtime.published_settings import Hyperparameters
 
 Tensor = torch.Tensor
-_LEAK = 0.2
 _LARGEST_DEGREE = 2**20
 """Edges of a vertex that have draws of their own."""
 
@@ -74,23 +73,23 @@ class MoleculeSAGELayer(nn.Module):
 class MoleculeGATLayer(nn.Module):
     """Heads that weigh z_u + e_uv and the vertex's own z_v by softmax(LeakyReLU(a_l m_uv + a_r z_v)); concatenated."""
 
-    def __init__(self, width: int, kinds: Embeddings, heads: int, dropout: float, chance: DropoutRng) -> None:
+    def __init__(self, width: int, kinds: Embeddings, heads: int, dropout: float, rng: DropoutRng) -> None:
         super().__init__()
         self.linear, self.kinds, self.heads = Linear(width, width, bias=False), kinds, heads
         self.left = nn.Parameter(torch.empty(heads, width // heads, dtype=torch.float64))
         self.right = nn.Parameter(torch.empty(heads, width // heads, dtype=torch.float64))
-        self._dropout, self._chance = dropout, chance
+        self._dropout, self._rng = dropout, rng
 
     def forward(self, x: Tensor, batch: MoleculeBatch, kinds: Tensor) -> Tensor:
         """(n, width)."""
         z = self.linear(x, batch.offsets)
         table = functional.pad(self.kinds(kinds), (0, 0, 0, 1))
         ends = linear(z, torch.cat([self._by_head(self.left), self._by_head(self.right)]), None, batch.offsets)
-        parts = attention(ends, table, self.left, _LEAK, batch)
+        parts = attention(ends, table, self.left, LEAK, batch)
         if self.training and self._dropout:
             place = torch.arange(len(parts), device=parts.device) - batch.indptr[batch.destinations]
             edges = batch.ids[batch.destinations] * _LARGEST_DEGREE + place
-            parts = parts * kept(edges, self.heads, Drop(self._dropout, self._chance.seed()))
+            parts = parts * kept(edges, self.heads, Drop(self._dropout, self._rng.seed()))
         return gather(z, table, parts, batch, relu=False)
 
     def _by_head(self, vectors: Tensor) -> Tensor:
@@ -107,13 +106,13 @@ class GraphNetwork(nn.Module):
 
     def __init__(
         self, encoder: nn.Module, layers: Sequence[nn.Module], norms: Sequence[SharedNorm], width: int, outputs: int,
-        hyper: Hyperparameters, chance: DropoutRng,
+        hyper: Hyperparameters, rng: DropoutRng,
     ) -> None:  # fmt: skip
         super().__init__()
         self.encoder = encoder
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
         self.head = Linear(width, outputs)
-        self._dropout, self._residual, self._chance = hyper.dropout, hyper.residual, chance
+        self._dropout, self._residual, self._rng = hyper.dropout, hyper.residual, rng
 
     def forward(self, features: Tensor, kind_of: Tensor | None, batch: MoleculeBatch, kinds: Tensor) -> Tensor:
         """(g, outputs) logits. features: of each kind of vertex, kind_of (n,) tells which, or of each vertex where it is None.
@@ -123,7 +122,7 @@ class GraphNetwork(nn.Module):
         x = self._encoded(features, kind_of, batch)
         rows = NormRows(batch.ids, batch.offsets)
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            drop = Drop(self._dropout, self._chance.seed()) if self.training and self._dropout else Drop()
+            drop = Drop(self._dropout, self._rng.seed()) if self.training and self._dropout else Drop()
             after = norm(layer(x, batch, kinds), rows, drop, relu=index < len(self.layers) - 1)
             x = x + after if self._residual else after
         means = pool(x, batch.graph_of, batch.offsets) / batch.sizes.clamp(min=1.0).unsqueeze(1)
@@ -139,7 +138,7 @@ class GraphNetwork(nn.Module):
 
 def build(
     model: ModelSpec, hyper: Hyperparameters, vertex_sizes: Sequence[int] | int, edge_sizes: Sequence[int], outputs: int,
-    chance: DropoutRng, seed: int, sums: Sums,
+    rng: DropoutRng, seed: int, sums: Sums,
 ) -> GraphNetwork:  # fmt: skip
     """The network, the same on every rank. vertex_sizes: values of each column, or the number of real-valued columns.
 
@@ -149,17 +148,14 @@ def build(
     if model.architecture is Architecture.GAT and width % model.heads:
         raise ValueError(f"HYPERSCALE_MODEL: hiddenSize {width} is no multiple of {model.heads} heads; write e.g. {model.heads * 64}")
     encoder: nn.Module = Linear(vertex_sizes, width) if isinstance(vertex_sizes, int) else Embeddings(vertex_sizes, width)
-    layers = [_layer(model, hyper, Embeddings(edge_sizes, width), chance) for _ in range(model.layers)]
+    layers = [_layer(model, hyper, Embeddings(edge_sizes, width), rng) for _ in range(model.layers)]
     norms = [SharedNorm(width, sums, f"layer{index}") for index in range(model.layers)]
-    network = GraphNetwork(encoder, layers, norms, width, outputs, hyper, chance)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in network.parameters():
-        if parameter.dim() > 1:
-            nn.init.xavier_uniform_(parameter, generator=generator)
+    network = GraphNetwork(encoder, layers, norms, width, outputs, hyper, rng)
+    initialise(network, seed)
     return network
 
 
-def _layer(model: ModelSpec, hyper: Hyperparameters, kinds: Embeddings, chance: DropoutRng) -> nn.Module:
+def _layer(model: ModelSpec, hyper: Hyperparameters, kinds: Embeddings, rng: DropoutRng) -> nn.Module:
     if model.architecture is Architecture.GAT:
-        return MoleculeGATLayer(model.hidden_size, kinds, model.heads, hyper.attention_dropout, chance)
+        return MoleculeGATLayer(model.hidden_size, kinds, model.heads, hyper.attention_dropout, rng)
     return (MoleculeGCNLayer if model.architecture is Architecture.GCN else MoleculeSAGELayer)(model.hidden_size, kinds)

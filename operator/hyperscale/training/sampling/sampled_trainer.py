@@ -19,7 +19,7 @@ from hyperscale.training.engine import models
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.neighbourhood import PLACES
 from hyperscale.training.engine.ops import Passes, passes_on
-from hyperscale.training.engine.sampling_batches import Shuffle, everybodys
+from hyperscale.training.engine.sampling_batches import Shuffle, of_all_ranks
 from hyperscale.training.engine.timing import Moment
 from hyperscale.training.engine.trainer import EpochStats, summed_loss
 from hyperscale.training.runtime.comm import Comm
@@ -48,16 +48,16 @@ class SampledTrainer(FullTrainer):
         self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_bytes)
         self._sampler = Sampler(self.routes, part, fanouts, run.seed)
         mine = np.flatnonzero(self._masks.train.cpu().numpy())
-        everybody = everybodys(comm, part.owned[mine].astype(np.int64), "seeds.ids")
-        self._shuffle = Shuffle(everybody, part.owned, mine)
-        self.steps = max(1, math.ceil(len(everybody) / ((run.model.batch_size or len(everybody)) * comm.size)))
+        all_items = of_all_ranks(comm, part.owned[mine].astype(np.int64), "seeds.ids")
+        self._shuffle = Shuffle(all_items, part.owned, mine)
+        self.steps = max(1, math.ceil(len(all_items) / ((run.model.batch_size or len(all_items)) * comm.size)))
         comm.sent_bytes[:] = 0
 
     def epoch(self, number: int) -> EpochStats:
         """Every training vertex once."""
         comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
         began = timer.now()
-        self.chance.begin(number)
+        self.rng.begin(number)
         self.model.train()
         self.routes.waits.clear()
         self.gradients.waits.clear()

@@ -131,11 +131,11 @@ def test_a_part_with_nobody_elses_neighbours_and_one_without_edges_train() -> No
 
 
 def test_dropout_draws_anew_within_an_epoch_and_the_same_when_the_epoch_is_run_again() -> None:
-    chance = DropoutRng(3, 1)
-    layer, x = Dropout(0.5, chance), torch.ones(50, 8)
+    rng = DropoutRng(3, 1)
+    layer, x = Dropout(0.5, rng), torch.ones(50, 8)
     drawn = []
     for epoch in (7, 8, 7):
-        chance.begin(epoch)
+        rng.begin(epoch)
         drawn.append([layer(x), layer(x)])
     first, other, again = drawn
     assert not torch.equal(first[0], first[1])
@@ -150,9 +150,9 @@ def test_dropout_draws_anew_within_an_epoch_and_the_same_when_the_epoch_is_run_a
 def test_dropout_of_sparse_rows_keeps_their_places() -> None:
     rows = rows_of(np.eye(40, 60, dtype=np.float32), CPU, sparse=True)
     assert isinstance(rows, SparseRows)
-    chance = DropoutRng(0, 0)
-    chance.begin(1)
-    thinned = Dropout(0.5, chance)(rows)
+    rng = DropoutRng(0, 0)
+    rng.begin(1)
+    thinned = Dropout(0.5, rng)(rows)
     assert isinstance(thinned, SparseRows)
     dense = thinned.dense()
     assert 0 < int((dense == 2.0).sum()) < 40
