@@ -1,4 +1,4 @@
-"""What every kind of learning has in common: how it is told what to do, how it reports, and how its result is judged."""
+"""What every kind of learning has in common: its assignment, its progress reports and the evaluation of its result."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def publish(name: str, candidate: Path, target: Path, verdict: LessonVerdict) ->
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Write beside `file` and rename: no reader ever sees half of it."""
+    """Write beside `file` and rename: no reader ever sees half a file."""
     descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:

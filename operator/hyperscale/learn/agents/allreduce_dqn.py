@@ -30,7 +30,7 @@ def train(assignment: Assignment, report: Report) -> tuple[Path, ...]:
 
 
 def learn(assignment: Assignment, report: Report) -> Layers:
-    """Layers after so many episodes. Raises LessonError."""
+    """Layers after the assignment's episodes. Raises LessonError."""
     return teach(NAME, AllreduceEnv(assignment.seed), HABITS, assignment, report)
 
 

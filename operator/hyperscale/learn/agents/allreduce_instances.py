@@ -15,7 +15,9 @@ NETWORKS: Final = (
     (4.20e-5, 2.06e-10),
     (2.55e-6, 9.84e-11),
 )
-"""Seconds a message and seconds a byte: 10 GbE with 8 and 16 workers, 56 Gbit/s InfiniBand with 8 and 16, one node with 4 and 2.
+"""Seconds per message and per byte.
+
+10 GbE with 8 and 16 workers, 56 Gbit/s InfiniBand with 8 and 16, one node with 4 and 2.
 
 From MG-WFBP's released constants (Shi, Chu, Li, INFOCOM 2019).
 """

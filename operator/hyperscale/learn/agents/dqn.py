@@ -33,7 +33,7 @@ def train(assignment: Assignment, report: Report) -> tuple[Path, ...]:
 
 
 def learn(assignment: Assignment, report: Report) -> Layers:
-    """Layers after so many episodes. Raises LessonError."""
+    """Layers after the assignment's episodes. Raises LessonError."""
     return teach(NAME, DispatchEnv(assignment.seed, draw=lambda rng: any_conditions(rng, JOBS)), HABITS, assignment, report)
 
 

@@ -1,4 +1,4 @@
-"""AGPCS's agent as such: one hidden layer of 64, Adam 1e-3, ε from 1 to 0.1 over 1,000 episodes (its section on training), on any task."""
+"""AGPCS's agent for any task: one hidden layer of 64, Adam with 1e-3, ε from 1 to 0.1 over 1,000 episodes (as in the paper)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Habits(NamedTuple):
 
 
 def teach(name: str, task: gymnasium.Env[Any, Any], habits: Habits, assignment: Assignment, report: Report) -> Layers:
-    """Layers of the Q network after so many episodes; curves in the folder. Raises LessonError."""
+    """Layers of the Q network after the assignment's episodes; curves in the folder. Raises LessonError."""
     if assignment.resume:
         raise LessonError("this agent learns in minutes and keeps no checkpoint; leave --resume out")
     torch.set_num_threads(1)

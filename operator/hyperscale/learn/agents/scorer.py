@@ -56,7 +56,7 @@ class _Split(nn.Module):
 
 
 class ScorerPolicy(MaskableMultiInputActorCriticPolicy):
-    """Actor and critic are the scorer itself; nothing is put on top of it."""
+    """Actor and critic are the scorer itself; no layer follows."""
 
     def _build_mlp_extractor(self) -> None:
         split: Any = _Split()

@@ -1,6 +1,6 @@
 """The stream of jobs as a gymnasium environment: HyperScale's decision process with its state, action and reward.
 
-State: the candidates at hand, each with what the queue, the free nodes and their links make of it. Action: start one of them (a pending
+State: the candidates at hand, each with its figures by queue, free nodes and their links. Action: start one of them (a pending
 job with a worker count; a partition a worker, the nodes come from the planner's own placement search) or wait. Reward: −(weighted time +
 λ × communication) until the next decision. What may not be chosen is masked.
 """

@@ -144,7 +144,7 @@ def _step(
 
 
 def _chosen(examples: list[Example], config: ConstructorConfig, step: int) -> list[Example]:
-    """The batch of one step: it depends on seed and step alone, so that a training that was stopped continues as if it had not been."""
+    """The batch of one step: it depends on seed and step alone, so that a resumed training takes the same batches."""
     drawn = np.random.default_rng([config.seed, step]).choice(len(examples), size=min(config.batch, len(examples)), replace=False)
     return [examples[place] for place in drawn]
 
@@ -162,7 +162,7 @@ def _labelled(config: ConstructorConfig, places: range, guide: ConstructorNetwor
 
 
 def _guide(out: Path, model: Constructor, resume: Path | None) -> ConstructorNetwork:
-    """The network as it is now, or as it was when its own way was first looked at; kept, so that a resumed training sees the same."""
+    """The network as it is now, or as it was at the first guided step; stored, so that a resumed training uses the same."""
     if resume is None:
         save_file(model.state_dict(), out / f"{GUIDE}.safetensors")
         return ConstructorNetwork(weights_of(model))

@@ -23,7 +23,7 @@ class Compared(NamedTuple):
     ratio: float
     """Geometric mean; below 1 the first is better."""
     low: float
-    """95 % confidence interval of it, bootstrap over streams."""
+    """95 % confidence interval of the ratio, bootstrap over streams."""
     high: float
     p: float
     """Wilcoxon's signed ranks, two-sided."""

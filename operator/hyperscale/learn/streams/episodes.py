@@ -22,7 +22,7 @@ from hyperscale.model.graph import FloatArray, IntArray
 RULE_FLAG: Final = 25
 """Feature that is 1 where the tuned rule would take the candidate."""
 STREAMS_A_STEP: Final = 1_000_000
-"""Seeds of one training's streams lie within so many."""
+"""Seeds of one training's streams span at most this number."""
 RIDGE: Final = 10.0
 """In decisions, against chance slopes of the baseline."""
 

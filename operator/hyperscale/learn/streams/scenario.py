@@ -1,6 +1,6 @@
 """Seeded streams of jobs: a cluster of one of the families, jobs of unlike size and shape, arrivals at a given load. Pure arrays.
 
-Work is log-normal (a few large jobs hold most of it); boundary data and allreduce each take 2 to 160 % of the arithmetic with 4 workers,
+Work is log-normal (a few large jobs hold most); boundary data and allreduce each take 2 to 160 % of the arithmetic with 4 workers,
 latency 0.2 to 30 %; half of the jobs are sampled (many steps an epoch, fewer with more workers), half train the full graph. How volumes
 change with the worker count is the product's own model (`hyperscale.model.workload`).
 """
@@ -44,7 +44,7 @@ class Conditions:
     contention: bool = False
     """Jobs that cross the same uplink slow each other's communication."""
     starvation_runs: float = 0.0
-    """A job that has waited for so many mean runs goes first; 0: never."""
+    """A job that has waited for this number of mean runs starts first; 0: never."""
     communication_weight: float = 0.1
     """λ of the placement."""
 
@@ -94,7 +94,7 @@ def draw(conditions: Conditions, seed: int) -> Drawn:
 
 
 def _domain(topology: Topology) -> IntArray:
-    """(n,) number of the widest domain with a border inside the cluster; −1 for all where there is none: one switch for everybody."""
+    """(n,) number of the widest domain with a border inside the cluster; −1 for all where there is none: one switch for all."""
     for level in range(topology.domains.shape[1]):
         _, numbers = np.unique(topology.domains[:, level], return_inverse=True)
         if 1 < numbers.max() + 1 < len(numbers):

@@ -20,7 +20,7 @@ except ImportError as error:  # pragma: no cover - a machine without a compiler
 
 NO_PATIENCE: Final = 1e9
 MASK_PATIENCE: Final = 4.0
-"""The agent may not start a job on nodes where it takes so many times its time on the empty cluster, while others run."""
+"""Largest ratio of a job's time to its time on the empty cluster with which the agent may start it while others run."""
 PARAMETERS: Final = FEATURES * HIDDEN + HIDDEN + HIDDEN * HIDDEN + HIDDEN + HIDDEN + FEATURES
 
 Network = NDArray[np.float32]

@@ -28,7 +28,7 @@ from hyperscale.planner.queue.queue_agent import NAME, TENSORS, AgentManifest, A
 VALIDATION_STREAMS: Final = 125
 LARGEST_P: Final = 0.01
 WORST: Final = 1.25
-"""No stream may take so many times as long as under the rule."""
+"""Largest ratio of a stream's time to its time under the rule."""
 TUNING_STREAMS: Final = 75
 
 

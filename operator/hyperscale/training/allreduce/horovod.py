@@ -1,7 +1,7 @@
 """A schedule as Horovod takes it: groups for DistributedOptimizer, and the variables that must be set before `hvd.init()`.
 
 HOROVOD_DISABLE_GROUP_FUSION=1 keeps a group from being fused with others that are ready in the same cycle. It also makes a group of every
-tensor that is handed over alone (EnqueueTensorAllreduces), so with it nothing fuses by itself: every gradient belongs into a group, and a
+tensor that is handed over alone (EnqueueTensorAllreduces), so nothing fuses automatically: every gradient belongs into a group, and a
 job that wants Horovod's own fusion must not set it. The threshold still cuts larger groups, so it is raised where a group needs it. The
 cycle is what a ready group waits at most for its start.
 """
@@ -16,7 +16,7 @@ from hyperscale.training.allreduce.schedule import Schedule, ScheduleError
 from hyperscale.training.allreduce.simulate import CYCLE_SECONDS, THRESHOLD_BYTES
 
 LEAST_CYCLE_SECONDS: Final = 1e-4
-"""Each cycle negotiates with all ranks: ten times as often as the default costs a few per cent of a core, more takes it from training."""
+"""Each cycle negotiates with all ranks: at ten times the default rate that costs a few per cent of a core."""
 CYCLE_SHARE: Final = 0.001
 """Of the time until the last message ends; so much a cycle may add to it."""
 ATOMIC_BYTES: Final = 64 * 2**10
@@ -27,7 +27,7 @@ CYCLE: Final = "HOROVOD_CYCLE_TIME"
 THRESHOLD: Final = "HOROVOD_FUSION_THRESHOLD"
 GROUPS_APART: Final = "HOROVOD_DISABLE_GROUP_FUSION"
 DEFAULTS: Final = {CYCLE: f"{CYCLE_SECONDS * 1e3:.4g}", THRESHOLD: str(THRESHOLD_BYTES)}
-"""What Horovod does where nobody says otherwise."""
+"""What Horovod does without these variables."""
 
 
 def options(schedule: Schedule, names: Sequence[str], sizes_bytes: Sequence[float] = ()) -> tuple[list[list[str]], dict[str, str]]:
@@ -49,7 +49,7 @@ def options(schedule: Schedule, names: Sequence[str], sizes_bytes: Sequence[floa
 
 
 def environment(cycle: float, largest_group_bytes: float = 0.0) -> dict[str, str]:
-    """Variables for a cycle of so many seconds and groups of at most so many bytes.
+    """Variables for a cycle of `cycle` seconds and groups of at most `largest_group_bytes`.
 
     The default threshold is kept where it is enough: later schedules of the same run may then fuse up to it without a restart.
     """
@@ -58,7 +58,7 @@ def environment(cycle: float, largest_group_bytes: float = 0.0) -> dict[str, str
 
 
 def settings(cycle: float, gradient_bytes: float) -> dict[str, str]:
-    """Before the groups are known: `environment` for all gradients in one message, without what Horovod does by itself.
+    """Before the groups are known: `environment` for all gradients in one message, without Horovod's own defaults.
 
     A variable that is set is one that Horovod's autotuning leaves alone.
     """

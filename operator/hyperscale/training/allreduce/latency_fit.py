@@ -18,7 +18,7 @@ Sample = tuple[float, float]
 ROUNDS: Final = 20
 """Of reweighting; it settles after about five."""
 OUTLIER: Final = 3.0
-"""A point counts less from so many times the typical relative residual on."""
+"""A point counts less from this multiple of the typical relative residual on."""
 
 
 PROBE_PARTS: Final = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0)
@@ -50,7 +50,7 @@ class Fit(msgspec.Struct, frozen=True, rename="camel"):
 def fit(samples: Iterable[Sample], prior: AllreduceCost | None = None) -> Fit:
     """Both constants, neither below 0, by relative least squares over the medians of each size; outliers are weighted down (Huber).
 
-    One size cannot tell latency from bandwidth: then `prior` is scaled to it, and without a prior all of it is called latency. Raises
+    One size cannot tell latency from bandwidth: then `prior` is scaled to it, and without a prior the whole time counts as latency. Raises
     ScheduleError without a usable sample.
     """
     points = medians(samples)

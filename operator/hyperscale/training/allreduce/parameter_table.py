@@ -19,7 +19,7 @@ NUMBER_BYTES: Final = 4
 
 
 class Spread(enum.StrEnum):
-    """How a backward pass is divided among gradients where nobody measured it."""
+    """How a backward pass is divided among gradients where it was not measured."""
 
     TENSORS = "tensors"
     """Each takes as long as any other: many small kernels, as in convolutional networks and GNNs."""

@@ -15,9 +15,9 @@ import msgspec
 from hyperscale.training.allreduce.schedule import Groups, ordered
 
 THRESHOLD_BYTES: Final = 128 * 2**20
-"""HOROVOD_FUSION_THRESHOLD where nobody sets it (horovod/common/operations.cc)."""
+"""Default of HOROVOD_FUSION_THRESHOLD (horovod/common/operations.cc)."""
 CYCLE_SECONDS: Final = 1e-3
-"""HOROVOD_CYCLE_TIME where nobody sets it."""
+"""Default of HOROVOD_CYCLE_TIME."""
 BUCKET_BYTES: Final = 25 * 2**20
 """`bucket_cap_mb` of torch.nn.parallel.DistributedDataParallel."""
 FIRST_BUCKET_BYTES: Final = 2**20

@@ -62,7 +62,7 @@ def hierarchical(nodes: int, ranks_per_node: int, inside: NetworkLinks, between:
 def half_precision(
     ready_seconds: Sequence[float], sizes_bytes: Sequence[float], cost: AllreduceCost, cast_seconds_per_byte: float
 ) -> Schedule:
-    """With FP16 on the way: half of the bytes, each gradient ready later by the casts before it, all of them cast back at the end.
+    """Send FP16: half of the bytes, each gradient ready later by the casts before it, all cast back at the end.
 
     sizes_bytes and cast_seconds_per_byte (one way) are of the gradient in single precision. Raises ScheduleError.
     """

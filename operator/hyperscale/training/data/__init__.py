@@ -1,4 +1,4 @@
-"""In: files of training graphs, or a generator. Out: a checked `TrainingGraph`, and stored parts of it.
+"""In: files of training graphs, or a generator. Out: a checked `TrainingGraph`, and its stored parts.
 
 `read` is the one way in: it finds the file, reads it within bounds, checks it against what the job states, and gives a `TrainingGraph`.
 """

@@ -34,7 +34,7 @@ VERSION: Final = 4
 def remembered(
     place: Path, form: str, seed: int, cache: Path | None, make: Callable[[], TrainingGraph], direction: str = AUTO
 ) -> TrainingGraph:
-    """What `make` gives, from the cache where it is there whole; a cache that cannot be used is passed over."""
+    """What `make` gives, from the cache where it is there whole; a cache that cannot be used is ignored."""
     if cache is None or form not in SLOW or not place.is_file():
         return make()
     version = _version(SLOW[form])
@@ -54,7 +54,7 @@ def remembered(
 
 
 def _version(package: str) -> str | None:
-    """As installed, else as it says of itself: the worker image copies this package without metadata. None where nobody knows."""
+    """As installed, else as it says of itself: the worker image copies this package without metadata. None where neither is there."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

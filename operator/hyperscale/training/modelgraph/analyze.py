@@ -5,7 +5,7 @@ how many numbers an operation gives, its complexity how many operations each tak
 gather), so that W_i counts operations of one forward pass. Edge weight: bytes of the tensor that passes between two nodes.
 
 The model runs once on a small random graph whose numbers of vertices and edges are primes that nothing else has; whatever has a dimension
-of that size, or a multiple of it as first one (sequences of several steps a vertex), is scaled to the graph it is analyzed for. What a
+of that size, or a multiple as first one (sequences of several steps a vertex), is scaled to the graph it is analyzed for. What a
 recurrent layer does grows with its result, of which vertices may be the sequences or the steps.
 """
 

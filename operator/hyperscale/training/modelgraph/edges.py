@@ -84,7 +84,7 @@ class Edges:
 
     @cached_property
     def placed(self) -> dict[str, Any]:
-        """By device, what hyperscale.training.modelgraph.places made of it."""
+        """By device, its arrays there (hyperscale.training.modelgraph.places)."""
         return {}
 
     def matrix(self, norm: str) -> Matrix:
@@ -104,7 +104,7 @@ class Matrix:
 
     @cached_property
     def placed(self) -> dict[str, Any]:
-        """By device, what hyperscale.training.modelgraph.places made of it."""
+        """By device, its arrays there (hyperscale.training.modelgraph.places)."""
         return {}
 
     @cached_property

@@ -33,8 +33,10 @@ EVERY: Final = frozenset(RULES)
 
 BYTES: Final = 4
 ATTENTION_PASSES: Final = 22
-"""Reads and writes of (e, H) arrays that DGL's GATConv makes in one step: add, leaky ReLU, maximum, difference, exponential, sum, quotient,
-weighted sum, and their gradients."""
+"""Reads and writes of (e, H) arrays that DGL's GATConv makes in one step.
+
+Add, leaky ReLU, maximum, difference, exponential, sum, quotient, weighted sum, and their gradients.
+"""
 
 
 @dataclass(frozen=True)

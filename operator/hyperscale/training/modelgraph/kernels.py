@@ -25,7 +25,7 @@ except ImportError:  # pragma: no cover - a machine without a compiler
     warnings.warn("hyperscale.training.modelgraph._sparse is not compiled: fused layers run in numpy, slower", RuntimeWarning, stacklevel=1)
 
 LANES: Final = 16
-"""Floats of the widest vector: rows of a multiple of it are summed up without visiting a float twice."""
+"""Floats of the widest vector: rows of a multiple are summed up without visiting a float twice."""
 NONE: Final = 0
 RELU: Final = twin.RELU
 ELU: Final = twin.ELU
@@ -141,7 +141,7 @@ def aggregate(
 ) -> Array:
     """out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)): x (m, F), add (n, F), bias (F,) -> (n, F).
 
-    over: nobody needs `add` afterwards; the result takes its memory where rows are whole vectors.
+    over: the caller needs `add` no more; the result takes its memory where rows are whole vectors.
     """
     edges, weights = matrix.edges, matrix.weights
     width = _width(x, edges.sources, "x")

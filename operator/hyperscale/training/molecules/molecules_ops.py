@@ -1,4 +1,4 @@
-"""What the layers of a graph-level model do to a batch, in one compiled pass each; torch's own operations where these are not to be had.
+"""Operations of a graph-level model's layers on a batch, each one compiled pass, or torch's own operations without the compiled module.
 
 Both ways give the same figures up to rounding and the same dropout to the bit: a draw follows from the seed, the vertex's id in the whole
 data set and the column, so that it is the same on whichever rank a graph lies. What the compiled passes give for a graph, and what they
@@ -121,7 +121,7 @@ def flat(x: Tensor) -> Any:  # noqa: ANN401 - a numpy array of torch's choice
 
 
 def room(shape: Sequence[int], *, zero: bool = False, wide: bool = False) -> tuple[Tensor, Any]:
-    """A new tensor, float64 where wide, and all of it in a row to write to; zeros where it is added to."""
+    """A new tensor, float64 where wide, and its numbers in a row to write to; zeros where it is added to."""
     rows = (torch.zeros if zero else torch.empty)(shape, dtype=torch.float64 if wide else torch.float32)
     return rows, rows.view(-1).numpy()
 
@@ -181,7 +181,7 @@ class _Attention(torch.autograd.Function):
 def inner_gradient(
     grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, ids: Tensor, offsets: Tensor, drop: Drop, *, relu: bool
 ) -> tuple[Tensor, Tensor]:
-    """Of `scaled`: the gradient (n, F) of x × scale + shift, and (2, F) float64 the column sums of it and of it × (x - mean)."""
+    """Of `scaled`: the gradient (n, F) of x × scale + shift, and (2, F) float64 the column sums of gradient and gradient × (x - mean)."""
     if not fits(grad, x):
         inner = grad * kept(ids, x.shape[1], drop)
         if relu:

@@ -10,7 +10,10 @@ from hyperscale.model.adjacency import Array
 
 
 def roc_auc(scores: Array, labels: Array) -> float:
-    """Of one task: scores (n,) and labels (n,) of 0, 1 or NaN for unknown; NaN where one of the two kinds is missing or a score is NaN."""
+    """Return the ROC-AUC of one task: scores (n,) and labels (n,) of 0, 1 or NaN for unknown.
+
+    NaN where one of the two kinds is missing or a score is NaN.
+    """
     labelled = ~np.isnan(labels)
     positive = labels[labelled] > 0.5
     count = int(positive.sum())

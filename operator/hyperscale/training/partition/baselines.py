@@ -18,7 +18,7 @@ def degree_parts(adjacency: Adjacency, target: Array) -> Array:
     """(n,) int32: vertices by falling degree, each to the part with the most capacity left for degrees (longest processing time first).
 
     AGPCS calls its baseline "a simple degree heuristic" that "divides the graph based on the number of connections of each node", no more;
-    this is the balanced reading of it.
+    this is its balanced reading.
     """
     degree = np.diff(adjacency.indptr)
     order = np.argsort(-degree, kind="stable")

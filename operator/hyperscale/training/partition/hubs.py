@@ -59,7 +59,7 @@ def by_degree(level: Level, limits: Array, together: int = 1, top: float = 1.0) 
 
 
 def _blocks(limits: Array, together: int, top: float) -> tuple[Array, Array]:
-    """(b, together) parts that are filled in turn, row by row, and the room (int64) that they have then: 0 where a row has fewer parts."""
+    """(b, together) parts that are filled in turn, row by row, and their room (int64): 0 where a row has fewer parts."""
     turn = np.argsort(-limits, kind="stable")
     left = limits[turn].astype(np.int64)
     first = (left[:together] * top).astype(np.int64)
@@ -105,7 +105,7 @@ def _deals(level: Level, limits: Array, reference: Reference) -> Iterator[tuple[
 
 
 def _part_way(level: Level, limits: Array, reference: Reference, together: int) -> Iterator[tuple[int, VisitedParts]]:
-    """The deal of most hubs to so many parts, the rest to one part less at a time, that is not too far above the reference's cut."""
+    """The deals of most hubs to `together` parts, the rest to one part less at a time, near the reference's cut."""
     for top in TOPS:
         dealt = VisitedParts.of(level, by_degree(level, limits, together, top), len(limits))
         if dealt.cut <= PART_WAY_TAKEN_BACK * reference.cut:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 COARSEST = 240
 COARSEST_PER_PART = 30
 DENSE = 400
-"""Up to so many vertices all eigenvectors cost less than iterating for a few."""
+"""Vertices up to which all eigenvectors cost less than iterating for a few."""
 MOST_DIMENSIONS = 8
 EIGEN_TOLERANCE = 1e-3
 CUT_FOR_HALO = 1.02

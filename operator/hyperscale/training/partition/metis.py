@@ -40,7 +40,7 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
 
 
 def metis_mixed(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool = False) -> Array:
-    """(n,) int32 parts as `metis` makes them, by its k-way method or recursively, when it is told of large and small shares in turn.
+    """(n,) int32 parts as `metis` makes them, by its k-way method or recursively, with large and small shares in turn.
 
     METIS bisects in the order of the shares: large parts next to each other share long borders, a large one beside a small one does not.
     """

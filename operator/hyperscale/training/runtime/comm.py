@@ -1,4 +1,4 @@
-"""How ranks talk: one interface, over Horovod between processes, over threads of one process in tests, or with nobody.
+"""How ranks talk: one interface, over Horovod between processes, over threads of one process in tests, or alone.
 
 Every call is collective: all ranks make the same calls in the same order with the same name. Names must not be in use twice at a time.
 """
@@ -24,7 +24,7 @@ MAX_COUNT = 2**31 - 1
 _FIRST_PAUSE_SECONDS: Final = 2e-5
 _LONGEST_PAUSE_SECONDS: Final = 1e-3
 _LONGER: Final = 1.25
-"""Each pause than the one before: what a wait ends too late is a small part of it."""
+"""Each pause than the one before: what a wait ends too late is a small part of the wait."""
 
 
 class Comm(abc.ABC):
@@ -191,7 +191,7 @@ class Hub:
         self.gate = threading.Barrier(size, timeout=timeout_seconds)
 
     def swap(self, rank: int, value: Any) -> list[Any]:  # noqa: ANN401 - whatever the operation hands over
-        """Everybody's value, once everybody has given one."""
+        """The values of all ranks, once each has given one."""
         self.slots[rank] = value
         self.gate.wait()
         values = list(self.slots)

@@ -1,4 +1,4 @@
-"""What a training program is told, checked: environment variables and the plan file become one frozen `Run`.
+"""The checked input of a training program: environment variables and the plan file become one frozen `Run`.
 
 Every wrong value is a ContractError of one line that begins with the variable's name; entry points print it and exit with code 2.
 """
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Dataset:
-    """The training graph's address and what the job states of it."""
+    """The training graph's address and what the job states about the graph."""
 
     source: str
     path: str

@@ -15,7 +15,7 @@ BUILTIN: Final = "builtin"
 
 
 def gradient_bytes(run: Run) -> float | None:
-    """Of all gradients of a step together; None where nobody stated what the model's size follows from."""
+    """Of all gradients of a step together; None where the job does not state what the model's size follows from."""
     count = _parameters(run)
     if count is None:
         return None

@@ -85,7 +85,7 @@ def leave(message: bytes) -> None:
 
 
 def result_of(line: bytes) -> bytes | None:
-    """The JSON of a result line, written again from what is known of it; None for other lines and for JSON that is no result."""
+    """The JSON of a result line, written again from its fields; None for other lines and for JSON that is no result."""
     marker = RESULT_PREFIX.encode()
     # mpirun may have put a rank's tag before it.
     _, prefix, document = line.partition(marker)

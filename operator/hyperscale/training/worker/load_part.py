@@ -90,7 +90,7 @@ def cut(run: Run, whole: TrainingGraph) -> Array:
 
 
 def together(comm: Comm, name: str, work: Callable[[], T]) -> T:
-    """`work()` on every rank, or one ContractError on every rank where it failed on any: nobody is left waiting; collective."""
+    """`work()` on every rank, or one ContractError on every rank where it failed on any, so that no rank waits; collective."""
     result: list[T] = []
     error = ""
     try:

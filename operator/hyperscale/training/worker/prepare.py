@@ -85,7 +85,7 @@ def main(environment: Mapping[str, str] | None = None) -> int:
 
 
 def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Write the parts, or find them written; what came of it as JSON. Raises ContractError, DataError or PartitionError."""
+    """Write the parts, or find them written; the result as JSON. Raises ContractError, DataError or PartitionError."""
     clock = _Clock()
     run = read_run(environment)
     root = run.partition_dir

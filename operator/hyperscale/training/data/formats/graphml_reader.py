@@ -177,7 +177,7 @@ class _Document:
         self.key, self.text, self.length = key, [], 0
 
     def raw_graph(self) -> RawGraph:
-        """All of it as arrays."""
+        """The whole document as arrays."""
         if not self.graphs:
             raise fault(self.file, "no <graph>", "write GraphML")
         vertices = len(self.ids)
