@@ -163,7 +163,7 @@ class Actions:
         query = {"labelSelector": f"{constants.KUEUE_JOB_UID_LABEL}={mpijob.uid}", "limit": "1"}
         for path in paths.kueue_workloads(key.namespace):
             try:
-                found = await self._client.get(path, query)
+                workloads = await self._client.get(path, query)
             except NotFoundError:
                 continue
             except ApiError as error:
@@ -173,7 +173,7 @@ class Actions:
                     self._told_of_workloads = True
                     _LOG.warning("Kueue's Workloads cannot be listed, messages do not name them: %s", error)
                 return None
-            return next((str(item["metadata"]["name"]) for item in found.get("items") or ()), "")
+            return next((str(item["metadata"]["name"]) for item in workloads.get("items") or ()), "")
         return None
 
     async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus, version: str) -> None:

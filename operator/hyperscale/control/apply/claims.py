@@ -49,9 +49,9 @@ class Claims:
 
     async def read(self, key: JobKey, claims: tuple[str, ...]) -> Volumes:
         """Of these claims in the job's namespace; raises ApiError for anything but a refusal, which is logged once."""
-        known = self._known.get(key)
-        fresh = known is not None and known.claims == claims and self._clock() - known.at < FRESH_SECONDS
-        if known is None or not fresh or known.volumes.missing:
+        last = self._known.get(key)
+        fresh = last is not None and last.claims == claims and self._clock() - last.at < FRESH_SECONDS
+        if last is None or not fresh or last.volumes.missing:
             self._known.pop(key, None)
             while len(self._known) >= MAX_JOBS:
                 del self._known[next(iter(self._known))]
@@ -62,19 +62,19 @@ class Claims:
         rules: list[NodeRule] = []
         missing: list[str] = []
         for claim in claims:
-            found = await self._find("PersistentVolumeClaim", claim, paths.claim(namespace, claim))
-            if found is None:
+            resource = await self._find("PersistentVolumeClaim", claim, paths.claim(namespace, claim))
+            if resource is None:
                 missing.append(claim)
-            elif volume := volume_name(found):
+            elif volume := volume_name(resource):
                 rules += volume_rules(await self._find("PersistentVolume", volume, paths.volume(volume)) or {}, claim)
-            elif storage_class := class_name(found):
+            elif storage_class := class_name(resource):
                 rules += class_rules(await self._find("StorageClass", storage_class, paths.storage_class(storage_class)) or {}, claim)
         return Volumes(tuple(rules), tuple(missing))
 
     async def _find(self, kind: str, name: str, path: str) -> Mapping[str, Any] | None:
         """The object; None where there is none, empty where the operator must not read it."""
         try:
-            found = await self._client.find(path)
+            answer = await self._client.find(path)
         except ApiError as error:
             if error.status != FORBIDDEN:
                 raise
@@ -84,6 +84,6 @@ class Claims:
                 _LOG.warning("%s cannot be read, plans do not know where volumes can be reached: %s", resource, error)
             return {}
         # The stand-in for an object that cannot be decoded has no kind.
-        if found is not None and (found.get("kind", kind) != kind or (found.get("metadata") or {}).get("name") != name):
+        if answer is not None and (answer.get("kind", kind) != kind or (answer.get("metadata") or {}).get("name") != name):
             raise TransientError(200, f"the answer to {path} is no {kind} of that name", "BadAnswer")
-        return found
+        return answer

@@ -54,8 +54,8 @@ class DependentRefusedError(Exception):
     @classmethod
     def of(cls, what: str, error: ApiError) -> DependentRefusedError:
         """For the answer to a creation; `what` begins the message."""
-        found = (reason for text, reason in _CURABLE.items() if error.status == HTTP_FORBIDDEN and text in error.message)
-        return cls(f"{what}: {error.message}", next(found, Reason.INVALID_POD_TEMPLATE))
+        reasons = (reason for text, reason in _CURABLE.items() if error.status == HTTP_FORBIDDEN and text in error.message)
+        return cls(f"{what}: {error.message}", next(reasons, Reason.INVALID_POD_TEMPLATE))
 
     def decision(self) -> Decision:
         """What the pass ends with: what may pass by itself is tried again."""
@@ -83,11 +83,13 @@ class Companions:
         body = config_map(metadata, plan, common_labels(metadata, plan, "plan"))
         name = config_map_name(metadata.name)
         self._on_milestone(Milestone.BEFORE_PLAN_FILE)
-        known = self._files.get(metadata.uid)
-        if known is None:
-            found = await self._create(paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata)
-            self._remember(metadata.uid, found)
-            if found.get("data") != body["data"]:
+        identity = self._files.get(metadata.uid)
+        if identity is None:
+            plan_file = await self._create(
+                paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata
+            )
+            self._remember(metadata.uid, plan_file)
+            if plan_file.get("data") != body["data"]:
                 await self._update(metadata, body)
         else:
             await self._update(metadata, body)
@@ -102,29 +104,29 @@ class Companions:
             self._files.pop(metadata.uid, None)
             raise
 
-    def _remember(self, job_uid: str, found: Json) -> None:
+    def _remember(self, job_uid: str, plan_file: Json) -> None:
         while len(self._files) >= _KNOWN:
             del self._files[next(iter(self._files))]
-        self._files[job_uid] = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
+        self._files[job_uid] = {name: plan_file["metadata"][name] for name in ("uid", "resourceVersion")}
 
     async def ensure_partitions(self, key: Key, state: ReconcileInput, job: JobSpec) -> None:
         """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""
         path = paths.batch_job(key.namespace, job_name(key.name))
-        found = await self._client.find(path) if key in self._world.partitions else None
-        if found is None:
+        existing = await self._client.find(path) if key in self._world.partitions else None
+        if existing is None:
             body = partition_job(state.job.metadata, job, state.plan.in_force, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
             self._on_milestone(Milestone.BEFORE_PARTITION)
-            found = await self._create(paths.batch_jobs(key.namespace), path, body, state.job.metadata)
+            existing = await self._create(paths.batch_jobs(key.namespace), path, body, state.job.metadata)
             self._on_milestone(Milestone.PARTITION_CREATED)
-        self._check_owner(found, state.job.metadata)
-        metadata = found["metadata"]
+        self._check_owner(existing, state.job.metadata)
+        metadata = existing["metadata"]
         if (metadata.get("labels") or {}).get(constants.PARTITION_KEY_LABEL) != state.partitions.key and not metadata.get(
             "deletionTimestamp"
         ):
             await self._client.delete(path, metadata["uid"], propagation="Background")
             self._on_milestone(Milestone.PARTITION_DELETED)
-            found = await self._client.find(path)
-        self._world.see_partition(key, found)
+            existing = await self._client.find(path)
+        self._world.see_partition(key, existing)
 
     async def _create(self, collection: str, path: str, body: Json, metadata: JobMetadata) -> Json:
         """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do.
@@ -135,45 +137,45 @@ class Companions:
         try:
             return await self._client.create(collection, body, query)
         except ConflictError:
-            found = await self._client.get(path)
-            if not self._is_left_over(found, metadata):
-                self._check_owner(found, metadata)
-                return found
-            await self._client.delete(path, found["metadata"]["uid"], propagation="Background")
+            existing = await self._client.get(path)
+            if not self._is_left_over(existing, metadata):
+                self._check_owner(existing, metadata)
+                return existing
+            await self._client.delete(path, existing["metadata"]["uid"], propagation="Background")
             return await self._client.create(collection, body, query)
         except ApiError as error:
             if error.status in UNACCEPTABLE:
                 raise DependentRefusedError.of(f"the {body['kind']} {body['metadata']['name']} was refused", error) from error
             raise
 
-    def _is_left_over(self, found: Json, metadata: JobMetadata) -> bool:
+    def _is_left_over(self, resource: Json, metadata: JobMetadata) -> bool:
         """The operator made it for a job of this name that is gone.
 
         A user who may write such an object may give it all these marks, and asks for its deletion by that. The garbage collector would
         delete it as well.
         """
-        owner = _owner(found)
+        owner = _owner(resource)
         live = owner.get("uid") in {metadata.uid, *(record.uid for record in self._world.jobs.values())}
-        return not live and _is_marked(found, owner, metadata.name)
+        return not live and _is_marked(resource, owner, metadata.name)
 
-    def _check_owner(self, found: Json, metadata: JobMetadata) -> None:
+    def _check_owner(self, resource: Json, metadata: JobMetadata) -> None:
         """Raise where the object is not the job's: RefusedError, or ConflictError where an earlier job of this name left it."""
-        if _owner(found).get("uid") == metadata.uid:
+        if _owner(resource).get("uid") == metadata.uid:
             return
-        kind, name = found.get("kind") or "object", found["metadata"]["name"]
-        if self._is_left_over(found, metadata):
+        kind, name = resource.get("kind") or "object", resource["metadata"]["name"]
+        if self._is_left_over(resource, metadata):
             raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
         message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
         raise DependentRefusedError(message, Reason.NAME_CONFLICT)
 
 
-def _owner(found: Json) -> Json:
-    return next((entry for entry in found["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
+def _owner(resource: Json) -> Json:
+    return next((entry for entry in resource["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
 
 
-def _is_marked(found: Json, owner: Json, name: str) -> bool:
+def _is_marked(resource: Json, owner: Json, name: str) -> bool:
     """Whether the operator made it for a job of this name and of the uid in the owner reference: everything that it makes says so."""
-    metadata = found["metadata"]
+    metadata = resource["metadata"]
     labels = metadata.get("labels") or {}
     group = str(owner.get("apiVersion") or "").partition("/")[0]
     return (

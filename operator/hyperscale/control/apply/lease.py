@@ -116,18 +116,18 @@ class Lease:
             with contextlib.suppress(ConflictError, NotFoundError):  # then it is no longer as it was written last, and is read
                 await self._write_again()
                 return True
-        found = await self._client.find(self._path())
-        if found is not None:
-            if _version(found) != _version(self._record):
-                self._remember(found)
+        lease = await self._client.find(self._path())
+        if lease is not None:
+            if _version(lease) != _version(self._record):
+                self._remember(lease)
             expired = self._clock() - self._seen_at >= self._duration_seconds
             if self._holder() not in ("", self._identity) and not expired:
                 return False
         sent_at = self._clock()
-        if found is None:
+        if lease is None:
             self._remember(await self._client.create(paths.leases(self._namespace), self._renewed({})))
         else:
-            self._remember(await self._client.replace(self._path(), self._renewed(found)))
+            self._remember(await self._client.replace(self._path(), self._renewed(lease)))
         self._renewed_at = sent_at
         return True
 

@@ -18,7 +18,7 @@ class ServerTime:
     def note(self, date: str | None) -> None:
         """The Date (RFC 9110) of an answer that has just come; what is none tells nothing."""
         try:
-            told = parsedate_to_datetime(date or "").timestamp()
+            server_seconds = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):
             return
-        self.ahead_seconds = told + 0.5 - self._clock()
+        self.ahead_seconds = server_seconds + 0.5 - self._clock()

@@ -86,8 +86,8 @@ class Intake:
 
     def counts(self) -> dict[str, int]:
         """Objects set apart, by kind; every kind is there."""
-        found = Counter(kind for kind, _ in self.refused)
-        return {kind: found[kind] for kind in KINDS}
+        counts = Counter(kind for kind, _ in self.refused)
+        return {kind: counts[kind] for kind in KINDS}
 
     def pod(self, resource: Json) -> PodView:
         """A pod; one that cannot be read closes its node for as long as it may run."""
@@ -111,7 +111,7 @@ class Intake:
     def job(self, resource: Json) -> JobRecord:
         """A job; what is wrong with one that cannot be read stands under `objects.UNREADABLE`, where `parse_job` finds it."""
         now = self._clock()
-        record = self._guarded(JOB, resource, lambda found: read_job(found, now), lambda fault: unreadable_job(resource, fault, now))
+        record = self._guarded(JOB, resource, lambda accepted: read_job(accepted, now), lambda fault: unreadable_job(resource, fault, now))
         if record.status_fault:
             self.refuse(JOB, key_of(resource), record.uid, f"status: {record.status_fault}; it is replaced")
         return record
@@ -128,7 +128,7 @@ class Intake:
 
     def fabric(self, hypernodes: Iterable[Json], topologies: Iterable[Json]) -> Fabric:
         """What other operators say of the topology, without the objects that say nothing usable."""
-        self.refused = {entry: known for entry, known in self.refused.items() if entry[0] not in (HYPERNODE, TOPOLOGY)}
+        self.refused = {entry: faults for entry, faults in self.refused.items() if entry[0] not in (HYPERNODE, TOPOLOGY)}
         return fabric_of(
             [one for one in hypernodes if self._guarded(HYPERNODE, one, read_hypernode, lambda _: None) is not None],
             [one for one in topologies if self._guarded(TOPOLOGY, one, read_topology, lambda _: ())],
@@ -137,10 +137,10 @@ class Intake:
     def refuse(self, kind: str, key: Key, uid: str, message: str) -> None:
         """Set an object apart, or say of a usable one what of it counts for nothing."""
         refused = self.refused[kind, key] = Refused(kind, key, uid, message)
-        told = self._told.setdefault((kind, key, uid), set())
-        if message in told or len(told) >= MAX_FAULTS:
+        logged = self._told.setdefault((kind, key, uid), set())
+        if message in logged or len(logged) >= MAX_FAULTS:
             return
-        told.add(message)
+        logged.add(message)
         while len(self._told) > MAX_TOLD:
             del self._told[next(iter(self._told))]
         self._tell(refused)
@@ -153,8 +153,8 @@ class Intake:
         """`make`, or `otherwise` for what an object cannot be read for."""
         key = key_of(resource)
         try:
-            if (known := api_objects.fault_of(resource)) is not None:
-                raise SpecError(*known)
+            if (decode_fault := api_objects.fault_of(resource)) is not None:
+                raise SpecError(*decode_fault)
             view = make(resource)
         except Exception as error:  # a stranger wrote the object: whatever is raised over it concerns it alone
             fault = fault_of_error(error)

@@ -130,10 +130,10 @@ def _identified(narrowed: Json) -> Json:
 
 def read_hypernode(resource: Json) -> HyperNode:
     """A HyperNode; raises ValueError for one that says nothing usable."""
-    found = hypernode(resource)
-    if found is None:
+    node = hypernode(resource)
+    if node is None:
         raise ValueError("no tier from 0 to 999, or no member that can be matched")
-    return found
+    return node
 
 
 def read_job(resource: Json, now: float) -> JobRecord:
@@ -165,8 +165,8 @@ def judged_status(wire: object, now: float, created: str) -> tuple[JobStatus, st
     if not is_status(status):
         return JobStatus(), "times, figures or a plan that the operator cannot have written"
     status = replace(status, measured=checked(status.measured)) if status.measured is not None else status
-    found = settled(status, now, unix_seconds(created) if created else -math.inf)
-    return found, "" if found is status else "times in the future, or a wait longer than the job is old"
+    plausible = settled(status, now, unix_seconds(created) if created else -math.inf)
+    return plausible, "" if plausible is status else "times in the future, or a wait longer than the job is old"
 
 
 def unreadable_job(resource: Json, fault: IntakeFault, now: float) -> JobRecord:
@@ -178,7 +178,7 @@ def unreadable_job(resource: Json, fault: IntakeFault, now: float) -> JobRecord:
 
 def marked(resource: Json, fault: IntakeFault) -> Json:
     """What identifies an object, and what is wrong with the rest."""
-    metadata = found if isinstance(found := resource.get("metadata"), dict) else {}
+    metadata = given_metadata if isinstance(given_metadata := resource.get("metadata"), dict) else {}
     kept = {name: value for name, value in metadata.items() if isinstance(value, str | int)}
     return {
         "metadata": {"namespace": "", "name": "", "uid": "", **kept},

@@ -40,13 +40,13 @@ class PodIndex:
 
     def ranked(self, job: Key, mpijob_uid: str, job_uid: str = "") -> tuple[PodView, ...]:
         """Pods as of `of_job`, launcher first, then by rank; the same tuple until one of the job's pods changes."""
-        known = self._ranked.get(job)
-        if known is None or known[0] != (mpijob_uid, job_uid):
+        last = self._ranked.get(job)
+        if last is None or last[0] != (mpijob_uid, job_uid):
             pods = sorted(self.of_job(job, mpijob_uid, job_uid), key=lambda pod: (pod.role, pod.index or 0, pod.name))
-            known = (mpijob_uid, job_uid), tuple(pods)
+            last = (mpijob_uid, job_uid), tuple(pods)
             if pods:
-                self._ranked[job] = known
-        return known[1]
+                self._ranked[job] = last
+        return last[1]
 
     def of_job(self, job: Key, mpijob_uid: str, job_uid: str = "") -> Iterator[PodView]:
         """Pods of one MPIJob in any order, without those of an earlier MPIJob of that name, or of an earlier job than `job_uid`."""

@@ -46,8 +46,8 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     def resource(self) -> Json:
         """Metadata and spec."""
         if isinstance(self.stored, bytes):
-            found: Json = msgspec.json.decode(self.stored)
-            return found
+            decoded: Json = msgspec.json.decode(self.stored)
+            return decoded
         return self.stored
 
     @property

@@ -17,10 +17,10 @@ class GpuReservations(Generic[Key]):
         self._of_job: dict[Key, dict[str, int]] = {}
         self._by_node: dict[str, int] = {}
 
-    def set(self, job: Key, held: Mapping[str, int]) -> bool:
+    def set(self, job: Key, gpus_by_node: Mapping[str, int]) -> bool:
         """What a job holds from now on, empty for nothing; whether it held something else before."""
         before = self._of_job.get(job, {})
-        if before == held:
+        if before == gpus_by_node:
             return False
         for node, gpus in self._of_job.pop(job, {}).items():
             left = self._by_node[node] - gpus
@@ -28,17 +28,17 @@ class GpuReservations(Generic[Key]):
                 self._by_node[node] = left
             else:
                 del self._by_node[node]
-        if held:
-            self._of_job[job] = dict(held)
-            for node, gpus in held.items():
+        if gpus_by_node:
+            self._of_job[job] = dict(gpus_by_node)
+            for node, gpus in gpus_by_node.items():
                 self._by_node[node] = self._by_node.get(node, 0) + gpus
         return True
 
     def held_by_others(self, job: Key | None) -> dict[str, int]:
         """GPUs by node that jobs other than `job` hold; nodes with none are left out."""
         own = self._of_job.get(job, {}) if job is not None else {}
-        held = {node: gpus - own.get(node, 0) for node, gpus in self._by_node.items()}
-        return {node: gpus for node, gpus in held.items() if gpus}
+        reserved = {node: gpus - own.get(node, 0) for node, gpus in self._by_node.items()}
+        return {node: gpus for node, gpus in reserved.items() if gpus}
 
 
 class _Share:
@@ -79,14 +79,14 @@ class Reservations(Generic[Key]):
     def held_by_others(self, job: Key | None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
         """By node and resource name what jobs other than `job` hold; of these `nodes` alone where they are given."""
         own = self._of_job.get(job, NOTHING) if job is not None else NOTHING
-        found = dict(self._shown) if nodes is None else {node: self._shown[node] for node in nodes if node in self._shown}
+        reserved = dict(self._shown) if nodes is None else {node: self._shown[node] for node in nodes if node in self._shown}
         for node, workers in own.workers.items():
-            if node in found:
+            if node in reserved:
                 left = {name: amount - own.each.get(name, 0) * workers for name, amount in self._by_node[node].items()}
-                found[node] = _shown(left)
-                if not found[node]:
-                    del found[node]
-        return found
+                reserved[node] = _shown(left)
+                if not reserved[node]:
+                    del reserved[node]
+        return reserved
 
     def _add(self, node: str, each: Mapping[str, int], workers: int) -> None:
         amounts = self._by_node.setdefault(node, {})

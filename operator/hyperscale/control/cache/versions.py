@@ -28,10 +28,10 @@ class Versions:
 
     def admit(self, key: Key, version: int) -> bool:
         """Whether this version is news, or the same again; it is known from now on. An object without a version always is."""
-        known = self._known.get(key)
-        if version and version < (known or 0):
+        newest = self._known.get(key)
+        if version and version < (newest or 0):
             return False
-        if known is None and 0 < version <= self.listed_at(key.namespace):
+        if newest is None and 0 < version <= self.listed_at(key.namespace):
             return False  # the listing lacked it: it was deleted before
         self._known[key] = version
         return True
@@ -43,7 +43,7 @@ class Versions:
     def end(self, scope: str, version: int, listed: Collection[Key]) -> list[Key]:
         """A whole listing of a scope has been taken in: objects that are gone, deleted ones among them."""
         gone = [
-            key for key, known in self._known.items() if known <= version and key not in listed and scope in (EVERYWHERE, key.namespace)
+            key for key, newest in self._known.items() if newest <= version and key not in listed and scope in (EVERYWHERE, key.namespace)
         ]
         for key in gone:
             del self._known[key]

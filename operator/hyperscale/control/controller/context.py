@@ -109,11 +109,11 @@ def event_for(run: ReconcileContext, state: ReconcileInput, decision: Decision, 
     if run.plan is not None:
         return EventMessage("Planned", run.plan.summary())
     if after.move is not None and before.move is None:
-        told = movable.proposed(after.move)
-        return EventMessage(told.type, told.message)
+        condition = movable.proposed(after.move)
+        return EventMessage(condition.type, condition.message)
     if after.stop is not None and before.stop is None:
-        told = stoppable.proposed(after.stop, state.job.metadata.key)
-        return EventMessage(told.type, told.message)
+        condition = stoppable.proposed(after.stop, state.job.metadata.key)
+        return EventMessage(condition.type, condition.message)
     if decision.reason != before.reason and not is_progress(before, after):
         return EventMessage(str(decision.reason), _message(decision, after), is_warning(state, decision))
     return None
@@ -128,8 +128,8 @@ def _message(decision: Decision, after: JobStatus) -> str:
 
 def is_warning(state: ReconcileInput, decision: Decision) -> bool:
     """Whether a person should look at the job."""
-    told = decision.reason == Reason.SCHEDULING_TIMEOUT or state.plan.refusal is not None
-    return told or (isinstance(decision, Stop) and decision.reason != "Succeeded")
+    refused = decision.reason == Reason.SCHEDULING_TIMEOUT or state.plan.refusal is not None
+    return refused or (isinstance(decision, Stop) and decision.reason != "Succeeded")
 
 
 def spec_revision(record: JobRecord) -> tuple[str, int]:

@@ -200,7 +200,10 @@ class Feed:
         for path in choices:
             try:
                 return [
-                    found async for page in self._client.pages(path) for raw in page.items if (found := await _read(raw, path)) is not None
+                    resource
+                    async for page in self._client.pages(path)
+                    for raw in page.items
+                    if (resource := await _read(raw, path)) is not None
                 ]
             except NotFoundError:
                 continue

@@ -151,8 +151,8 @@ class Operator:
         view = after or before
         if view is not None and view.job_name:
             self.queue.add(Key(view.namespace, view.job_name))
-        held = before is not None and before.holds_resources and (before.gpus > 0 or before.unreadable)
-        if held and (after is None or not after.holds_resources):
+        held_gpus = before is not None and before.holds_resources and (before.gpus > 0 or before.unreadable)
+        if held_gpus and (after is None or not after.holds_resources):
             self._ask_waiting_jobs()
 
     def node_changed(self, resource: Json, deleted: bool) -> None:
@@ -183,8 +183,8 @@ class Operator:
         async with self._page_lock:
             if self._page is None or time.monotonic() - self._page[0] >= PAGE_SECONDS:
                 snapshot = self.world.snapshot(self._policy(), time.time())
-                made = await in_daemon_thread(lambda: topologypage.page(topology_status(snapshot), PAGE_REFRESH_SECONDS).encode())
-                self._page = (time.monotonic(), made)
+                html = await in_daemon_thread(lambda: topologypage.page(topology_status(snapshot), PAGE_REFRESH_SECONDS).encode())
+                self._page = (time.monotonic(), html)
             return self._page[1]
 
     async def resync(self) -> None:

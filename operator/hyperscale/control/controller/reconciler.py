@@ -261,8 +261,8 @@ class Reconciler:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
         if replace(status, measured=None) != replace(before, measured=None):
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
-        if (told := event_for(run, state, decision, before, status)) is not None:
-            await self._actions.emit(state.job.metadata, told.reason, told.message, told.warning)
+        if (event := event_for(run, state, decision, before, status)) is not None:
+            await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
 
 
 def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord) -> PlanState:

@@ -78,8 +78,8 @@ class WorkQueue(Generic[Key]):
                 group.create_task(self._worker(work))
 
     def _put(self, key: Key, lane: OrderedDict[Key, None]) -> None:
-        if (held := self._held.get(key)) is not None and asyncio.get_running_loop().time() < held:
-            self._appoint(key, held)
+        if (earliest := self._held.get(key)) is not None and asyncio.get_running_loop().time() < earliest:
+            self._appoint(key, earliest)
             return
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
@@ -94,11 +94,11 @@ class WorkQueue(Generic[Key]):
 
     def _appoint(self, key: Key, when: float) -> None:
         when = max(when, self._held.get(key, when))
-        known = self._timers.get(key)
-        if known is not None and known.when() <= when:
+        timer = self._timers.get(key)
+        if timer is not None and timer.when() <= when:
             return
-        if known is not None:
-            known.cancel()
+        if timer is not None:
+            timer.cancel()
         self._timers[key] = asyncio.get_running_loop().call_at(when, self._due, key)
 
     def _due(self, key: Key) -> None:

@@ -42,11 +42,11 @@ class _Placement(msgspec.Struct):
 def placement(plan: str) -> dict[str, int]:
     """GPUs by node of a plan's JSON; empty where it cannot be read."""
     try:
-        found = msgspec.json.decode(plan, type=_Placement)
+        decoded = msgspec.json.decode(plan, type=_Placement)
     except msgspec.DecodeError:
         return {}
     gpus: dict[str, int] = {}
-    for worker in found.workers:
+    for worker in decoded.workers:
         gpus[worker.node] = gpus.get(worker.node, 0) + worker.gpus
     return gpus if all(count > 0 for count in gpus.values()) else {}
 

@@ -53,22 +53,22 @@ class ProgressWatch:
     async def poll(self) -> None:
         """Ask once; a query that fails is logged when it begins to fail, and changes nothing."""
         try:
-            found = await in_daemon_thread(partial(read_progress, self._reader, QUERY_SECONDS))
+            progress = await in_daemon_thread(partial(read_progress, self._reader, QUERY_SECONDS))
         except QueryError as error:
             if self._fault != error.reason:
                 _LOG.warning("the progress of running jobs is not known: %s", error)
             self._fault = error.reason
             return
         self._fault = ""
-        self.take({Key(*job): measured for job, measured in found.items()})
+        self.take({Key(*job): measured for job, measured in progress.items()})
 
-    def take(self, found: dict[Key, Measured]) -> None:
+    def take(self, progress: dict[Key, Measured]) -> None:
         """What running jobs said just now."""
         running = self._running()
         self._told_at = {key: at for key, at in self._told_at.items() if key in running}
-        changed = [key for key in running if key in found and found[key] != self._world.progress.get(key)]
+        changed = [key for key in running if key in progress and progress[key] != self._world.progress.get(key)]
         for key in sorted(changed, key=lambda key: (self._told_at.get(key, 0.0), key))[:MOST_WRITES]:
-            self._world.progress[key] = found[key]
+            self._world.progress[key] = progress[key]
             self._told_at[key] = self._clock()
             self._wake(key)
 

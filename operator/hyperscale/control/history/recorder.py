@@ -160,10 +160,10 @@ class Curves:
 
         fitted = {}
         for workload, runs in history.steps(max(least, LEAST_ROWS)).items():
-            known = self._known.get(workload)
-            if known is None or known[0] != runs:
-                known = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
-            fitted[workload] = known
+            last_fit = self._known.get(workload)
+            if last_fit is None or last_fit[0] != runs:
+                last_fit = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
+            fitted[workload] = last_fit
         self._known = fitted
         return {
             workload: replace(calibrate(workload.products, [run.ratio for run in runs]), curve=curve)

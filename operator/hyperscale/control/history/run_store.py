@@ -95,10 +95,10 @@ class RunStore:
             return 0
         try:
             with self._engine.begin() as connection:
-                known = {
+                recorded = {
                     row.uid: row.measured for row in connection.execute(sql.select(RUNS.c.uid, RUNS.c.measured).where(RUNS.c.uid.in_(rows)))
                 }
-                new = [row for uid, row in rows.items() if known.get(uid) != row["measured"]]
+                new = [row for uid, row in rows.items() if recorded.get(uid) != row["measured"]]
                 if new:
                     connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
                     connection.execute(sql.insert(RUNS), new)
@@ -152,11 +152,11 @@ class RunStore:
                     ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
         except SQLAlchemyError as error:
             raise self._fault(error) from error
-        found: dict[str, tuple[Calibration, ...]] = {}
-        for (architecture, products), known in sorted(ratios.items()):
-            if len(known) >= least:
-                found[architecture] = (*found.get(architecture, ()), calibrate(products, known))
-        return found
+        calibrations: dict[str, tuple[Calibration, ...]] = {}
+        for (architecture, products), run_ratios in sorted(ratios.items()):
+            if len(run_ratios) >= least:
+                calibrations[architecture] = (*calibrations.get(architecture, ()), calibrate(products, run_ratios))
+        return calibrations
 
     def steps(self, least: int) -> dict[Workload, tuple[MeasuredStep, ...]]:
         """Measured steps of workloads on GPUs of one product, newest first, where there are at least so many. Raises HistoryError.
@@ -166,18 +166,18 @@ class RunStore:
         recorded = [RUNS.c[name] for name in Workload._fields]
         latest = sql.func.max(RUNS.c.finished_at).desc()
         common = sql.select(*recorded).where(*TEACHES).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
-        found = {}
+        runs_by_workload = {}
         try:
             with self._engine.connect() as connection:
                 for row in connection.execute(common.limit(MOST_WORKLOADS)).all():
                     workload = Workload(*row)
                     if one_kind(workload.products):
-                        found[workload] = self._steps_of(connection, workload)
+                        runs_by_workload[workload] = self._steps_of(connection, workload)
         except SQLAlchemyError as error:
             raise self._fault(error) from error
-        kept = {uid for steps in found.values() for uid in (one.uid for one in steps)}
+        kept = {uid for steps in runs_by_workload.values() for uid in (one.uid for one in steps)}
         self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
-        return {workload: steps for workload, steps in found.items() if len(steps) >= least}
+        return {workload: steps for workload, steps in runs_by_workload.items() if len(steps) >= least}
 
     def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
         """The newest; the plan of a run, its largest figure, is read once."""

@@ -64,10 +64,10 @@ def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, in
 
     A worker that moves holds its new node while its old pod still runs or ends elsewhere.
     """
-    held: dict[str, int] = {}
+    gpus_by_node: dict[str, int] = {}
     for worker in _unbound(plan, pods, moving):
-        held[worker.node] = held.get(worker.node, 0) + worker.gpus
-    return held
+        gpus_by_node[worker.node] = gpus_by_node.get(worker.node, 0) + worker.gpus
+    return gpus_by_node
 
 
 def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[WorkerPlacement]:
@@ -112,14 +112,14 @@ def shown_move(advice: MoveAdvice, running: Plan, since: str, blocker: str) -> S
     )
 
 
-def material(told: StatusMove, fresh: StatusMove) -> bool:
+def material(shown: StatusMove, fresh: StatusMove) -> bool:
     """Whether the difference is worth another write: other numbers of workers, other reasons, or epochs that differ by a tenth.
 
     That the saving shrinks while the job runs is no news.
     """
-    if (told.moves, told.workers, told.obstacle) != (fresh.moves, fresh.workers, fresh.obstacle):
+    if (shown.moves, shown.workers, shown.obstacle) != (fresh.moves, fresh.workers, fresh.obstacle):
         return True
-    pairs = ((told.now_epoch_seconds, fresh.now_epoch_seconds), (told.then_epoch_seconds, fresh.then_epoch_seconds))
+    pairs = ((shown.now_epoch_seconds, fresh.now_epoch_seconds), (shown.then_epoch_seconds, fresh.then_epoch_seconds))
     return any(abs(new - old) > MATERIAL_RATIO * old for old, new in pairs)
 
 

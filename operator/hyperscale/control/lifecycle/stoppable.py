@@ -81,11 +81,11 @@ def epochs_kept(status: JobStatus) -> float:
     return max(kept, key=lambda each: unix_seconds(each[0]))[1] if kept else 0.0
 
 
-def epochs_safe(job: JobSpec | None, told: Measured | None, status: JobStatus, judged: float = 0.0) -> float:
+def epochs_safe(job: JobSpec | None, reported: Measured | None, status: JobStatus, judged: float = 0.0) -> float:
     """Epochs that a run need not do again if it stops now: up to its last checkpoint by its own words, as was `judged` or kept before."""
-    told = told or status.measured
+    reported = reported or status.measured
     checkpoint = job.checkpoint if job is not None else None
-    said = told.epoch - told.epoch % checkpoint.every_epochs if told is not None and checkpoint is not None else 0
+    said = reported.epoch - reported.epoch % checkpoint.every_epochs if reported is not None and checkpoint is not None else 0
     return max(float(said), judged, epochs_kept(status))
 
 
@@ -136,11 +136,11 @@ def shown_stop(advice: StopAdvice, since: str, why_not: str) -> StatusStop:
     )
 
 
-def material(told: StatusStop, fresh: StatusStop) -> bool:
+def material(shown: StatusStop, fresh: StatusStop) -> bool:
     """Whether the difference is worth another write: others gain, another reason, or a saving that halved or doubled."""
-    if (told.beneficiaries, told.obstacle) != (fresh.beneficiaries, fresh.obstacle):
+    if (shown.beneficiaries, shown.obstacle) != (fresh.beneficiaries, fresh.obstacle):
         return True
-    return not told.saved_seconds <= fresh.saved_seconds * MATERIAL_FACTOR <= told.saved_seconds * MATERIAL_FACTOR**2
+    return not shown.saved_seconds <= fresh.saved_seconds * MATERIAL_FACTOR <= shown.saved_seconds * MATERIAL_FACTOR**2
 
 
 def proposed(stop: StatusStop, own_key: str) -> Condition:

@@ -64,25 +64,25 @@ def is_back(state: ReconcileInput) -> bool:
 
 def seconds_left(state: ReconcileInput) -> float | None:
     """Until all ranks are released; None where none is left out or missing, or where that is not written down yet."""
-    known = state.job.status.scheduling
-    if known is None or not known.waiting_since or not (left_out(state) or missing(state)):
+    scheduling = state.job.status.scheduling
+    if scheduling is None or not scheduling.waiting_since or not (left_out(state) or missing(state)):
         return None
-    return max(0.0, unix_seconds(known.waiting_since) + state.clock.scheduling_timeout_seconds - state.clock.now)
+    return max(0.0, unix_seconds(scheduling.waiting_since) + state.clock.scheduling_timeout_seconds - state.clock.now)
 
 
 def delay_left(status: JobStatus, now: float) -> float:
     """Seconds until a released job may be planned again."""
-    known = status.scheduling
-    if known is None or not known.released_at or not known.releases:
+    scheduling = status.scheduling
+    if scheduling is None or not scheduling.released_at or not scheduling.releases:
         return 0.0
-    delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (known.releases - 1))
-    return max(0.0, unix_seconds(known.released_at) + delay - now)
+    delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (scheduling.releases - 1))
+    return max(0.0, unix_seconds(scheduling.released_at) + delay - now)
 
 
 def refused_nodes(status: JobStatus, now: float) -> dict[str, str]:
     """Nodes that plans of the job leave out now, with the scheduler's words."""
-    known = status.scheduling or NOTHING
-    return {refused.node: refused.message for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS}
+    scheduling = status.scheduling or NOTHING
+    return {refused.node: refused.message for refused in scheduling.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS}
 
 
 def words(state: ReconcileInput) -> str:
@@ -96,24 +96,24 @@ def words(state: ReconcileInput) -> str:
 
 def begun(state: ReconcileInput) -> StatusScheduling:
     """What is remembered of a release that begins now."""
-    known, time = state.job.status.scheduling or NOTHING, timestamp(state.clock.now)
-    found = {
+    scheduling, time = state.job.status.scheduling or NOTHING, timestamp(state.clock.now)
+    fresh = {
         node: StatusRefusedNode(node, pod.unschedulable[:MAX_REFUSAL_LENGTH], time)
         for pod in left_out(state)
         if (node := _refusing_node(state, pod))
     }
-    kept = [refused for refused in _lasting(known, state.clock.now) if refused.node not in found]
-    refused = tuple([*kept, *found.values()][-MAX_REFUSED_NODES:])
-    return StatusScheduling(releases=known.releases + 1, released_at=time, message=words(state)[:MAX_MESSAGE_LENGTH], refused=refused)
+    kept = [refused for refused in _lasting(scheduling, state.clock.now) if refused.node not in fresh]
+    refused = tuple([*kept, *fresh.values()][-MAX_REFUSED_NODES:])
+    return StatusScheduling(releases=scheduling.releases + 1, released_at=time, message=words(state)[:MAX_MESSAGE_LENGTH], refused=refused)
 
 
 def observed(state: ReconcileInput) -> StatusScheduling | None:
     """What is remembered after a pass: since when a pod is left out or missing, and nothing of earlier releases once the job runs."""
-    known = state.job.status.scheduling or NOTHING
+    scheduling = state.job.status.scheduling or NOTHING
     job = state.gang.mpijob
     placing = job is not None and job.gated and not job.suspended and not state.restart.released
-    since = (known.waiting_since or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
-    kept = replace(known, waiting_since=since, refused=_lasting(known, state.clock.now))
+    since = (scheduling.waiting_since or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
+    kept = replace(scheduling, waiting_since=since, refused=_lasting(scheduling, state.clock.now))
     kept = replace(kept, releases=0, released_at="", message="") if _ends_releases(state) else kept
     return None if kept == NOTHING else kept
 
@@ -136,8 +136,8 @@ def _missing_words(state: ReconcileInput, job: MpiJobView, indices: tuple[int, .
     return f"{len(indices)} of {job.workers} worker pods ({shown}) do not exist {after}; {cause}"
 
 
-def _lasting(known: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ...]:
-    return tuple(refused for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS)
+def _lasting(scheduling: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ...]:
+    return tuple(refused for refused in scheduling.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS)
 
 
 def _refusing_node(state: ReconcileInput, pod: PodView) -> str:

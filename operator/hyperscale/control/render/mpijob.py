@@ -33,7 +33,7 @@ def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: Ren
     Raises RenderError, with the field's path, where the user's pod templates ask for what cannot be given.
     The same arguments give the same object; pods are gated exactly in the modes Strict and Preferred.
     """
-    held = gated(job, plan)
+    gates = gated(job, plan)
     return {
         "apiVersion": f"{constants.MPI_GROUP}/{constants.MPI_VERSION}",
         "kind": "MPIJob",
@@ -42,7 +42,7 @@ def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: Ren
             "slotsPerWorker": job.workers.gpus_per_worker,
             "runPolicy": _run_policy(metadata, job),
             # WaitForWorkersReady starts the launcher too early after a suspend (kubeflow/mpi-operator#615); our gate does not.
-            "launcherCreationPolicy": "AtStartup" if held else "WaitForWorkersReady",
+            "launcherCreationPolicy": "AtStartup" if gates else "WaitForWorkersReady",
             "sshAuthMountPath": SSH_PATH,
             "mpiImplementation": "OpenMPI",
             "mpiReplicaSpecs": {

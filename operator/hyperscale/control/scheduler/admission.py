@@ -81,8 +81,8 @@ class AdmissionScheduler:
         entry = self._pending.entry(key, policy) if is_pending(state) else None
         if entry is None:
             return None
-        if (told := self._pending.granted(entry)) is not None:
-            return self._answer(entry, told, state.job.status)
+        if (verdict := self._pending.granted(entry)) is not None:
+            return self._answer(entry, verdict, state.job.status)
         if self._pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
             await self.get_ready(policy)
             if (entry := self._pending.entry(key, policy)) is None:
@@ -90,8 +90,8 @@ class AdmissionScheduler:
         snapshot = self._world.snapshot(policy, self._clock())
         if (releasing := self._pending.kept_back(key)) is not None:
             return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
-        told = self._pending.held(entry, snapshot) or await self._ask(entry, snapshot)
-        return self._answer(entry, told, state.job.status) if told is not None else None
+        verdict = self._pending.held(entry, snapshot) or await self._ask(entry, snapshot)
+        return self._answer(entry, verdict, state.job.status) if verdict is not None else None
 
     async def get_ready(self, policy: PolicySpec) -> None:
         """Read jobs and count pods beforehand, so that the next question has less to do at once."""
@@ -139,33 +139,35 @@ class AdmissionScheduler:
 
     def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
-        known = self._known_free
-        if known is None or known[0] is not snapshot or known[1] != self._world.version:
+        last = self._known_free
+        if last is None or last[0] is not snapshot or last[1] != self._world.version:
             changed = self._world.assumed_plans.free_gpus(snapshot)
             free = sum(changed.get(node.name, node.free_gpus) for node in snapshot.nodes)
-            known = self._known_free = (snapshot, self._world.version, changed, free)
-        return known[2], known[3]
+            last = self._known_free = (snapshot, self._world.version, changed, free)
+        return last[2], last[3]
 
     def _count(self, turns: AdmissionResult) -> None:
         chooser = turns.score.used if turns.score is not None else Chooser.RULE
         for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
             self._telemetry.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
 
-    def _answer(self, entry: QueueEntry, told: CachedVerdict, status: JobStatus) -> PlanAnswer:
-        if told.start is not None:
+    def _answer(self, entry: QueueEntry, verdict: CachedVerdict, status: JobStatus) -> PlanAnswer:
+        if verdict.start is not None:
             if not entry.stopped:
                 self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
-            plan = told.start.plan
-            found = replace(plan, fallbacks=(*told.fallbacks, *plan.fallbacks)) if told.fallbacks else plan
-            return PlanAnswer(found, told.snapshot, AdmissionTurn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))
-        assert told.hold is not None  # noqa: S101 - a question starts a job or holds it
+            plan = verdict.start.plan
+            granted = replace(plan, fallbacks=(*verdict.fallbacks, *plan.fallbacks)) if verdict.fallbacks else plan
+            return PlanAnswer(
+                granted, verdict.snapshot, AdmissionTurn(_decision(entry, 0, verdict.others, verdict.start.run_seconds, verdict.score))
+            )
+        assert verdict.hold is not None  # noqa: S101 - a question starts a job or holds it
         place, count, first = self._pending.place(entry, entry.policy.queue.starvation_seconds)
-        decision = _decision(entry, place, count, entry.run_seconds, told.score)
-        turn = settled(AdmissionTurn(decision, *_words(entry, told.hold, place, count, first), told.hold.retry_seconds), status)
-        refusal = told.hold.infeasible
+        decision = _decision(entry, place, count, entry.run_seconds, verdict.score)
+        turn = settled(AdmissionTurn(decision, *_words(entry, verdict.hold, place, count, first), verdict.hold.retry_seconds), status)
+        refusal = verdict.hold.infeasible
         if refusal is None:
-            return PlanAnswer(None, told.snapshot, turn)
-        return PlanAnswer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
+            return PlanAnswer(None, verdict.snapshot, turn)
+        return PlanAnswer(replace(refusal, message=turn.message), verdict.snapshot, replace(turn, reason="", message=""))
 
 
 def is_pending(state: ReconcileInput) -> bool:
@@ -176,12 +178,12 @@ def is_pending(state: ReconcileInput) -> bool:
 def settled(turn: AdmissionTurn, status: JobStatus) -> AdmissionTurn:
     """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written again each time."""
     before, now = status.queue_decision, turn.decision
-    told = next(
+    written = next(
         (condition.message for condition in status.conditions if condition.type == "Planned" and condition.reason == turn.reason), None
     )
-    if before is None or told is None or not before.position or _nearer(before, now) or _differs(before.run_seconds, now.run_seconds):
+    if before is None or written is None or not before.position or _nearer(before, now) or _differs(before.run_seconds, now.run_seconds):
         return turn
-    return replace(turn, decision=before, message=told)
+    return replace(turn, decision=before, message=written)
 
 
 def _nearer(before: QueueDecision, now: QueueDecision) -> bool:

@@ -177,15 +177,15 @@ class MigrationPlanner:
 
     def _epochs_done(self, key: Key, record: JobRecord, view: MpiJobView, plan: Plan) -> float:
         """As the run itself says, else by its predicted epoch."""
-        now, known = self._clock(), self._progress.get(key)
-        if known is None or known.start_time != view.start_time:
+        now, progress = self._clock(), self._progress.get(key)
+        if progress is None or progress.start_time != view.start_time:
             began = unix_seconds(view.start_time)
-            known = self._progress[key] = MigrationProgress(
+            progress = self._progress[key] = MigrationProgress(
                 view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds
             )
         if (reported := self._world.progress.get(key) or record.status.measured) is not None:
-            known = self._progress[key] = known._replace(at=now, epochs=float(reported.epoch))
-        return known.epochs_at(now)
+            progress = self._progress[key] = progress._replace(at=now, epochs=float(reported.epoch))
+        return progress.epochs_at(now)
 
     def _due_jobs(self, now: float) -> list[Key]:
         """Jobs to judge, the longest due first; forgets those that do not run any more."""
@@ -193,7 +193,7 @@ class MigrationPlanner:
         for key in [key for key in self._due if key not in running]:
             self._due.pop(key)
             self._evaluations.pop(key, None)
-        self._progress = {key: known for key, known in self._progress.items() if key in self._world.live}
+        self._progress = {key: progress for key, progress in self._progress.items() if key in self._world.live}
         for key, check_seconds in running.items():
             self._due.setdefault(key, now + check_seconds)
         return sorted((key for key in running if self._due[key] <= now), key=lambda key: (self._due[key], key))

@@ -101,17 +101,17 @@ class Pending:
         if record is None or key not in self._world.unstarted:
             return None
         edition = revision_of(record)
-        known = self._entries.get(key)
+        entry = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
-        if known is None or known.edition != edition or known.policy != policy or known.volumes != volumes:
+        if entry is None or entry.edition != edition or entry.policy != policy or entry.volumes != volumes:
             job, view = self._reader.read(record.resource, self._world.policies)[0], self._world.mpijobs.get(key)
             calibration = self._reader.calibration(job) if job is not None else ()
-            known = read_entry(key, record, job, policy, calibration, view, volumes)
-            if known is None:
+            entry = read_entry(key, record, job, policy, calibration, view, volumes)
+            if entry is None:
                 self._entries.pop(key, None)
                 return None
-            self._entries[key] = known
-        return known if waits(record, self._world.plans_of(key).recorded) else None
+            self._entries[key] = entry
+        return entry if waits(record, self._world.plans_of(key).recorded) else None
 
     async def read_all(self, policy: PolicySpec) -> None:
         """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""
@@ -125,7 +125,7 @@ class Pending:
 
     def others(self, key: Key | None, policy: PolicySpec) -> list[QueueEntry]:
         """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere; with None all."""
-        found = []
+        entries = []
         for other in self._world.unstarted:
             record = self._world.jobs.get(other)
             if other == key or record is None or other in self._world.assumed_plans or self.kept_back(other) is not None:
@@ -133,8 +133,8 @@ class Pending:
             theirs = self._reader.policy_of(record.resource, self._world.policies)
             entry = self.entry(other, policy) if theirs == policy else None
             if entry is not None and not entry.hopeless:
-                found.append(entry)
-        return sorted(found, key=lambda entry: (entry.created, entry.key))
+                entries.append(entry)
+        return sorted(entries, key=lambda entry: (entry.created, entry.key))
 
     def kept_back(self, key: Key) -> Key | None:
         """A job that is giving its GPUs to others than this one, which therefore must not start yet.
@@ -172,12 +172,12 @@ class Pending:
     def queued(self, asked: Iterable[QueueEntry]) -> tuple[QueuedJob, ...]:
         """The jobs as a question has them; `asked` are the oldest first."""
         now, before = self._clock(), self._last_arrival
-        made = []
+        queued = []
         for entry in asked:
             gap = None if entry.asked or entry.stopped else max(0.0, entry.created - before) if before else 0.0
             before = before if entry.asked or entry.stopped else max(before, entry.created)
-            made.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
-        return tuple(made)
+            queued.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
+        return tuple(queued)
 
     def since_last_arrival(self) -> float | None:
         """Seconds since the newest job that was decided on was created; None where there was none yet."""
@@ -205,7 +205,7 @@ class Pending:
             entry = entries[start.key]
             self._world.assume(entry.key, start.plan, amounts_of(entry.request))
             started.append(entry.key)
-        told = partial(
+        verdict = partial(
             CachedVerdict,
             snapshot=snapshot,
             version=self._world.version,
@@ -217,18 +217,18 @@ class Pending:
         for start in turns.starts:
             entry = entries[start.key]
             entry.run_seconds, entry.asked = start.best_seconds, True
-            self._grants[entry.key] = _Grant(told(edition=entry.edition, policy=entry.policy, start=start))
+            self._grants[entry.key] = _Grant(verdict(edition=entry.edition, policy=entry.policy, start=start))
         for hold in turns.holds:
             entry = entries[hold.key]
             entry.run_seconds, entry.asked = hold.run_seconds, hold.run_seconds is not None or hold.infeasible is not None
-            self._told[entry.key] = told(edition=entry.edition, policy=entry.policy, hold=hold)
+            self._told[entry.key] = verdict(edition=entry.edition, policy=entry.policy, hold=hold)
         return started
 
     def passed_over(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict:
         """For a job that does not fit by the number of free GPUs, while others go first: there is nothing to ask."""
         hold = Deferral(str(entry.key), Reason.WAITING_FOR_TURN, "", entry.run_seconds)
-        known = self._told.get(entry.key)
-        score = known.score if known is not None else None
+        last = self._told.get(entry.key)
+        score = last.score if last is not None else None
         return CachedVerdict(entry.edition, entry.policy, snapshot, self._world.version, self._clock(), score, hold=hold)
 
     def granted(self, entry: QueueEntry) -> CachedVerdict | None:
@@ -243,12 +243,12 @@ class Pending:
 
     def held(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
         """What the last question said of this job, if it would be said again."""
-        told = self._told.get(entry.key)
-        if told is None or told.edition != entry.edition or told.policy != entry.policy or told.hold is None:
+        verdict = self._told.get(entry.key)
+        if verdict is None or verdict.edition != entry.edition or verdict.policy != entry.policy or verdict.hold is None:
             return None
-        same = told.snapshot is snapshot and told.version == self._world.version
-        lasts = min(VALID_SECONDS, (told.hold.retry_seconds or VALID_SECONDS) * 0.9)
-        return told if same and self._clock() - told.at < lasts else None
+        same = verdict.snapshot is snapshot and verdict.version == self._world.version
+        lasts = min(VALID_SECONDS, (verdict.hold.retry_seconds or VALID_SECONDS) * 0.9)
+        return verdict if same and self._clock() - verdict.at < lasts else None
 
     def place(self, entry: QueueEntry, starvation_seconds: float) -> tuple[int, int, QueueEntry | None]:
         """Place of the job among the pending ones of its policy, from 1; their number; and who goes first, None where it does."""

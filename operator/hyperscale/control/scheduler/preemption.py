@@ -105,9 +105,9 @@ class PreemptionPlanner:
         if judged is None or record is None or view is None or not judged.due:
             return None
         now = self._clock()
-        held = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
+        held_long_enough = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
         acts = policy.queue.preemption.mode is PreemptionMode.ACT and undisturbed(record.status, view) and self._may_stop(key, policy)
-        good = acts and held and any(self._gains(name, key) for name in judged.beneficiaries)
+        good = acts and held_long_enough and any(self._gains(name, key) for name in judged.beneficiaries)
         self._evaluations[key] = PreemptionEvaluation(begun=good)
         self._telemetry.preemptions.labels(outcome="begun" if good else "given up").inc()
         job = self._reader.read(record.resource, self._world.policies)[0]
@@ -151,7 +151,7 @@ class PreemptionPlanner:
             stops = await self._planner.preempt(question, snapshot, policy)
         after = self._clock()
         self._rest_until = after + (DISTRUST_SECONDS if stops is None else REST_FACTOR * (after - now))
-        self._asked = [(known, at) for known, at in self._asked if known != policy] + [(policy, after)]
+        self._asked = [(other, at) for other, at in self._asked if other != policy] + [(policy, after)]
         if stops is not None:
             self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
 
@@ -177,7 +177,7 @@ class PreemptionPlanner:
         """Jobs that may be stopped, those with the most work left for their weight."""
         policy, now = group.policy, self._clock()
         left = {share.key: share.remaining_seconds for share in self._running.every()}
-        found: dict[Key, StoppableJob] = {}
+        stoppable: dict[Key, StoppableJob] = {}
         weights = {key: self._weight(key, policy) for key in group.keys if self._may_stop(key, policy)}
         slices = Slices()
         for key in sorted(weights, key=lambda key: (-left.get(str(key), 0.0) / weights[key], key)):
@@ -186,10 +186,10 @@ class PreemptionPlanner:
             if job is not None:
                 request = with_workers(job.request, len(job.plan.workers))
                 held_seconds = max(0.0, now - unix_seconds(self._world.mpijobs[key].start_time))
-                found[key] = StoppableJob(replace(job, request=request), weights[key], held_seconds)
-            if len(found) == MAX_STOPPABLE:
+                stoppable[key] = StoppableJob(replace(job, request=request), weights[key], held_seconds)
+            if len(stoppable) == MAX_STOPPABLE:
                 break
-        return found
+        return stoppable
 
     def _may_stop(self, key: Key, policy: PolicySpec) -> bool:
         record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
@@ -236,7 +236,7 @@ class PreemptionPlanner:
             policy = self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
             if policy.queue.preemption.mode is PreemptionMode.OFF:
                 continue
-            group = next((known for known in groups if known.policy is policy or known.policy == policy), None)
+            group = next((other for other in groups if other.policy is policy or other.policy == policy), None)
             if group is None:
                 groups.append(group := _Group(policy, []))
             group.keys.append(key)
@@ -278,4 +278,4 @@ class PreemptionPlanner:
         return self._clock() - unix_seconds(stop.time) < ENDING_SECONDS
 
     def _last(self, policy: PolicySpec) -> float:
-        return next((at for known, at in self._asked if known == policy), 0.0)
+        return next((at for asked, at in self._asked if asked == policy), 0.0)

@@ -54,10 +54,10 @@ class Waiting:
 
     def refusal(self, key: Key, policy: PolicySpec) -> PlanAnswer | None:
         """What the planner would say again of a job that never fits; None where it must be asked."""
-        known = self._refusals.get(key)
-        if known is None or known.basis != self._basis(key, policy) or self._clock() - known.at >= STANDS_SECONDS:
+        refusal = self._refusals.get(key)
+        if refusal is None or refusal.basis != self._basis(key, policy) or self._clock() - refusal.at >= STANDS_SECONDS:
             return None
-        return known.answer
+        return refusal.answer
 
     def forget(self, key: Key) -> None:
         """The job is gone, or something else than before."""
@@ -73,8 +73,8 @@ class Waiting:
         return record.created if record is not None else "", key
 
     def _stands(self, key: Key) -> bool:
-        known = self._refusals.get(key)
-        return known is not None and known.basis.ground == self._world.snapshots.ground
+        refusal = self._refusals.get(key)
+        return refusal is not None and refusal.basis.ground == self._world.snapshots.ground
 
     def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
         record = self._world.jobs.get(key)

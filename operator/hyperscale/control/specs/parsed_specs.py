@@ -70,8 +70,8 @@ class JobReader:
 
     def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
         """What finished runs taught: those of the job's very workload where they taught a curve, else those of its architecture."""
-        known = self.calibrations.get(job.model.architecture, ())
-        return tuple(self.taught.get(workload_of(job, one.products), one) for one in known) if self.taught else known
+        calibrations = self.calibrations.get(job.model.architecture, ())
+        return tuple(self.taught.get(workload_of(job, one.products), one) for one in calibrations) if self.taught else calibrations
 
     def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
         """The job's policy; the built-in one where `read` reports a fault."""
@@ -80,8 +80,8 @@ class JobReader:
 
     def policy_named(self, name: str, policies: Mapping[str, Json]) -> PolicySpec:
         """A policy by name; the built-in one where it is missing or broken."""
-        found = policies.get(name)
-        parsed = self._parsed(self._policies, found, parse_policy) if found is not None else None
+        resource = policies.get(name)
+        parsed = self._parsed(self._policies, resource, parse_policy) if resource is not None else None
         return parsed if isinstance(parsed, PolicySpec) else PolicySpec()
 
     def _policy(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
@@ -90,12 +90,12 @@ class JobReader:
 
     def policy(self, name: str, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
         """The policy that a job with this policyRef goes by, "" for none; or what is wrong with it."""
-        found = policies.get(name or DEFAULT_POLICY_NAME)
-        if found is None:
+        resource = policies.get(name or DEFAULT_POLICY_NAME)
+        if resource is None:
             if name:
                 return SpecFault("spec.policyRef.name", f'no PlannerPolicy "{name}" exists; create it or leave policyRef out')
             return PolicySpec()
-        parsed = self._parsed(self._policies, found, parse_policy)
+        parsed = self._parsed(self._policies, resource, parse_policy)
         if isinstance(parsed, SpecFault):
             return SpecFault("spec.policyRef.name", f'PlannerPolicy "{name or DEFAULT_POLICY_NAME}": {parsed.path}: {parsed.message}')
         return parsed

@@ -104,7 +104,7 @@ def _claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
     The operator reads claims with its own rights, so a path in place of a name would reach what the user must not read.
     What the renderer mounts comes from typed fields of the job's spec, whose names are checked there.
     """
-    found = set()
+    names = set()
     for index, volume in enumerate(spec.get("volumes") or ()):
         claim = _mapping(_mapping(volume).get("persistentVolumeClaim"))
         name, own = claim.get("claimName"), _mapping(volume).get("name") in RESERVED_VOLUMES
@@ -112,8 +112,8 @@ def _claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
             path = f"{TEMPLATE}.volumes[{index}].persistentVolumeClaim.claimName"
             raise RenderError(path, f"{errors.shown(name)} is no name of a PersistentVolumeClaim; {OBJECT_NAME_HELP}")
         if isinstance(name, str):
-            found.add(name)
-    return tuple(sorted(found))
+            names.add(name)
+    return tuple(sorted(names))
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[NodeRule, ...]:

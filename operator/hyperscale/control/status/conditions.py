@@ -81,8 +81,8 @@ def _column(epoch_seconds: float | None, digits: int = 3) -> str:
 
 def _measured(state: ReconcileInput) -> Measured | None:
     """What the run said last; the pace of another number of workers than are planned says nothing beside what is predicted for these."""
-    told = state.gang.measured or state.job.status.measured
-    return told.without_pace() if told is not None and resizes(state) else told
+    measured = state.gang.measured or state.job.status.measured
+    return measured.without_pace() if measured is not None and resizes(state) else measured
 
 
 def _move(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:

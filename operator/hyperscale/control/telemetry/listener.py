@@ -54,7 +54,7 @@ class Door:
 
     def admits(self, transport: asyncio.Transport) -> bool:
         """Whether a new connection may stay; one that may is cut after a while, unless it proves itself."""
-        self._strangers = {known: host for known, host in self._strangers.items() if not known.is_closing()}
+        self._strangers = {stranger: host for stranger, host in self._strangers.items() if not stranger.is_closing()}
         name = transport.get_extra_info("peername")
         host = str(name[0]) if name else ""
         if len(self._strangers) >= MAX_STRANGERS or list(self._strangers.values()).count(host) >= MAX_STRANGERS_OF_HOST:

@@ -116,9 +116,9 @@ class TopologyWriter:
     async def _found(self) -> TopologyStatus | None:
         """What the object says already; None where there is none, or one that another version wrote."""
         try:
-            found = await self._client.find(self._path)
-            self._version = str(found["metadata"].get("resourceVersion") or "") if found else ""
-            return msgspec.convert(found["status"], TopologyStatus) if found and found.get("status") else None
+            topology = await self._client.find(self._path)
+            self._version = str(topology["metadata"].get("resourceVersion") or "") if topology else ""
+            return msgspec.convert(topology["status"], TopologyStatus) if topology and topology.get("status") else None
         except (ApiError, msgspec.ValidationError) as error:
             _LOG.warning("the ClusterTopology cannot be read, it will be written again: %s", error)
             return None
