@@ -181,14 +181,10 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
     directory = directory.resolve()
     digest = _digest(topology) if topology and parts == "all" else ""
     with locked(directory):
-        found = _read(directory)
-        if found is not None and not found.faults():
-            if found.state.parts == parts and (not digest or found.state.topology_digest == digest):
-                return found
-            raise ClusterError(f"another kind of cluster runs in {directory}: run `down` first, or name another --directory")
-        # A directory that was deleted while its cluster ran leaves network and containers of real nodes behind, under its slot.
-        if found is not None or any(directory.iterdir()) or slots.held(directory) is not None:
-            _clear(directory)
+        running = _running(directory, parts, digest)
+        if running is not None:
+            return running
+        _clear_remains(directory)
         if parts == "all":
             topology = topology or load(DEFAULT_FILE)
             digest = _digest(topology)
@@ -197,6 +193,25 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
             _check_real(state.provider, topology)
         _write(directory, state)
         return _start(directory, state, topology if parts == "all" else None)
+
+
+def _running(directory: Path, parts: str, digest: str) -> Cluster | None:
+    """The healthy cluster of a directory; digest: of the topology that it must have, "" for any. ClusterError for another kind."""
+    recorded = _read(directory)
+    if recorded is None or recorded.faults():
+        return None
+    if recorded.state.parts != parts or (digest and recorded.state.topology_digest != digest):
+        raise ClusterError(f"another kind of cluster runs in {directory}: run `down` first, or name another --directory")
+    return recorded
+
+
+def _clear_remains(directory: Path) -> None:
+    """Clear a directory with anything in it.
+
+    One that was deleted while its cluster ran leaves network and containers of real nodes behind, under its slot.
+    """
+    if any(directory.iterdir()) or slots.held(directory) is not None:
+        _clear(directory)
 
 
 def down(directory: Path) -> bool:
@@ -296,20 +311,24 @@ def _lines(node_count: int) -> int:
 
 def _clear(directory: Path) -> None:
     """End the processes of a directory and empty it; refuses a directory that is not ours."""
-    found = _read(directory)
-    foreign = found is None and any(directory.iterdir()) and not (directory / "run").is_dir()
-    if foreign:
+    recorded = _read(directory)
+    if recorded is None and any(directory.iterdir()) and not (directory / "run").is_dir():
         raise ClusterError(f"{directory} holds other files: name an empty or new --directory")
     table = ProcessTable(directory)
     for name in (*(name for name in table.names() if name.startswith("operator")), prometheus.NAME, "exporter"):
         table.stop(name)
-    if found is not None and found.state.provider == "existing":
+    if recorded is not None and recorded.state.provider == "existing":
         with contextlib.suppress(ApiError, OSError):
-            nodes.remove(found.api())
+            nodes.remove(recorded.api())
     machines.stop(directory)
     table.stop_all()
-    if found is not None:
-        providers.stop(found.state.provider, directory)
+    if recorded is not None:
+        providers.stop(recorded.state.provider, directory)
+    _empty(directory)
+
+
+def _empty(directory: Path) -> None:
+    """Delete what a directory holds; a link itself, not what it leads to."""
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Final
 
@@ -214,9 +215,14 @@ def _sparse_pairs(topology: Topology) -> Iterator[tuple[str, str]]:
         racks.setdefault(machine.rack, []).append(machine.name)
     heads = [members[0] for members in zones.values()]
     for group in (heads, *zones.values()):
-        yield from ((a, b) for a in group for b in group if a != b)
-    for offset in range(1, max(len(members) for members in racks.values())):
-        for members in racks.values():
+        yield from permutations(group, 2)
+    yield from _neighbours(list(racks.values()))
+
+
+def _neighbours(racks: list[list[str]]) -> Iterator[tuple[str, str]]:
+    """Each machine with the next ones of its rack, the nearest of all racks first."""
+    for offset in range(1, max(map(len, racks))):
+        for members in racks:
             if offset < len(members):
                 yield from ((name, members[(place + offset) % len(members)]) for place, name in enumerate(members))
 

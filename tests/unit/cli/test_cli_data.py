@@ -90,13 +90,9 @@ def test_inspecting_a_plain_edge_list_counts_no_vertex_that_it_does_not_name_and
     file.write_text("# who knows whom\n1 2\n2 3\n3 1\n3 4\n")
     ran = run("data", "inspect", str(file))
     assert ran.code == 2, "nothing could be trained on it"
-    assert "    vertices: 4\n" in ran.out
-    assert "    edges: 8\n" in ran.out
-    assert "ids begin at 1" in ran.out
+    expected = ("    vertices: 4\n", "    edges: 8\n", "ids begin at 1", "no labels", "4 rows of edges became 8 directed edges")
+    assert [text for text in (*expected, "spec.dataset.direction: Directed") if text not in ran.out] == []
     assert "Isolated" not in ran.out or "0 vertices" in ran.out
-    assert "no labels" in ran.out
-    assert "4 rows of edges became 8 directed edges" in ran.out
-    assert "spec.dataset.direction: Directed" in ran.out
     assert ran.err.count("\n") == 1
     assert "nodes.csv" in ran.err
     answer = json.loads(run("data", "inspect", str(file), "-o", "json").out)
