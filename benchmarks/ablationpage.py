@@ -38,6 +38,7 @@ def page(rows: Sequence[common.Row], kinds: dict[str, str], command: str) -> str
             "",
             "## Goals",
             "A module pays where its least noise / loss is at most 1.",
+            "A miss means that these cases do not show it: where few cases lose, noise is large.",
             "",
             *_markdown(
                 ("module", "noise / loss", "pays"), [(row.method, f"{row.value:.3g}", "yes" if row.holds else "**NO**") for row in goals]
