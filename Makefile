@@ -16,8 +16,9 @@ COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.
 $(VENV)/.ready: requirements/dev.lock pyproject.toml $(COMPILED)
 	@test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) 2>/dev/null || python3 -m venv $(VENV); }
 	@test -x $(BIN)/uv || { $(BIN)/python -m ensurepip >/dev/null; $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
-	@# Ranks on the local cluster and many tests are processes of their own that may not write bytecode: it is written once, here.
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
+	@echo "installing the Python packages of requirements/dev.lock (7 GB on the disk; after them the compiled modules)" >&2
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements/dev.lock
+	@echo "compiling the package's $(words $(filter %.pyx,$(COMPILED))) Cython modules" >&2
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
@@ -58,8 +59,7 @@ $(DOCS)/.ready: requirements/docs.lock | $(VENV)/.ready
 	@VIRTUAL_ENV=$(CURDIR)/$(DOCS) $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
 	@touch $@
 
-docs: setup $(DOCS)/.ready ## Generate the reference pages and build the site into build/site; every link and anchor is checked
-	@$(BIN)/python -m tests.reference
+docs: $(DOCS)/.ready ## Build the site into build/site; every page, link and anchor is checked
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict && echo "build/site/index.html"
 
 crds: setup ## Write crds/ and the chart's copies from the Python types
@@ -104,11 +104,11 @@ images: setup ## Build the complete images and try them (root, 30 GB for a while
 	@$(if $(GPU),$(BIN)/python -m e2e.gpuwheel)
 	@$(BIN)/python -m e2e.images $(if $(GPU),--gpu)
 
-demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the pods
+demo: setup ## Local cluster, operator, one job: the plan, its reasons, the pods
 	@$(BIN)/python -m e2e.demo
 
 bench: setup ## All benchmarks, quick; names at the end those that missed a goal
-	@missed=""; for script in control_plane planner_scale placement ablation streams partition partition_scale allreduce fusion training accuracy molhiv; do \
+	@missed=""; for script in control_plane planner_scale placement streams partition partition_scale allreduce fusion training accuracy molhiv; do \
 	  $(BIN)/python benchmarks/$$script.py --quick || missed="$$missed $$script"; done; test -z "$$missed" || { echo "missed a goal or failed:$$missed" >&2; exit 1; }
 
 gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python, torch and numpy are enough; ARGS="--quick --json FILE")

@@ -10,6 +10,7 @@ The cluster and the operator stay.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import Final
 
 import yaml
 
-from e2e import training
+from e2e import first_run, horovod, training
 from e2e.cluster import cluster, operator
 from e2e.cluster.__main__ import EXPECTED
 from e2e.cluster.api import Api, Object
@@ -141,6 +142,7 @@ def run(directory: Path) -> None:
     demo.remove_old()
     if trains:
         training.fresh_claim(here, demo.namespace, demo.claim)
+        _horovod(here, example)
     started = time.monotonic()
     demo.apply()
     cluster.say(f"applied {example.relative_to(example.parents[1])}")
@@ -173,8 +175,24 @@ def _cluster(directory: Path) -> cluster.Cluster:
     reason = ground.obstacle()
     if reason is not None:
         cluster.say(f"no nodes that run containers: {reason}; the demo plans and places on simulated nodes, nothing trains")
+        first_run.announce(first_run.parts(trains=False))
         return cluster.up(directory)
+    first_run.announce(first_run.parts(trains=True))
     return cluster.up(directory, topology=with_real(load(DEFAULT_FILE)))
+
+
+def _horovod(here: cluster.Cluster, example: Path) -> None:
+    """What only the training needs. Where it has to be compiled, the plan is shown first; nothing of the job is in the cluster yet."""
+    if horovod.installed():
+        return
+    if not horovod.built():
+        command = [str(Path(sys.executable).with_name("hyperscale")), "plan", "-f", str(example)]
+        environment = {**os.environ, "KUBECONFIG": str(here.kubeconfig), "HYPERSCALE_PROMETHEUS_URL": here.prometheus_url}
+        print(f"\n$ hyperscale plan -f {example.relative_to(example.parents[1])}", flush=True)
+        subprocess.run(command, env=environment, check=False)
+        print(flush=True)
+        first_run.announce(first_run.parts(trains=True))
+    horovod.ensure()
 
 
 def _train(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess) -> None:
@@ -224,7 +242,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         run(arguments.directory)
-    except (DemoError, *EXPECTED) as error:
+    except (DemoError, horovod.BuildError, *EXPECTED) as error:
         cluster.say(f"error: {error}")
         return 1
     return 0

@@ -14,12 +14,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from e2e.cluster.binaries import cache_directory
+from e2e.cluster.progress import Progress, duration, say, wall_seconds
 
 WORKER: Final = Path(__file__).resolve().parents[1] / "images" / "worker"
 PACKAGES: Final = {
@@ -57,6 +59,10 @@ GPU: Final = Variant(
 """NCCL is shared with PyTorch: a second copy in the process would hold memory of its own on every GPU."""
 TOOLKIT: Final = ("HOROVOD_CUDA_HOME", "HOROVOD_NCCL_HOME", "CUDA_HOME")
 """All name the folder that cuda.sh made; the last one is for PyTorch's build tools, which Horovod asks for libraries."""
+CPU_SECONDS: Final = 150.0
+"""Of the processor that the variant without GPUs takes."""
+RANK_MODULES: Final = ("dgl", "horovod.torch", "hyperscale.training.worker.launch", "hyperscale.training.worker.train")
+"""What ranks import. They cannot write bytecode into the packages that their node mounts."""
 _BUILD_SECONDS: Final = 1800.0
 _LOCK_SECONDS: Final = 300
 """A fresh machine updates itself first."""
@@ -74,6 +80,20 @@ def wheel_directory(variant: Variant = CPU) -> Path:
     for name in variant.files:
         digest.update((WORKER / name).read_bytes())
     return cache_directory() / f"{variant.name}-{digest.hexdigest()[:16]}"
+
+
+def built() -> bool:
+    """Whether `ensure` has nothing to compile."""
+    return not absent() and wheel_directory().is_dir()
+
+
+def installed() -> bool:
+    """Whether this interpreter has the Horovod of this pin."""
+    try:
+        origin = importlib.metadata.distribution("horovod").read_text("direct_url.json") or ""
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return wheel_directory().name in origin and not absent()
 
 
 def absent() -> list[str]:
@@ -105,7 +125,7 @@ def ensure_wheel(variant: Variant = CPU) -> Path:
     if target.is_dir():
         return next(target.glob("*.whl"))
     target.parent.mkdir(parents=True, exist_ok=True)
-    print("building horovod (once for this version, some minutes)", file=sys.stderr, flush=True)
+    say(f"building Horovod (once for this version): about {duration(wall_seconds(CPU_SECONDS))}")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".horovod-") as scratch:
         built = _build(Path(scratch), variant)
         try:
@@ -136,7 +156,7 @@ def _build(scratch: Path, variant: Variant) -> Path:
         "-m",
         "pip",
         "wheel",
-        "--quiet",
+        "--verbose",  # the build's own percentages
         "--require-hashes",
         "--no-deps",
         "--no-build-isolation",
@@ -144,7 +164,7 @@ def _build(scratch: Path, variant: Variant) -> Path:
         "--no-binary",
         ":all:",
     ]
-    _run([*command, "--wheel-dir", str(wheels), "-r", str(lock)], environment)
+    _compile([*command, "--wheel-dir", str(wheels), "-r", str(lock)], environment)
     return wheels
 
 
@@ -164,7 +184,7 @@ def _install(folder: Path, lock: str) -> None:
 
 
 def ensure() -> None:
-    """Horovod importable by this interpreter, on MPI."""
+    """Horovod importable by this interpreter, on MPI; raises BuildError."""
     ensure_mpi()
     uv = str(Path(sys.executable).parent / "uv")
     environment = {**os.environ, "VIRTUAL_ENV": str(Path(sys.executable).parents[1])}
@@ -174,6 +194,7 @@ def ensure() -> None:
     _run(
         [uv, "pip", "install", "--quiet", "--no-deps", *[name for name in needed if not _installed(name)], str(ensure_wheel())], environment
     )
+    _run([sys.executable, "-W", "ignore", "-c", f"import {', '.join(RANK_MODULES)}"], {**environment, "DGLBACKEND": "pytorch"})
 
 
 def _installed(pinned: str) -> bool:
@@ -182,6 +203,22 @@ def _installed(pinned: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+def _compile(command: list[str], environment: dict[str, str]) -> None:
+    """Run a build by CMake, with lines about its progress; raises BuildError."""
+    progress = Progress("building Horovod", wall_seconds(CPU_SECONDS))
+    lines: list[str] = []
+    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        timer = threading.Timer(_BUILD_SECONDS, process.kill)
+        timer.start()
+        for line in process.stdout or ():
+            lines.append(line)
+            if found := re.search(r"\[ *(\d+)%\]", line):
+                progress.at(int(found.group(1)) / 100, f"{found.group(1)} % done")
+        timer.cancel()
+    if process.returncode != 0:
+        raise BuildError(f"{' '.join(command[:4])} failed, or took longer than {_BUILD_SECONDS:.0f} s:\n{''.join(lines)[-3000:]}")
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:

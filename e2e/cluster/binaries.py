@@ -12,9 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from e2e.cluster.progress import say
 
 TOOLS_DIRECTORY: Final = Path(__file__).parent / "tools"
 
@@ -123,13 +126,23 @@ def go_executable() -> str:
     return found
 
 
+def folder_of(tool: Tool) -> Path:
+    """Where the tool's executables are once they are built."""
+    return cache_directory() / f"{tool.name}-{pin_of(tool)}"
+
+
+def absent(tools: Sequence[Tool]) -> list[Tool]:
+    """Those that were not built before in this pin."""
+    return [tool for tool in tools if not folder_of(tool).is_dir()]
+
+
 def ensure(tool: Tool) -> Path:
     """Folder with the tool's executables, built when this pin was not built before. Safe to interrupt and to run twice."""
-    target = cache_directory() / f"{tool.name}-{pin_of(tool)}"
+    target = folder_of(tool)
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    print(f"building {tool.name} (once for this version)", file=sys.stderr, flush=True)
+    say(f"building {', '.join(name for name, _ in tool.commands)} (once for this version)")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{tool.name}-") as scratch:
         output = Path(scratch) / "out"
         output.mkdir()

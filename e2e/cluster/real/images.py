@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.cluster.binaries import cache_directory
+from e2e.cluster.progress import duration, say, wall_seconds
 from e2e.cluster.real.buildah import BUILT, MIRROR, SUITE, Buildah
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
@@ -35,35 +35,46 @@ OPERATOR_PATH: Final = "/opt/hyperscale/operator"
 _HOOK: Final = f"""printf '%s\\n' {PACKAGES_PATH} {OPERATOR_PATH} > "$1/usr/local/lib/python3.11/dist-packages/hyperscale.pth"
 mkdir -p "$1{PACKAGES_PATH}" "$1{OPERATOR_PATH}"
 """
+WORKER_CPU_SECONDS: Final = 100.0
+AGENT_CPU_SECONDS: Final = 80.0
 _AGENT_PACKAGES: Final = "python3,python3-venv,python3-pip,ca-certificates"
+
+
+def worker_archive() -> Path:
+    """Where the OCI archive of the worker image is kept."""
+    digest = hashlib.sha256(b"\0".join(text.encode() for text in (_HOOK, SUITE, MIRROR, WORKER_IMAGE)) + DOCKERFILE.read_bytes())
+    return _place("worker-image", digest.hexdigest())
 
 
 def ensure_worker() -> Path:
     """An OCI archive of the worker image; made when this Dockerfile was not built before."""
-    digest = hashlib.sha256(b"\0".join(text.encode() for text in (_HOOK, SUITE, MIRROR, WORKER_IMAGE)) + DOCKERFILE.read_bytes())
-    return _kept("worker-image", digest.hexdigest(), _build_worker)
+    return _kept(worker_archive(), _build_worker)
 
 
 def ensure_agent() -> Path:
     """An OCI archive of the agent's image without its code; made when this Dockerfile or lock was not built before."""
     texts = b"\0".join(text.encode() for text in (_AGENT_PACKAGES, SUITE, MIRROR, AGENT_IMAGE))
     digest = hashlib.sha256(texts + AGENT_DOCKERFILE.read_bytes() + AGENT_LOCK.read_bytes())
-    return _kept("agent-image", digest.hexdigest(), _build_agent)
+    return _kept(_place("agent-image", digest.hexdigest()), _build_agent)
 
 
 def ensure_pause(binary: Path) -> Path:
     """An OCI archive of one program."""
     content = binary.read_bytes()
-    return _kept("pause-image", hashlib.sha256(content).hexdigest(), lambda target, _: target.write_bytes(_archive(content, PAUSE_IMAGE)))
+    place = _place("pause-image", hashlib.sha256(content).hexdigest())
+    return _kept(place, lambda target, _: target.write_bytes(_archive(content, PAUSE_IMAGE)))
 
 
-def _kept(name: str, digest: str, make: Callable[[Path, Path], object]) -> Path:
-    """The file of that digest in the cache; `make(target, scratch)` writes it. Safe to interrupt and to run twice."""
-    target = cache_directory() / f"{name}-{digest[:16]}.tar"
+def _place(name: str, digest: str) -> Path:
+    return cache_directory() / f"{name}-{digest[:16]}.tar"
+
+
+def _kept(target: Path, make: Callable[[Path, Path], object]) -> Path:
+    """A file of the cache; `make(target, scratch)` writes it. Safe to interrupt and to run twice."""
     if target.is_file():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.stem}-") as scratch:
         unfinished = Path(scratch) / "out.tar"
         make(unfinished, Path(scratch))
         unfinished.rename(target)
@@ -71,7 +82,7 @@ def _kept(name: str, digest: str, make: Callable[[Path, Path], object]) -> Path:
 
 
 def _build_worker(target: Path, scratch: Path) -> None:
-    print("making the worker image (once for this Dockerfile, about two minutes)", file=sys.stderr, flush=True)
+    say(f"making the worker image (once for this Dockerfile): about {duration(wall_seconds(WORKER_CPU_SECONDS))}")
     hook = scratch / "hook"
     hook.write_text(f"#!/bin/sh\nset -e\n{_HOOK}")
     hook.chmod(0o755)
@@ -79,7 +90,7 @@ def _build_worker(target: Path, scratch: Path) -> None:
 
 
 def _build_agent(target: Path, scratch: Path) -> None:
-    print("making the agent image (once for this Dockerfile, about a minute)", file=sys.stderr, flush=True)
+    say(f"making the agent image (once for this Dockerfile): about {duration(wall_seconds(AGENT_CPU_SECONDS))}")
     _build(target, scratch, AGENT_DOCKERFILE, AGENT_IMAGE, _AGENT_PACKAGES)
 
 

@@ -71,7 +71,7 @@ def start(directory: Path, slot: Slot, api: Api, topology: Topology, binaries: M
     Raises one of EXPECTED, ProcessError or NotReadyError.
     """
     table = ProcessTable(directory)
-    archives = [images.ensure_pause(binaries["pause"]), images.ensure_worker(), images.ensure_agent()]
+    archives = [images.ensure_pause(binaries["pause"]), images.ensure_worker(), *([images.ensure_agent()] if topology.links.real else [])]
     made = real_nodes(directory, slot, topology.real)
     _start_dns(table, directory, slot, binaries["coredns"])
     shared = mounts()

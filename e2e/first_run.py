@@ -1,0 +1,47 @@
+"""What the first run of the demo has to build, in its order, and about how long each part takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from e2e import horovod
+from e2e.cluster import binaries
+from e2e.cluster.progress import duration, say, wall_seconds
+from e2e.cluster.real import images
+
+_PROGRAMS_CPU_SECONDS: Final = 600.0
+"""Of the processor, for all Go programs that the cluster with real nodes needs, when none of their packages was compiled before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that is built once and kept."""
+
+    name: str
+    cpu_seconds: float
+
+
+def parts(trains: bool) -> list[Part]:
+    """What is not in the cache yet, in the order of building; with `trains` also what nodes that run containers need."""
+    tools = (*binaries.TOOLS, *binaries.REAL_TOOLS) if trains else binaries.TOOLS
+    absent = sum(len(tool.commands) for tool in binaries.absent(tools))
+    whole = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS))
+    found = []
+    if absent:
+        found.append(Part(f"{absent} Go programs of the cluster", _PROGRAMS_CPU_SECONDS * absent / whole))
+    if trains and not images.worker_archive().is_file():
+        found.append(Part("the worker image", images.WORKER_CPU_SECONDS))
+    if trains and not horovod.built():
+        found.append(Part("Horovod, after the first plan", horovod.CPU_SECONDS))
+    return found
+
+
+def announce(left: Sequence[Part]) -> None:
+    """Say what is left to build and about how long it takes; nothing where all is there."""
+    if not left:
+        return
+    whole = sum(part.cpu_seconds for part in left)
+    listed = "; ".join(f"{part.name} ({duration(wall_seconds(part.cpu_seconds))})" for part in left)
+    say(f"to build, once: {len(left)} {'part' if len(left) == 1 else 'parts'}, about {duration(wall_seconds(whole))}: {listed}")
