@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -69,22 +70,24 @@ def test_deleting_a_job_takes_everything_along(calm: Cluster, space: str) -> Non
     job.wait(job.is_gone, "something is left", seconds=90)  # the collector learns of a new CRD only after 30 s, then backs off
 
 
+def writes_by_resource(cluster: Cluster, since: int) -> Counter[str]:
+    """Number of the operator's writes."""
+    return Counter(entry.resource for entry in cluster.requests(since) if entry.user == USER and entry.verb in audit.WRITES)
+
+
 def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) -> None:
     since = calm.position()
     job = job_in(calm, space)
     job.create()
     job.wait_phase("Running")
     time.sleep(3)
-    writes = [entry for entry in calm.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
-    writes = [entry for entry in writes if entry.resource != "leases"]
-    gates = [entry for entry in writes if entry.resource == "pods"]
-    assert len(gates) == 3, "one patch for each of two workers and one launcher"
-    assert len([entry for entry in writes if entry.resource == "mpijobs"]) == 1
-    assert len([entry for entry in writes if entry.resource == "gnntrainingjobs/status"]) <= 4
+    writes = writes_by_resource(calm, since)
+    assert writes["pods"] == 3, "one patch for each of two workers and one launcher"
+    assert writes["mpijobs"] == 1
+    assert writes["gnntrainingjobs/status"] <= 4
     since = calm.position()
     time.sleep(5)
-    idle = [entry for entry in calm.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
-    assert {entry.resource for entry in idle} <= {"leases"}
+    assert set(writes_by_resource(calm, since)) <= {"leases"}
 
 
 def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from e2e.cluster import audit
-from e2e.cluster.api import Object
+from e2e.cluster.api import Api, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import USER, OperatorProcess, start_operator
 from e2e.jobs import Job, claim_volume, namespace
@@ -88,6 +88,14 @@ def writes_of_operator(cluster: Cluster, since: int) -> list[str]:
     return [f"{e.verb} {e.resource}" for e in entries if e.user == USER and e.verb in audit.WRITES and e.resource != "leases"]
 
 
+def assert_one_worker_should_leave(move: Object, source: str, target: str) -> None:
+    """The proposal of a policy that only advises."""
+    assert [(worker["source"], worker["target"]) for worker in move["moved"]] == [(source, target)]
+    assert move["moves"] == 1
+    assert move["savedSeconds"] > move["priceSeconds"]
+    assert "only advises" in move["obstacle"]
+
+
 def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_again(installed: Cluster, space: str) -> None:
     with operating(installed):
         job = running_job(installed, space, "Advise")
@@ -102,16 +110,12 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         began = time.monotonic()
         slow_down(installed, slow)
         job.wait(lambda: bool(job.condition("MoveProposed")), "no advice", seconds=60)
-        told = time.monotonic() - began
-        move, message = job.status()["move"], job.condition("MoveProposed")["message"]
-        print(f"told {told:.0f} s after the link became slow: {message}")
-        assert told >= HOLD_SECONDS
+        after_seconds = time.monotonic() - began
+        print(f"proposed {after_seconds:.0f} s after the link became slow: {job.condition('MoveProposed')['message']}")
+        assert after_seconds >= HOLD_SECONDS
         assert job.condition("MoveProposed")["reason"] == "BetterPlacementFound"
         job.wait(lambda: "MoveProposed" in {event["reason"] for event in job.events()}, "no event")
-        assert [(worker["source"], worker["target"]) for worker in move["moved"]] == [(slow, *(GIANT - set(planned)))]
-        assert move["moves"] == 1
-        assert move["savedSeconds"] > move["priceSeconds"]
-        assert "only advises" in move["obstacle"]
+        assert_one_worker_should_leave(job.status()["move"], slow, *(GIANT - set(planned)))
         assert job.pod_nodes() == planned
 
         time.sleep(6)
@@ -170,8 +174,7 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
         (spare,) = GIANT - set(planned)
         assert job.pod_nodes() == [planned[0], spare, planned[2]]
         assert job.status()["replans"] == 1
-    created = [e for e in installed.requests(since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
-    assert len([e for e in created if e.namespace == space]) == 1
+    assert mpijobs_created(installed, since, space) == 1
 
 
 def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with_more_after_a_suspension(
@@ -185,12 +188,10 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
     with cordoned(installed, SPARE):
         with operating(installed, KILL_OPERATOR_AT="before-suspend") as dying:
             job = running_job(installed, space, "Off", SLOW_GPUS, checkpoint=CHECKPOINT, **few)
-            first, mpijob = job.nodes(), job.mpijob()
-            assert mpijob is not None
+            first, uid = job.nodes(), mpijob_uid(job)
             assert (len(first), hosts(job)) == (3, 3)
-            api.patch(f"/api/v1/nodes/{first[1]}", {"spec": {"unschedulable": True}})
             lost = time.monotonic()
-            api.delete(f"/api/v1/namespaces/{space}/pods/{job.name}-worker-1", gracePeriodSeconds="0")
+            lose_worker(api, job, 1)
             job.wait(lambda: "may go on with fewer workers" in job.condition("Reconciling").get("message", ""), "it does not say when")
             print(job.condition("Reconciling")["message"])
             dying.wait_ended(60)
@@ -207,18 +208,36 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("2/2", 1, 2)
             for node in (first[1], SPARE):
                 api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
-            job.patch(spec={"runPolicy": {"suspend": True}})
-            job.wait(lambda: job.status()["reason"] == "Suspended" and not job.pods(), "it does not stop")
+            suspend(job)
             again = time.monotonic()
             job.patch(spec={"runPolicy": {"suspend": False}})
             job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=60)
             print(f"continues with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
             assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("4/4", 1, 4)
-            after = job.mpijob()
-            assert after is not None
-            assert after["metadata"]["uid"] == mpijob["metadata"]["uid"]
-    created = [e for e in installed.requests(since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
-    assert len([e for e in created if e.namespace == space]) == 1
+            assert mpijob_uid(job) == uid
+    assert mpijobs_created(installed, since, space) == 1
+
+
+def mpijob_uid(job: Job) -> str:
+    mpijob = job.mpijob()
+    assert mpijob is not None
+    return str(mpijob["metadata"]["uid"])
+
+
+def mpijobs_created(cluster: Cluster, since: int, space: str) -> int:
+    created = [e for e in cluster.requests(since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
+    return len([e for e in created if e.namespace == space])
+
+
+def lose_worker(api: Api, job: Job, index: int) -> None:
+    """Its pod is gone and its node takes no other."""
+    api.patch(f"/api/v1/nodes/{job.nodes()[index]}", {"spec": {"unschedulable": True}})
+    api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{job.name}-worker-{index}", gracePeriodSeconds="0")
+
+
+def suspend(job: Job) -> None:
+    job.patch(spec={"runPolicy": {"suspend": True}})
+    job.wait(lambda: job.status()["reason"] == "Suspended" and not job.pods(), "it does not stop")
 
 
 @contextlib.contextmanager

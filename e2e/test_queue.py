@@ -125,6 +125,36 @@ def assert_no_gpu_is_given_twice(cluster: Cluster, jobs: list[Job]) -> None:
     assert all(taken <= allocatable[node] for node, taken in (bound + Counter()).items())
 
 
+def print_decisions(jobs: list[Job]) -> None:
+    for job in sorted(jobs, key=index):
+        print(job.name, index(job), len(job.nodes()), "workers", job.nodes(), job.status()["reason"], decision(job))
+        print("  ", job.condition("Planned").get("message", ""))
+
+
+def assert_positions(running: list[Job], waiting: list[Job]) -> None:
+    """Each waiting job has one of its own; all but the first also name a job that goes before them."""
+    assert {decision(job)["position"] for job in running} == {0}
+    assert all(decision(job)["ruleScore"] > 0 for job in (*running, *waiting) if decision(job))
+    positions = {job.name: decision(job)["position"] for job in waiting}
+    assert len(set(positions.values())) == len(waiting)
+    for job in waiting:
+        message = job.condition("Planned")["message"]
+        assert positions[job.name] <= 1 or "goes first" in message or "first is" in message
+
+
+def remove_until_it_starts(running: list[Job], first: Job) -> None:
+    """Remove jobs, the next to end first, until the first of the queue starts."""
+    for job in sorted(running, key=index):
+        job.remove()
+        if first.status().get("phase") in ("Starting", "Running"):
+            return
+
+
+def assert_the_agent_is_used_only_where_no_worse(job: Job) -> None:
+    scores = decision(job)
+    assert scores["chosenBy"] == ("Agent" if scores["agentScore"] <= scores["ruleScore"] else "Rule")
+
+
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
     set_policy(installed, gpus=SLOW_GPUS, queue={"patience": 4})
     alone = Job(installed.api(), space, "alone")
@@ -138,31 +168,17 @@ def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Clust
         for job in running:
             job.wait_bound()
         assert_no_gpu_is_given_twice(installed, running)
-
         print("alone:", len(alone.nodes()), "workers")
-        for job in sorted(jobs, key=index):
-            print(job.name, index(job), len(job.nodes()), "workers", job.nodes(), job.status()["reason"], decision(job))
-            if job in waiting:
-                print("  ", job.condition("Planned")["message"])
-
+        print_decisions(jobs)
         assert running
         assert waiting, "56 GPUs are too few for ten such jobs"
         assert max(map(index, running)) < min(map(index, waiting)), "shorter and more urgent jobs go first"
         assert jobs[URGENT] in running
-        assert min(len(job.nodes()) for job in running) < len(alone.nodes()), "beside others some get fewer workers than alone"
-        assert all(decision(job)["position"] == 0 for job in running)
-        places = {decision(job)["position"] for job in waiting}
-        assert len(places) == len(waiting), "everybody is told a place of its own"
-        assert all(decision(job)["ruleScore"] > 0 for job in jobs if decision(job))
-        behind = [job for job in waiting if decision(job)["position"] > 1]
-        for job in behind:
-            assert "goes first" in job.condition("Planned")["message"] or "first is" in job.condition("Planned")["message"]
+        assert min(len(job.nodes()) for job in running) < len(alone.nodes()), "among others some get fewer workers than alone"
+        assert_positions(running, waiting)
 
         first = min(waiting, key=index)
-        for job in sorted(running, key=index):
-            job.remove()
-            if first.status().get("phase") in ("Starting", "Running"):
-                break
+        remove_until_it_starts(running, first)
         first.wait_bound()
         assert_no_gpu_is_given_twice(installed, [job for job in jobs if job.mpijob() is not None and job.pods()])
 
@@ -178,10 +194,7 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
         assert_no_gpu_is_given_twice(installed, running)
         for job in jobs:
             print(job.name, len(job.nodes()), job.status()["reason"], decision(job))
-        for job in jobs:
-            made = decision(job)
-            assert "agentScore" in made
-            assert made["chosenBy"] == ("Agent" if made["agentScore"] <= made["ruleScore"] else "Rule")
+            assert_the_agent_is_used_only_where_no_worse(job)
         assert "hyperscale_queue_decisions_total" in process.metrics()
 
         waiting = [job for job in jobs if job not in running]
@@ -191,9 +204,8 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
         while waiting:
             waiting[0].wait(lambda: any(job.status()["phase"] == "Running" for job in waiting), "nobody who waited starts", 90.0)
             job = next(job for job in waiting if job.status()["phase"] == "Running")
-            made = decision(job)
-            print("then", job.name, len(job.nodes()), made)
-            assert made["chosenBy"] == ("Agent" if made["agentScore"] <= made["ruleScore"] else "Rule")
+            print("then", job.name, len(job.nodes()), decision(job))
+            assert_the_agent_is_used_only_where_no_worse(job)
             job.remove()
             waiting.remove(job)
 
@@ -211,8 +223,7 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
     jobs = ten_jobs(installed, space)
     dying = start_operator(installed, {**IDENTITY, "KILL_OPERATOR_AT": "created"}, name="operator-dying", wait=False)
     dying.wait_ended(30)
-    before = {job.name: job.mpijob() for job in jobs}
-    created = {name: found["metadata"]["uid"] for name, found in before.items() if found is not None}
+    created = mpijob_uids(jobs)
     assert 0 < len(created) < len(jobs)
     print("created before the crash:", sorted(created))
     with operating(installed):
@@ -223,12 +234,14 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
         print("expected:", expected)
         print("found:   ", sizes(running))
         assert sizes(running) == expected
-        for job in jobs:
-            found = job.mpijob()
-            assert (found is not None) == (job in running)
-            if job.name in created:
-                assert found is not None
-                assert found["metadata"]["uid"] == created[job.name]
+        uids = mpijob_uids(jobs)
+        assert set(uids) == {job.name for job in running}
+        assert {name: uids[name] for name in created} == created
+
+
+def mpijob_uids(jobs: list[Job]) -> dict[str, str]:
+    """Of those that have an MPIJob, by name."""
+    return {job.name: mpijob["metadata"]["uid"] for job in jobs if (mpijob := job.mpijob()) is not None}
 
 
 def sizes(jobs: list[Job]) -> dict[str, int]:

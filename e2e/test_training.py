@@ -97,6 +97,14 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
     assert abs(measured["accuracy"] - undisturbed.status()["measured"]["accuracy"]) <= POINT
 
 
+def _assert_same_mpijob(before: Object | None, after: Object | None, workers: int) -> None:
+    """It exists all the time, and has that many workers in the end."""
+    assert before is not None
+    assert after is not None
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == workers
+
+
 def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_from_its_checkpoint(
     trainer: Trainer, space: str, undisturbed: Job
 ) -> None:
@@ -118,12 +126,9 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
         assert not {*urgent.nodes()} & {*patient.nodes()}, "no node is given twice"
         assert _succeeded(trainer, urgent)["measured"]["epoch"] == CHECKPOINT_EPOCHS
         status = _succeeded(trainer, patient)
-    measured, after = status["measured"], patient.mpijob()
-    print(f"stopped after epoch {reached}, resumed from {measured['resumedEpoch']}; told: {status['lastStop']['epochsDone']} kept")
-    assert first is not None
-    assert after is not None
-    assert after["metadata"]["uid"] == first["metadata"]["uid"]
-    assert after["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
+    measured = status["measured"]
+    print(f"stopped after epoch {reached}, resumed from {measured['resumedEpoch']}; reported: {status['lastStop']['epochsDone']} kept")
+    _assert_same_mpijob(first, patient.mpijob(), workers=2)
     assert len(patient.nodes()) == 2
     assert measured["epoch"] == epochs
     assert measured["resumedEpoch"] >= reached - CHECKPOINT_EPOCHS, "work of more than one checkpoint interval is lost"

@@ -46,6 +46,10 @@ def away_from_noise() -> dict[str, Any]:
     return {"template": {"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}}}
 
 
+def pod_uids(job: Job) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in job.pods()}
+
+
 def test_a_rank_that_the_scheduler_refuses_releases_the_others_and_all_run_elsewhere(calm: Cluster, space: str) -> None:
     api = calm.api()
     occupy(api, space, "eu-h100-1")
@@ -53,19 +57,18 @@ def test_a_rank_that_the_scheduler_refuses_releases_the_others_and_all_run_elsew
     job.create(workers=WHOLE_NODES, worker=away_from_noise(), recovery={"schedulingTimeoutSeconds": TIMEOUT_SECONDS}, **COMPUTING)
     job.wait(lambda: "eu-h100-1" in job.nodes(), "it is not planned where the scheduler refuses")
     job.wait(lambda: sorted(job.pod_nodes()) == ["", "eu-h100-0"], "one rank is not refused")
-    first = {pod["metadata"]["uid"] for pod in job.pods()}
+    first = pod_uids(job)
     uid = (job.mpijob() or {})["metadata"]["uid"]
     job.wait(lambda: job.condition("Placed").get("reason") == "SchedulingTimeout", "nothing is said")
     assert "anti-affinity" in job.condition("Placed")["message"]
     job.wait(lambda: job.pod_nodes() == job.nodes() and all(job.nodes()) and "eu-h100-1" not in job.nodes(), "it does not run elsewhere")
     job.wait_phase("Running")
-    assert not first & {pod["metadata"]["uid"] for pod in job.pods()}, "the gang was released as one"
+    assert not first & pod_uids(job), "the gang was released as one"
     assert (job.mpijob() or {})["metadata"]["uid"] == uid
-    (told,) = (entry for entry in job.plan()["rejected"] if entry["node"] == "eu-h100-1")
-    assert told["reason"] == "SchedulerRefused"
-    assert "anti-affinity" in told["message"]
-    (event,) = (each for each in job.events() if each["reason"] == "SchedulingTimeout")
-    assert event["type"] == "Warning"
+    rejections = {entry["node"]: entry for entry in job.plan()["rejected"]}
+    assert rejections["eu-h100-1"]["reason"] == "SchedulerRefused"
+    assert "anti-affinity" in rejections["eu-h100-1"]["message"]
+    assert [event["type"] for event in job.events() if event["reason"] == "SchedulingTimeout"] == ["Warning"]
 
 
 def test_a_device_that_no_node_offers_is_told_at_once_and_found_where_it_appears(calm: Cluster, space: str) -> None:
