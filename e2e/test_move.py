@@ -168,7 +168,7 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
         job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
         planned = job.nodes()
         slow_down(installed, planned[1])
-        dying.wait_ended(90)
+        dying.wait_killed(90)
     with operating(installed):
         job.wait(lambda: moved(job, planned), "it does not move", seconds=90)
         (spare,) = GIANT - set(planned)
@@ -194,12 +194,12 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             lose_worker(api, job, 1)
             job.wait(lambda: "may go on with fewer workers" in job.condition("Reconciling").get("message", ""), "it does not say when")
             print(job.condition("Reconciling")["message"])
-            dying.wait_ended(60)
+            dying.wait_killed(60)
         assert time.monotonic() - lost >= SHRINK_SECONDS - 1, "the status tells whole seconds"
         assert job.condition("Moving")["status"] == "True"
         assert len(job.pods()) == 3, "nothing has happened before it is written down"
         with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
-            dying.wait_ended(60)
+            dying.wait_killed(60)
         assert job.pods() == []
         with operating(installed):
             job.wait(lambda: moved(job, first), "it does not go on", seconds=60)

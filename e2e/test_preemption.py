@@ -181,17 +181,17 @@ def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_m
         long = start_long(installed, space, policy)
         first = uid(long)
         short = add_short(installed, space, policy)
-        dying.wait_ended(60)
+        dying.wait_killed(60)
     assert not long.condition("Preempted"), "nothing has happened before it is written down"
     with operating(installed, KILL_OPERATOR_AT="before-suspend") as dying:
-        dying.wait_ended(60)
+        dying.wait_killed(60)
     assert long.condition("Preempted")["status"] == "True"
     with operating(installed) as killed:
         short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=60)
         killed.kill()
     with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
         end(short)
-        dying.wait_ended(60)
+        dying.wait_killed(60)
     with operating(installed):
         long.wait(lambda: runs_as_planned(long), "the long job does not go on", seconds=60)
         assert_no_gpu_is_given_twice(long, short)

@@ -29,6 +29,8 @@ USER: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "hyperscale"
 KUBECONFIG_NAME: Final = "operator"
 KILLED_OPERATOR: Final = Path(__file__).with_name("killed_operator.py")
+KILLED_LINE: Final = "killed at milestone"
+"""In its log when it kills itself."""
 KILL_AT: Final = "KILL_OPERATOR_AT"
 """Variable that names the milestone at which that operator kills itself."""
 INSTALLED_KINDS: Final = frozenset(
@@ -50,6 +52,8 @@ class OperatorProcess:
     name: str
     health_port: int
     metrics_port: int
+    log_start_bytes: int = 0
+    """What earlier operators of that name had written when this one started."""
 
     @property
     def log(self) -> Path:
@@ -74,6 +78,12 @@ class OperatorProcess:
     def wait_ended(self, seconds: float = _STOP_SECONDS) -> None:
         """Until it has ended by itself."""
         wait_until(lambda: self.pid is None, seconds, f"the operator still runs: see {self.log}")
+
+    def wait_killed(self, seconds: float = _STOP_SECONDS) -> None:
+        """Until it has killed itself at its milestone; raises AssertionError where it ended otherwise."""
+        self.wait_ended(seconds)
+        if KILLED_LINE not in self.log.read_bytes()[self.log_start_bytes :].decode(errors="replace"):
+            raise AssertionError(f"the operator ended before its milestone: see {self.log}")
 
     def metrics(self) -> str:
         """Its own metrics; raises OSError when it does not answer."""
@@ -130,7 +140,9 @@ def start_operator(
         "PYTHONUNBUFFERED": "1",
         **(environment or {}),
     }
-    process = OperatorProcess(cluster.processes, name, health_port, metrics_port)
+    log = cluster.processes.log(name)
+    log_start_bytes = log.stat().st_size if log.exists() else 0
+    process = OperatorProcess(cluster.processes, name, health_port, metrics_port, log_start_bytes)
     cluster.processes.stop(name)
     cluster.processes.start(name, operator_command(variables), variables)
     if wait:

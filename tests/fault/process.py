@@ -145,6 +145,10 @@ class OperatorProcess:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the operator did not end within {seconds} s:\n{self.log}") from None
 
+    def wait_killed(self, seconds: float = READY_SECONDS) -> None:
+        """Until it has killed itself at its milestone; one that could not start has another exit code."""
+        assert self.wait_ended(seconds) == -signal.SIGKILL, self.log
+
     def destroy(self) -> None:
         """However it is, it is no more."""
         if not self.ended:

@@ -38,7 +38,7 @@ def test_killed_at_any_point_there_is_one_of_each_and_the_plan_stays(
     if "partition" not in point:
         wait_until(lambda: job.api.find(partition_job(job)) is not None, PATIENCE_SECONDS, "no partition Job")
         end(job, "Complete")
-    resumable[0].wait_ended(PATIENCE_SECONDS)
+    resumable[0].wait_killed(PATIENCE_SECONDS)
     recorded = job.plan().get("id")
     resumable.append(stage.operator(identity=IDENTITY))
     resumable[1].wait_ready()

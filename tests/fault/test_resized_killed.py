@@ -84,7 +84,7 @@ def test_killed_between_the_plan_for_another_number_and_the_resume_it_resumes_wi
     before = job.plan()["id"]
     dying = operate(kill_at=point)
     job.patch(spec={"runPolicy": {"suspend": False}})
-    dying.wait_ended()
+    dying.wait_killed()
     assert (is_suspended(job), replicas(job)) == (True, 3)
     recorded, is_written = job.plan()["id"], point != "planned"
     assert (recorded != before, len(job.nodes()) == 4, bool(job.condition("Moving"))) == (is_written, is_written, is_written)
@@ -113,7 +113,7 @@ def test_killed_with_the_plan_for_fewer_workers_in_its_file_alone_it_makes_one_a
         cordons.enter_context(cordoned(stage.api, first[1]))
         delete_workers(job, 1)
         create_workers(job, 1)
-        dying.wait_ended()
+        dying.wait_killed()
         assert (job.plan()["id"], job.condition("Moving"), is_suspended(job)) == (before, {}, False)
         assert len(written(job)["workers"]) == 2, "the file is ahead of the status"
         operate()

@@ -91,7 +91,7 @@ def test_killed_at_any_point_its_successor_carries_the_release_through_once(
     late = point in ("planned", "before-resume")
     if late:
         ends(job)
-    dying.wait_ended()
+    dying.wait_killed()
     operate()
     if not late:
         ends(job)
