@@ -153,13 +153,13 @@ def work(comm: Comm, asked: list[Case], *, minutes: float) -> list[Measured]:
 
 
 def in_threads(workers: int, asked: list[Case], *, minutes: float) -> list[Measured]:
-    """The cases with so many workers as threads of this process: the same sums without Horovod, for machines too busy for processes."""
+    """The cases with `workers` workers as threads of this process: the same sums without Horovod, for machines too busy for processes."""
     outcomes: list[Measured] = run_threads(workers, lambda comm: work(comm, asked, minutes=minutes), timeout_seconds=3600.0)[0]
     return outcomes
 
 
 def measure(workers: int, asked: list[Case], *, minutes: float) -> list[Measured]:
-    """The cases with so many worker processes."""
+    """The cases with `workers` worker processes."""
     with tempfile.TemporaryDirectory() as scratch:
         result = Path(scratch) / "result.json"
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.accuracy", "--as-rank-of", str(workers), "--result", str(result)]

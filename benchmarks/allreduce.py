@@ -208,7 +208,7 @@ def compared(case: str, made: Sequence[AllreduceInstance]) -> list[common.Row]:
 
 
 def goal_rows(case: str, made: Sequence[AllreduceInstance]) -> list[common.Row]:
-    """Nobody ends earlier, on any case."""
+    """No method ends earlier, on any case."""
     worst: dict[str, float] = dict.fromkeys((HOROVOD, DDP, GREEDY), 0.0)
     emitted = 0.0
     for one in made:

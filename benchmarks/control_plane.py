@@ -178,7 +178,7 @@ def _one_round(bench: Bench, method: str, jobs: int) -> list[float]:
 
 
 def _settle(bench: Bench, namespace: str) -> None:
-    """Wait until nobody has written in the namespace for a while, so that all writes of the round are counted."""
+    """Wait until no process has written in the namespace for a while, so that all writes of the round are counted."""
     while True:
         since = audit.position(bench.audit_log)
         if not bench.writes(namespace, since):

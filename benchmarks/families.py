@@ -149,7 +149,7 @@ def snapshot_of(topology: Topology) -> ClusterSnapshot:
 
 
 def label(family: str, nodes: int) -> str:
-    """What a family stands for with so many nodes: itself; wan for hulk where its graph is absent or too small."""
+    """What a family stands for with `nodes` nodes: itself; wan for hulk where its graph is absent or too small."""
     return "wan" if family == "hulk" and not (nodes <= HULK_MACHINES and HULK.is_dir()) else family
 
 

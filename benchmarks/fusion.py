@@ -11,8 +11,8 @@ Goals:
             pass it judges (benchmarks/fusion_exact.py); rows `other side` count them
   worker    an epoch of the training worker with fused layers, against the same worker without (benchmarks/fusion_worker.py)
 `constant aggregate` is measured apart and not part of the goal: it skips work that full-graph training repeats, it does not fuse.
-A process keeps what it frees only where malloc is told so, as the training worker does (hyperscale.training.runtime.allocator); else every
-tensor above 32 MiB is paged in again, which a fused pass writes fewer of. `--keep-memory` tells it so for both sides: what is left is the
+A process keeps what it frees only where malloc is set so, as the training worker does (hyperscale.training.runtime.allocator); else every
+tensor above 32 MiB is paged in again, which a fused pass writes fewer of. `--keep-memory` sets it so for both sides: what is left is the
 gain without that.
 Rows `loss` count cases in which a fused form was slower.
 """

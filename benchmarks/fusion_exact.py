@@ -32,7 +32,7 @@ class Sided(nn.Module):
 
 
 def gradients(model: Any, judged: nn.Module, graph: Any, x: Tensor, labels: Tensor) -> tuple[list[Tensor], int]:  # noqa: ANN401
-    """Of `model` (first, then ReLU or attention, then second) with the sides of `judged`, a form of it; and how many lay elsewhere."""
+    """Of `model` (first, then ReLU or attention, then second) with the sides of `judged`, a form of `model`; and how many lay elsewhere."""
     double = copy.deepcopy(model).double()
     if model.attention:
         sided = []

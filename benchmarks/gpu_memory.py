@@ -19,7 +19,7 @@ from benchmarks.gpu_cases import Case, graph_of, predicted_bytes, trainer_of
 from hyperscale.training.runtime import allocator
 
 GIVES_BACK: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "1"}
-"""glibc hands every block from 1 MiB on back to the kernel when it is freed; a variable of its own keeps the worker from changing that."""
+"""glibc hands every block from 1 MiB on back to the kernel when it is freed. A variable of its own keeps the worker from changing that."""
 _STATUS: Final = Path("/proc/self/status")
 
 
@@ -39,7 +39,7 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch annot
 
 
 def measured(case: Case, device: torch.device) -> dict[str, float]:
-    """Bytes: the peak of building a trainer, its epochs and an evaluation, and the planner's prediction of it."""
+    """Bytes: the peak of building a trainer, its epochs and an evaluation, and the planner's prediction of that peak."""
     cuda = device.type == "cuda"
     # Libraries are loaded and their threads started by a small case, which is then gone.
     warm = trainer_of(case, graph_of(Case(case.architecture, 5_000, 500, case.features, case.hidden, case.heads, case.dropout)), device)

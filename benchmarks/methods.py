@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 def planned(instance: Instance, deadline_seconds: float | None = None) -> Answer:
-    """What the product answers; `deadline_seconds` is when it is told that time is up. Raises ValueError where it finds no plan."""
+    """What the product answers; `deadline_seconds` is when it learns that time is up. Raises ValueError where it finds no plan."""
     request, graph = instance.problem.request, instance.graph
     started, cpu = time.perf_counter(), time.process_time()
     until = started + (float("inf") if deadline_seconds is None else deadline_seconds)

@@ -81,7 +81,7 @@ PUBLISHED: Final = {
     "GAT": (0.7717, TAILOR),
 }
 """The authors of the data set give no GraphSAGE and no GAT. Tailor et al. do, over 10 seeds (configurations: hyperparameters.md of
-shyam196/egc): 4 layers with residual connections, 180 and 240 wide, no features of bonds, 100 epochs; their GCN has 0.7614."""
+shyam196/egc). Those have 4 layers with residual connections, 180 and 240 wide, no features of bonds, 100 epochs; their GCN has 0.7614."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def first_molecules(count: int, target: Path) -> Path:
 
 
 def figures(results: dict[Case, Measured], models: Sequence[str], counts: Sequence[int], *, published: bool) -> Iterator[Row]:
-    """Every run; means and goals over the seeds that one process and so many workers both have."""
+    """Every run; means and goals over the seeds that one process and each count of workers both have."""
     for case, result in results.items():
         yield Row(NAME, case.model, _name_of(case.workers), "test ROC-AUC", result.accuracy or 0.0, "", case.seed)
         yield Row(NAME, case.model, _name_of(case.workers), "loss of the last epoch", result.loss or 0.0, "", case.seed)

@@ -36,7 +36,7 @@ from hyperscale.training.partition import Measures, PartitionError, measure  # n
 NAME = "partition"
 PARTS = (2, 4, 8, 16, 32)
 UNEVEN = 1.3
-"""METIS's largest halo over its mean above which ours is to be at most EVENED of it."""
+"""METIS's largest halo over its mean above which ours is to be at most EVENED of METIS's."""
 EVENED = 0.85
 DGL_LIMIT = 0.90
 TIME_LIMIT = 3.0

@@ -1,4 +1,4 @@
-"""How small the largest halo can be at all: a search of minutes beside METIS and the partitioner, on the cases that miss 0.85 of METIS's.
+"""How small the largest halo can be. A search of minutes runs beside METIS and the partitioner, on the cases that miss 0.85 of METIS's.
 
 The long search refines METIS's parts of several seeds, those for large and small shares in turn, hubs dealt to one part and more, and
 ours, at several temperatures, each with many times the work that the time limit allows, and looks at nothing but the largest halo. It keeps

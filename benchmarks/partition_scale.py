@@ -1,4 +1,4 @@
-"""10 M vertices and 100 M edges generated, cut into 8 parts and written to the store within 16 GiB; time and memory from 1 M edges up.
+"""10 M vertices and 100 M edges generated, cut into 8 parts and written to the store within 16 GiB. Time and memory: from 1 M edges up.
 
 Run: nice python benchmarks/partition_scale.py [--quick] [--json FILE]     (--quick: up to 1 M edges)
 

@@ -35,7 +35,7 @@ def rows(options: Options) -> Iterator[Row]:
         found[streamruns.RULE].append(simulator.run(index(TUNED)))
         found[streamruns.SHORTEST].append(simulator.run(index(SHORTEST_FIRST)))
         found[PPO].append(simulator.run(ppo))
-        simulator.run(index(TUNED))  # the first dispatching rule follows whoever ran last
+        simulator.run(index(TUNED))  # the first dispatching rule follows the method that ran last
         found[DQN].append(dqn.play(layers, simulator))
         found[RANDOM].append(dqn.play_with(simulator, partial(_any, rng)))
     for method in (PPO, DQN, RANDOM):

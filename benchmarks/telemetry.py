@@ -1,11 +1,11 @@
-"""What it costs to see 5,000 nodes with 8 GPUs each: 280,000 GPU series and the agents' link series, each with the time of its scrape.
+"""What it costs to see 5,000 nodes with 8 GPUs each. Series: 280,000 of GPUs and the agents' of links, each with the time of its scrape.
 
 readings  in this process: answers of a Prometheus into series, series into figures, figures into a snapshot; cold, and with a part changed.
           Peer in the same run: every answer decoded at once and everything judged again, as `hyperscale snapshot` would without a memory
 operator  the real operator against a real API server with that many nodes and a server that answers as Prometheus does: memory,
           readiness, CPU, how late its event loop answers, and what it writes. Beside it, for the noise of the machine, a process that
           does nothing else than answer the same probe
-links     benchmarks/telemetry_links.py: estimates of links that nobody measured, probes and bytes by cluster size
+links     benchmarks/telemetry_links.py: estimates of links that were not measured, probes and bytes by cluster size
 series    benchmarks/telemetry_series.py: series of agents, and estimates from just the links that they measure
 
 Example: python benchmarks/telemetry.py --only readings --json rows.json

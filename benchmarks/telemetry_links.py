@@ -1,4 +1,4 @@
-"""Links measured by agents, and links that nobody measured: how far off, and at what cost.
+"""Links measured by agents, and links that were not measured: how far off, and at what cost.
 
 estimates  half of the pairs of published matrices hidden and estimated, beside named peers; the error stated beside the one found
 schedule   probes and bytes of every node for 10 to 5,000 nodes, and how they grow

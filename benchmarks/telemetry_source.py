@@ -1,7 +1,7 @@
 """A large cluster's API objects and Prometheus series, and a server that answers PromQL's instant queries with them.
 
 Values follow from the name of the series and the number of the scrape, so that every process that asks gets the same ones.
-Run by itself it is the Prometheus of benchmarks/telemetry.py: python benchmarks/telemetry_source.py --nodes 5000 --port 9099
+Run alone it is the Prometheus of benchmarks/telemetry.py: python benchmarks/telemetry_source.py --nodes 5000 --port 9099
 """
 
 from __future__ import annotations

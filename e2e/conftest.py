@@ -50,7 +50,7 @@ def real_machines(name: str, topology_file: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def brought_up(name: str, topology_file: Path, directory: Path | None = None) -> Iterator[Cluster]:
-    """A cluster of that name in a directory of this run, or in one that is given; taken down afterwards unless it is to be kept."""
+    """A cluster of that name in a directory of this run, or in one that is given. It is taken down afterwards unless it is to be kept."""
     clear_left()
     keep = bool(os.environ.get(KEEP_VARIABLE))
     place = directory or CLUSTERS / (f"{name}-kept" if keep else f"{name}-{os.getpid()}")

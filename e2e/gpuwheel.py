@@ -1,4 +1,4 @@
-"""`python -m e2e.gpuwheel`: Horovod for GPUs compiled, and what can be checked of it without a GPU or root.
+"""`python -m e2e.gpuwheel`: Horovod for GPUs compiled, and what can be checked of that build without a GPU or root.
 
 It must be linked to NCCL and CUDA, hold kernels, load, and say so. No operation runs on a GPU. PyTorch brings the libraries and is imported
 first, as in the image. Nothing is installed. Exit codes: 0 done, 2 Horovod could not be built or is wrong.
@@ -91,7 +91,7 @@ def described(found: Linked) -> str:
 
 
 def loaded(packages: Path) -> dict[str, float]:
-    """What two ranks that import Horovod from this folder say of it after an allreduce of CPU tensors; raises BuildError."""
+    """What two ranks that import Horovod from this folder say of that Horovod after an allreduce of CPU tensors; raises BuildError."""
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     network = ["-mca", "btl", "self,tcp", "-mca", "btl_tcp_if_include", "lo"]
     command = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", *network, "-np", "2", sys.executable, "-W", "ignore", "-c", _LOAD]

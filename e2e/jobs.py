@@ -29,7 +29,7 @@ COMPUTING: Final[Object] = {
     "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 8192},
     "dataset": {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
 }
-"""Fields of SPEC with so much to compute that faster GPUs decide the plan: a pair of H100 nodes is 24 % ahead of the next pair."""
+"""Fields of SPEC with so much to compute that faster GPUs decide the plan. A pair of H100 nodes is 24 % ahead of the next pair."""
 
 
 class Job:
@@ -57,7 +57,7 @@ class Job:
         self.api.patch(self.path, body)
 
     def delete(self) -> None:
-        """Delete it and, by owner references, all that came of it."""
+        """Delete the job and, by owner references, all that was made from it."""
         self.api.delete(self.path)
 
     def resource(self) -> Object:
@@ -129,11 +129,11 @@ class Job:
         self.wait(bound, "not every worker is bound")
 
     def is_gone(self) -> bool:
-        """Neither it nor its MPIJob nor a pod of it is left."""
+        """Neither the job nor its MPIJob nor a pod of the job is left."""
         return not (self.api.find(self.path) or self.mpijob() or self.pods() or self.pods("launcher"))
 
     def remove(self) -> None:
-        """Take it away with all that came of it, without waiting for the garbage collector, which learns of a new CRD only after 30 s."""
+        """Remove the job with all that was made from it. The garbage collector is not awaited: it learns of a new CRD only after 30 s."""
         self.delete()
         self.api.delete(self.mpijob_path)
         for pod in self.pods() + self.pods("launcher"):

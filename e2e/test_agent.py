@@ -80,7 +80,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
-    """A cluster of its own: in the others nobody measures links."""
+    """A cluster of its own: in the others no agent measures links."""
     with real_machines("e2e-agents", AGENTS_FILE) as here:
         install(here)
         yield Watched(here, agents.install(here, {"FAKE_NVML": f"{machines.DRIVER_PATH}/{READINGS}"}))
@@ -257,7 +257,7 @@ def _planned(watched: Watched, space: str, name: str, **spec: Any) -> Job:  # no
 
 
 def _planned_elsewhere(watched: Watched, space: str, avoided: set[str]) -> tuple[Job, int]:
-    """Plan again and again until the figures have arrived and the plan is not on these nodes alone; the last job, and how many it took."""
+    """Plan again until the figures have arrived and the plan is not on these nodes alone. Return the last job and the count of attempts."""
     deadline, attempt = time.monotonic() + PLAN_SECONDS, 1
     while True:
         job = _planned(watched, space, f"again-{attempt}")

@@ -1,4 +1,4 @@
-"""A running job on links that change: told where it would be better off, or moved there by a stop and a start, with few moved workers."""
+"""A running job on links that change. A better place is reported, or it is moved there by a stop and a start, with few moved workers."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def suspend(job: Job) -> None:
 
 @contextlib.contextmanager
 def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
-    """Nobody new gets there; at the end all nodes take pods again."""
+    """No new pod gets there; at the end all nodes take pods again."""
     api = cluster.api()
     api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
     try:

@@ -59,7 +59,7 @@ def set_policy(cluster: Cluster, mode: str) -> Object:
 
 
 def start_long(cluster: Cluster, space: str, policy: Object, name: str = "long", workers: int = 4) -> Job:
-    """A job that runs for days on so many of the four large nodes."""
+    """A job that runs for days on `workers` of the four large nodes."""
     job = Job(cluster.api(), space, name)
     counts = {"min": workers, "max": workers, "gpusPerWorker": GPUS_PER_WORKER}
     checkpoint = {"volumeClaimName": "state", "everyEpochs": 10}
@@ -70,7 +70,7 @@ def start_long(cluster: Cluster, space: str, policy: Object, name: str = "long",
 
 
 def add_short(cluster: Cluster, space: str, policy: Object, workers: int = 2) -> Job:
-    """An urgent job of minutes that needs so many of those nodes."""
+    """An urgent job of minutes that needs `workers` of those nodes."""
     job = Job(cluster.api(), space, "short")
     counts = {"min": workers, "max": workers, "gpusPerWorker": GPUS_PER_WORKER}
     job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=counts, policyRef=policy, runPolicy={"priority": 10})

@@ -170,7 +170,7 @@ def test_a_job_that_loses_a_node_for_good_goes_on_with_fewer_workers_on_parts_ma
 
 @contextlib.contextmanager
 def _cordoned(api: Api, name: str) -> Iterator[None]:
-    """Nobody new gets to a node for a while."""
+    """No new pod gets to a node for a while."""
     api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
     try:
         yield
@@ -190,7 +190,7 @@ def _policy(api: Api, name: str, **spec: object) -> Iterator[Object]:
 
 
 def _runs_with(job: Job, workers: int) -> bool:
-    """Whether it runs with so many, each where it was planned."""
+    """Whether it runs with `workers` workers, each where it was planned."""
     status = job.status()
     return status["phase"] == "Running" and len(job.nodes()) == workers and not job.condition("Moving") and job.pod_nodes() == job.nodes()
 

@@ -30,7 +30,7 @@ def genetic(
     expired: Callable[[], bool],
     offspring: int = OFFSPRING,
 ) -> tuple[Ints, float, int]:
-    """The best partition, its cost and how many candidates were costed, after so many children or when `expired` says so."""
+    """The best partition, its cost and how many candidates were costed, after `offspring` children or when `expired` says so."""
     rng = np.random.default_rng(seed)
     devices = len(gradient)
     people = [rng.permutation(np.arange(devices) % groups) for _ in range(POPULATION)]

@@ -1,4 +1,4 @@
-"""Gavel's scheduling policies (Narayanan et al., OSDI 2020) and two orders everybody knows, for the trace replay of suites/gavel.py.
+"""Gavel's scheduling policies (Narayanan et al., OSDI 2020) and two well-known orders, for the trace replay of suites/gavel.py.
 
 A policy says for each round which job runs on which type of GPU. Gavel's have two halves: a linear program for the share of time that each
 job should get on each type, and the round mechanism (section 5, algorithm 1) that serves those furthest behind their share first.
@@ -23,7 +23,7 @@ VERTICES: Final = 6
 PUBLISHED: Final = ("Gavel max-min", "Gavel max-min, inside")
 """Two readings of one program: a vertex of its best shares, and a point in their midst."""
 STRONGEST: Final = "Gavel max-min, most speed, filled"
-"""Ties in the program go to the most speed in total, and GPUs that the rounds leave idle to whoever waits."""
+"""Ties in the program go to the most speed in total, and GPUs that the rounds leave idle to the jobs that wait."""
 UNSERVED: Final = 1e9
 """Factor on the share of a job that has not run yet."""
 
@@ -44,7 +44,7 @@ def proportional_speed(jobs: Sequence[Job], cluster: Cluster) -> FloatArray:
 
 
 def fair_gain(jobs: Sequence[Job], cluster: Cluster) -> FloatArray:
-    """(jobs, types) what all the time on a type gives a job: its speed there over that of an equal share, for each GPU it asks for."""
+    """(jobs, types) what all time on a type gives a job. It is its speed there over that of an equal share, for each GPU it asks for."""
     speeds = np.array([job.packed for job in jobs])
     gpus = np.array([job.gpus for job in jobs], dtype=np.float64)
     gain: FloatArray = speeds / proportional_speed(jobs, cluster)[:, None] * gpus[:, None] / np.array([job.weight for job in jobs])[:, None]

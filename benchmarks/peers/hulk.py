@@ -32,7 +32,7 @@ MODELS: Final = ("OPT-175B", "T5-11B", "GPT-2 1.5B", "BERT-large", "RoBERTa", "X
 SIZES: Final = (15, 10, 10, 4)
 """Machines of the four tasks in Table 2."""
 SIX_SIZES: Final = (15, 10, 6, 4, 4, 4)
-"""Our choice for six tasks, for the paper gives none: RoBERTa and XLNet as many machines as BERT-large, GPT-2 six of its
+"""Our choice for six tasks, for the paper gives none. RoBERTa and XLNet get as many machines as BERT-large, GPT-2 six of its
 ten; four stay idle."""
 SIX_SIZES_ALL: Final = (15, 10, 10, 4, 4, 4)
 """The other choice: Table 2 unchanged, the eight idle machines for RoBERTa and XLNet; no machine is left."""

@@ -196,7 +196,7 @@ def _pipelines(model: Model, machines: Machines, parts: Sequence[Ints], network:
 
 
 def _piped(compute: float, wire: float, hop: float, stages: int, parts: int, network: Network) -> Step:
-    """So many micro-batches through so many stages, forth and back."""
+    """`parts` micro-batches through `stages` stages, forth and back."""
     waits = hop if network.blocking else 0.0
     talk = (parts + stages - 1) * 2.0 * (waits + wire / parts) + (0.0 if network.blocking else 2.0 * (stages - 1) * hop)
     return Step((parts + stages - 1) * compute / parts + talk, talk)

@@ -4,7 +4,7 @@ The cost is defined beside the data (`dtfm/OBJECTIVE.md`); cases 1 to 3 are DT-F
 run of 5,000 candidates in Python. Those costs have four decimals, so ours is rounded to four before it is compared; those times were
 taken on another day: an order of magnitude. Beside them, cases after its fourth and fifth made from the delays and bandwidths that it
 measured between ten regions; within a region 5 ms and 2 Gbit/s are assumed. `bound` is proven (`hyperscale.planner.assign.pipeline_bound`):
-gap 0 means that nobody can do better.
+gap 0 means that no method can do better.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ TIGHT_CASES: Final = 60
 TIGHT_PART: Final = 0.6
 SAMPLE: Final = 7
 QUICK_SAMPLE: Final = 13
-"""Every so many cases are proven by the others as well."""
+"""One case in this many is proven by the others as well."""
 CP_SAT_SECONDS: Final = 20.0
 PROVEN: Final = 1e-6
 """Gaps below are the rounding of a plan's figures."""

@@ -14,7 +14,7 @@ arrives when; `arrivals x 0.5` halves the gaps.
   hyperscale, runs to the end     the same with preemption off, the policy's default: no job stops or moves
   hyperscale, agent, runs to the end   the same, the trained agent alone chooses what starts (the operator checks its choice by the rule)
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
-  Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
+  Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to the jobs that wait
   Gavel makespan, filled; first come; least attained service; shortest left     simple orders that may stop and move any job in any round
   assignment at every round       a reference: all jobs assigned again each round by a linear program (peers/assignment.py)
 

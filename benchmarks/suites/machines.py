@@ -40,7 +40,7 @@ CARDS: Final = {"400 Gb/s": 50e9, "25 GbE": 3.125e9}
 NVSWITCH: Final = 0.8 * 18 * 25e9
 NVSWITCH_SECONDS: Final = 5e-6
 SLOWEST: Final = 0.8
-"""Seeds draw every pair's bandwidth from this part of the card's to all of it."""
+"""Seeds draw every pair's bandwidth from this part of the card's to all of the card's."""
 AGREES: Final = 1e-6
 POLICY: Final = PolicySpec()
 WITHIN: Final = 1.0 + POLICY.tolerance_percent / 100.0
@@ -152,7 +152,7 @@ def objective(case: Case, held: IntArray) -> FloatArray:
 
 
 def _rings(case: Case, waits: float, moves: float) -> FloatArray:
-    """(2 ** n,) seconds of the best ring through each set of nodes, a bit a node; every ring is tried. waits, moves: of its slowest hop."""
+    """(2 ** n,) seconds of the best ring through each set of nodes, a bit a node. Every ring is tried; waits, moves: of its slowest hop."""
     best = np.full(1 << NODES, waits * NVSWITCH_SECONDS + moves / NVSWITCH)
     for count in range(2, NODES + 1):
         turns = np.array([(0, *rest) for rest in itertools.permutations(range(1, count)) if rest[0] <= rest[-1]])

@@ -208,7 +208,7 @@ def _key(models: Sequence[Model], machines: Machines, network: Network) -> Calla
 
 
 def _climbed(models: Sequence[Model], machines: Machines, network: Network, group: Ints) -> Ints:
-    """Best improvement: a machine joins or leaves the slowest model, or changes places with one of it."""
+    """Best improvement: a machine joins or leaves the slowest model, or changes places with one of that model's."""
     now = _total(models, machines, network, group)
     for _ in range(MOVES):
         slowest = int(np.argmax([step.seconds for step in _steps(models, machines, network, group, exact=False)]))

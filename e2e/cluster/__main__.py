@@ -34,7 +34,7 @@ EXPECTED: Final = (
     *machines.EXPECTED,
     providers.ProviderError,
 )
-"""Errors that are told in one line."""
+"""Errors that are reported in one line."""
 
 
 def _up(arguments: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ def settled(api: Api, path: Path, offset: int = 0) -> list[Entry]:
 
 
 def caught_up(api: Api, path: Path) -> int:
-    """`position` with every request in front of it that was answered before this call. Raises AuditError when they never come."""
+    """`position`, with every request that was answered before this call in front. Raises AuditError when they never come."""
     return _until_mark(api, path, position(path))[1]
 
 

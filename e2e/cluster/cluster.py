@@ -78,7 +78,7 @@ class Cluster:
         return audit_path(self.directory)
 
     def position(self) -> int:
-        """Where in the audit log a later `requests` begins: everything that was answered before this call lies in front of it."""
+        """Where in the audit log a later `requests` begins: everything that was answered before this call lies in front of that place."""
         return audit.caught_up(self.api(), self.audit_log)
 
     def requests(self, since: int) -> list[audit.Entry]:
@@ -109,7 +109,7 @@ class Cluster:
         return Api(access_from(kubeconfig_path(self.directory, user)), user)
 
     def set_load(self, node: str, utilization_percent: float) -> None:
-        """Somebody else's work on every GPU of a node."""
+        """Work of others on every GPU of a node."""
         self._control("POST", "/load", {"node": node, "utilization": utilization_percent})
 
     @property

@@ -1,6 +1,6 @@
 """The exporter process: DCGM and link metrics of every simulated node at /metrics, and control over HTTP on loopback.
 
-POST   /load    {"node": N, "utilization": percent}                              somebody else's work on every GPU of N
+POST   /load    {"node": N, "utilization": percent}                              work of others on every GPU of N
 POST   /links   {"source": A, "destination": B, "factor": F}                     F times slower: latency × F, bandwidth ÷ F
                 {"source": A, "destination": B, "latency": seconds, "bandwidth": bytes a second}
                 (one direction; with "bothWays": true the other as well)

@@ -76,7 +76,7 @@ class OperatorProcess:
         wait_until(ready, seconds, f"the operator is not ready: see {self.log}")
 
     def wait_ended(self, seconds: float = _STOP_SECONDS) -> None:
-        """Until it has ended by itself."""
+        """Until it has ended on its own."""
         wait_until(lambda: self.pid is None, seconds, f"the operator still runs: see {self.log}")
 
     def wait_killed(self, seconds: float = _STOP_SECONDS) -> None:

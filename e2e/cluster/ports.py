@@ -14,7 +14,7 @@ _ATTEMPTS: Final = 500
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports that nobody listens on now; raises OSError when the machine has none left."""
+    """`count` different ports that no process listens on now; raises OSError when the machine has none left."""
     with contextlib.ExitStack() as held:
         found: list[int] = []
         for _ in range(_ATTEMPTS):

@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def identity_of(pid: int) -> Identity | None:
-    """Who runs under this pid now; None for nobody or a zombie."""
+    """Who runs under this pid now; None for no process or a zombie."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Lines about a long build: what is being built, how much of it is left, and about how long that takes."""
+"""Lines about a long build: what is being built, how much of the build is left, and about how long that takes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Wishes:
     """What a test asked for over the control endpoints."""
 
     load: dict[str, float] = field(default_factory=dict)
-    """Percent by node: somebody else's work on every GPU of it."""
+    """Percent by node: work of others on every GPU of that node."""
     links: dict[tuple[str, str], Figures] = field(default_factory=dict)
     faults: dict[str, dict[str, str]] = field(default_factory=dict)
     """By node: metric name (or "*") to the kind of fault."""

@@ -1,4 +1,4 @@
-"""Ways to break an installation, and to mend it again."""
+"""Ways to break an installation, and to fix it again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def nodes(site: Site, gpus: int = scraped.GPUS, drop: tuple[str, ...] = ()) -> N
 
 
 def time_slicing(site: Site) -> None:
-    """Every GPU is offered four times, as GPU Feature Discovery says of it."""
+    """Every GPU is offered four times, as GPU Feature Discovery reports it."""
     nodes(site, gpus=4 * scraped.GPUS)
     labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED", "nvidia.com/gpu.replicas": "4"}
     for name in scraped.NODES:

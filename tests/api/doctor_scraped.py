@@ -145,7 +145,7 @@ def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
 
 
 def wait_scraped(url: str, expression: str, count: int) -> None:
-    """Until an expression has so many series."""
+    """Until an expression has `count` series."""
 
     def reached() -> bool:
         try:

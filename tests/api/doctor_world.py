@@ -110,7 +110,7 @@ def put_daemon(api: Api, path: str, image: str, labels: Labels) -> None:
 
 
 def set_ready(api: Api, path: str, ready: int = len(NODES)) -> None:
-    """What the DaemonSet's controller would write: so many of the GPU nodes have a ready pod."""
+    """What the DaemonSet's controller would write: `ready` of the GPU nodes have a ready pod."""
     numbers = {"desiredNumberScheduled": len(NODES), "currentNumberScheduled": len(NODES), "numberMisscheduled": 0, "numberReady": ready}
     api.patch(f"{path}/status", {"status": numbers})
 

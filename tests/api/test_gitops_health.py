@@ -106,7 +106,7 @@ def told_fixture() -> dict[str, dict[str, Any]]:
 
 
 def expected(one: Case) -> str:
-    """By the tables above; what has failed or is stalled is Degraded whatever else is true of it."""
+    """By the tables above; what has failed or is stalled is Degraded whatever else is true."""
     if one.reason in DEGRADED or any(kind.type in ("Stalled", "Failed") and kind.status == "True" for kind in one.status.conditions):
         return "Degraded"
     if one.reason in HEALTHY or one.status.phase is Phase.RUNNING:

@@ -40,7 +40,7 @@ PLURALS = {"gnntrainingjobs", "plannerpolicies", "pods", "nodes"}
 
 
 class Heard:
-    """Stands where the operator does: which nodes it was told of, how often."""
+    """Stands where the operator does: which nodes were reported to it, how often."""
 
     def __init__(self) -> None:
         self.nodes: Counter[str] = Counter()

@@ -103,7 +103,7 @@ def stopped(**changes: Any) -> ReconcileInput:
 
 
 def left_out(since: float, **changes: Any) -> ReconcileInput:
-    """Worker 1 has been refused by the scheduler for so many seconds."""
+    """Worker 1 has been refused by the scheduler for `since` seconds."""
     known = StatusScheduling(waiting_since=at(-since))
     pods = (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS))
     return placed(**{"pods": pods, "status": status(Phase.STARTING, scheduling=known), **changes})

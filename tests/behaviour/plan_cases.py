@@ -73,7 +73,7 @@ class PlanCase:
 def job(
     least: int, most: int, gpus: int = 1, *, model: Json = SAGE, dataset: Json = PRODUCTS, workers: Json | None = None, **fields: Any
 ) -> Json:
-    """A job of `least` to `most` workers with so many GPUs each."""
+    """A job of `least` to `most` workers with `gpus` GPUs each."""
     return {"model": model, "dataset": dataset, "workers": {"min": least, "max": most, "gpusPerWorker": gpus} | (workers or {}), **fields}
 
 

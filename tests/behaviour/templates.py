@@ -35,7 +35,7 @@ class ManifestCase:
 def job(
     spec: Json | None = None, labels: dict[str, str] | None = None, *, planned: bool = True, nodes: tuple[str, ...] = ("a", "b")
 ) -> ManifestCase:
-    """A small GCN job; `spec` replaces fields of it."""
+    """A small GCN job; `spec` replaces fields of that job."""
     base: Json = {
         "model": {"architecture": "GCN"},
         "dataset": {"source": {"builtin": {"name": "Cora"}}},

@@ -149,7 +149,7 @@ def _desk(snapshot: ClusterSnapshot, policy: PolicySpec) -> PlacementOracle:
 
 
 def gpu_node(name: str, gpus: int) -> dict[str, Any]:
-    """A Ready node of so many A100, as the API server gives it."""
+    """A Ready node of `gpus` A100, as the API server gives it."""
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
         "status": {

@@ -86,7 +86,7 @@ def _configuration(name: str, namespace: str, port: int, authority: bytes) -> di
 
 
 def _is_asked(api: Api, namespace: str, state: Suspending) -> bool:
-    """Whether a dry run reaches the webhook; the API server learns of it a moment after it was created."""
+    """Whether a dry run reaches the webhook; the API server learns of the webhook a moment after it was created."""
     pod = {"spec": {"containers": [{"name": "main", "image": "example.com/any:1"}]}}
     replicas = {"Launcher": {"replicas": 1, "template": pod}, "Worker": {"replicas": 1, "template": pod}}
     body = {
@@ -100,7 +100,7 @@ def _is_asked(api: Api, namespace: str, state: Suspending) -> bool:
 
 
 def _certificate(directory: Path) -> Path:
-    """Of the loopback address, signed by itself; the certificate alone is beside it as .crt."""
+    """Of the loopback address, self-signed; the certificate alone is beside it as .crt."""
     both = directory / "webhook.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     subject = ["-subj", f"/CN={LOOPBACK}", "-addext", f"subjectAltName=IP:{LOOPBACK}"]

@@ -65,7 +65,7 @@ class Stage:
         self.api.apply(POLICY, body)
 
     def lease_holder(self) -> str:
-        """Who holds the Lease; "" for nobody."""
+        """Who holds the Lease; "" for no holder."""
         found = self.api.find(LEASE)
         return str((found or {}).get("spec", {}).get("holderIdentity") or "")
 

@@ -71,7 +71,7 @@ class OperatorProcess:
         self._wait_answer("/readyz", 200)
 
     def wait_ready_or_ended(self) -> None:
-        """For an operator that is killed at a point of its first pass: a job that is due may take it there before it is ready."""
+        """For an operator that is killed at a point of its first pass. A job that is due may take it there before it is ready."""
         wait_until(lambda: self.ended or self.probe("/readyz") == 200, READY_SECONDS, f"neither ready nor ended; see {self.log_path}")
 
     def wait_standby(self) -> None:

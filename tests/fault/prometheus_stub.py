@@ -1,4 +1,4 @@
-"""Something that listens where Prometheus should, and behaves as it is told."""
+"""Something that listens where Prometheus should, and behaves as configured."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PrometheusStub:
         self._serve(lambda handler: handler.reject(status, {name.replace("_", "-"): value for name, value in headers.items()}))
 
     def drip(self) -> None:
-        """Begin an answer and send one byte of it now and then, so that no single wait is long."""
+        """Begin an answer and send one byte of the answer now and then, so that no single wait is long."""
         self._serve(lambda handler: handler.drip())
 
     def flood(self, size_bytes: int) -> None:
@@ -79,7 +79,7 @@ class PrometheusStub:
         self._serve(lambda handler: handler.flood(entries))
 
     def encrypt(self, certificate: str) -> None:
-        """Speak TLS with a certificate (a file with its key) that nobody knows."""
+        """Speak TLS with a certificate (a file with its key) that no client knows."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         self._serve(lambda handler: handler.answer(), context)

@@ -135,7 +135,7 @@ class FaultProxy:
         return target
 
     def reset(self) -> None:
-        """Fail no more. Streams that were frozen stay so: their client must give them up by itself."""
+        """Fail no more. Streams that were frozen stay so: their client must give them up on its own."""
         self._answers.clear()
         for held in self._held:
             held.release()

@@ -15,7 +15,7 @@ from tests.fault.process import OperatorProcess
 
 @contextmanager
 def planning(operator: OperatorProcess, job: Job) -> Iterator[Job]:
-    """Create the job; in the block its plan is asked for and not answered. Gives another job, which is passed over next.
+    """Create the job; in the block its plan is asked for and not answered. Gives another job, which is reconciled next.
 
     The operator must have one worker (concurrent_passes=1): while the second job waits in its queue, the first is being planned.
     """

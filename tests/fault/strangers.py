@@ -1,4 +1,4 @@
-"""Objects that a stranger may store in a real API server: of every kind that the operator watches or lists, and each with its own trick."""
+"""Objects that a stranger may store in a real API server. They cover every kind that the operator watches or lists, each with its trick."""
 
 from __future__ import annotations
 

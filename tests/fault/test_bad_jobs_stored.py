@@ -1,4 +1,4 @@
-"""Jobs that pass the API server and still cannot be used: each is told the field, and none stops the others."""
+"""Jobs that pass the API server and still cannot be used: each has the field reported, and none stops the others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def check_told(job: Job, path: str) -> None:
-    """The job must name the field, and nothing may have come of it."""
+    """The job must name the field, and nothing may have been made from it."""
     job.wait_reason("InvalidSpec")
     stalled = job.condition("Stalled")
     assert (stalled["status"], stalled["reason"]) == ("True", "InvalidSpec")

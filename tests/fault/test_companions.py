@@ -1,4 +1,4 @@
-"""The plan file and the partition Job on a real API server: made once, before what needs them, and nobody else's are touched."""
+"""The plan file and the partition Job on a real API server: made once, before what needs them; those of others are not touched."""
 
 from __future__ import annotations
 

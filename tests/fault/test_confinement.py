@@ -1,4 +1,4 @@
-"""The operator as the chart runs it: uid 65532 that nobody knows, no HOME, nothing writable, no privileges."""
+"""The operator as the chart runs it: the unknown uid 65532, no HOME, nothing writable, no privileges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ while read -r _ place _ _; do
 done < /proc/mounts
 exec "$@"
 """
-# dac_read_search: an interpreter below a folder that is not for everybody can still be read; nothing can be written.
+# dac_read_search: an interpreter below a folder that is not for all users can still be read; nothing can be written.
 WRAPPER: Final = (
     *("unshare", "--mount", "sh", "-c", READ_ONLY, "confined"),
     *("setpriv", "--reuid", str(UID), "--regid", str(UID), "--clear-groups", "--no-new-privs"),

@@ -102,7 +102,7 @@ def export(prometheus: PrometheusStub, exporter: Exporter) -> None:
 
 
 def read_often(prometheus: PrometheusStub, readings: int) -> None:
-    """Until so many whole readings more have been made."""
+    """Until `readings` whole readings more have been made."""
     asked = prometheus.asked
     wait_until(lambda: prometheus.asked > asked + readings * ONE_READING, PATIENCE_SECONDS, "Prometheus is not asked")
 

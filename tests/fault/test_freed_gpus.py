@@ -1,4 +1,4 @@
-"""The job after another gets its GPUs although their exporter still shows the ended pods' load; somebody else's load keeps it away."""
+"""The job after another gets its GPUs although their exporter still shows the ended pods' load; the load of others keeps it away."""
 
 from __future__ import annotations
 

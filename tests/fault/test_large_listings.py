@@ -1,4 +1,4 @@
-"""More bytes of jobs than one answer of the API server may have: the operator asks for fewer at a time, and the small ones get on."""
+"""More bytes of jobs than one answer of the API server may have. The operator asks for fewer at a time, and the small ones get on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches that break or are told 410: nothing is lost and nothing is done twice ."""
+"""Watches that break or get a 410: nothing is lost and nothing is done twice ."""
 
 from __future__ import annotations
 

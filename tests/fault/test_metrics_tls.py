@@ -1,4 +1,4 @@
-"""A source of metrics behind a certificate that nobody vouches for."""
+"""A source of metrics behind a certificate that no known authority signed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fault.test_metrics_faults import operator_reading
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of 127.0.0.1, signed by itself."""
+    """Of 127.0.0.1, self-signed."""
     file = tmp_path_factory.mktemp("tls") / "both.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]

@@ -29,7 +29,7 @@ def patient(policy: Callable[..., None], operator: OperatorProcess) -> None:
 
 
 def told(proxy: FaultProxy, kind: str, name: str) -> bool:
-    """Whether the operator was told of such an event of a job."""
+    """Whether the operator received such an event of a job."""
     return (kind, "GNNTrainingJob", name) in proxy.events
 
 

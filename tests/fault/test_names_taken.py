@@ -26,7 +26,7 @@ FOREIGN: dict[str, dict[str, Any]] = {
 
 
 def foreign(job: Job, metadata: dict[str, Any]) -> dict[str, Any]:
-    """An MPIJob of the job's name, made by somebody else."""
+    """An MPIJob of the job's name, made by another owner."""
     pod = {"spec": {"containers": [{"name": "main", "image": "example.com/theirs:1"}]}}
     return job.api.create(
         job.mpijob_path.rpartition("/")[0],

@@ -44,7 +44,7 @@ def slow_gpus(policy: Callable[..., None]) -> None:
 
 @contextlib.contextmanager
 def cordoned(api: Api, *nodes: str) -> Iterator[None]:
-    """Nobody new gets to these nodes."""
+    """No new pod gets to these nodes."""
     for node in nodes:
         api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
     try:
@@ -61,7 +61,7 @@ def replicas(job: Job) -> int:
 
 
 def goes_on(job: Job, workers: int) -> None:
-    """Its MPIJob is resumed with so many, on the plan that its status and its file tell."""
+    """Its MPIJob is resumed with `workers` workers, on the plan that its status and its file tell."""
     job.wait(lambda: not is_suspended(job) and replicas(job) == workers, f"it does not go on with {workers} workers")
     assert len(job.nodes()) == workers
     labels = (job.mpijob() or {})["metadata"]["labels"]

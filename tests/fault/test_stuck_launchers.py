@@ -1,4 +1,4 @@
-"""A launcher on a node that is gone: its Job keeps it until somebody says that it failed, which nobody does."""
+"""A launcher on a node that is gone: its Job keeps it until its failure is reported, which no component does."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def zones(stage: Stage) -> dict[str, str]:
 
 @pytest.fixture
 def volume(stage: Stage) -> Iterator[str]:
-    """A PersistentVolume in the zone of the slowest GPUs, where no job goes by itself."""
+    """A PersistentVolume in the zone of the slowest GPUs, which no job chooses of its own accord."""
     name = f"zonal-{next(_numbers)}"
     where = {"key": ZONE, "operator": "In", "values": [zones(stage)["ap-v100-0"]]}
     spec = {

@@ -1,4 +1,4 @@
-"""The schedule is the optimum: of neighbours by trying all 2^(L−1), of all groupings in all orders for few gradients; nobody beats it."""
+"""The schedule is the optimum: of neighbours by trying all 2^(L−1), of all groupings in all orders for few gradients; none beats it."""
 
 from __future__ import annotations
 

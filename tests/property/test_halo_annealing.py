@@ -45,7 +45,7 @@ class Plain:
         return [int(each) for each in near.sum(axis=1)]
 
     def stand(self, vertex: int) -> None:
-        """Into the border or out of it; the last one takes the place of one that leaves."""
+        """Into the border or out of the border; the last one takes the place of one that leaves."""
         outside = bool(((self.dense[vertex] > 0) & (self.part != self.part[vertex])).any())
         if outside and vertex not in self.border:
             self.border.append(vertex)

@@ -1,4 +1,4 @@
-"""Decisions about pending jobs, whoever chooses: no GPU twice, nobody forgotten, no deadlock, no starvation, the same answer each time."""
+"""Decisions about pending jobs by any chooser: no GPU twice, no job forgotten, no deadlock, no starvation, the same answer each time."""
 
 from __future__ import annotations
 

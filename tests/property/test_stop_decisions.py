@@ -1,4 +1,4 @@
-"""Who is stopped for whom: only where it pays, nobody too soon, no more than others make use of, the same answer in any order."""
+"""Who is stopped for whom: only where it pays, none too soon, no more than others make use of, the same answer in any order."""
 
 from __future__ import annotations
 

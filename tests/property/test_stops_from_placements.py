@@ -1,4 +1,4 @@
-"""Stops from real placements: nobody too soon, nobody who was not asked about, and the queue's next decision starts who was promised it."""
+"""Stops from real placements: none too soon, none that was not asked about. The queue's next decision starts the job promised it."""
 
 from __future__ import annotations
 

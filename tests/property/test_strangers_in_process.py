@@ -223,7 +223,7 @@ async def listed(kind: str, resource: dict[str, Any]) -> ClusterCache:
 
 
 def look(world: ClusterCache, key: Key) -> ReconcileInput:
-    """What a pass over a job sees of it."""
+    """What a pass over a job sees of the job."""
     record, view = world.jobs[key], world.mpijob_named(key)
     read, fault = JobReader().read(record.resource, world.policies)
     pods = world.pods_of(key, view.uid) if view else ()

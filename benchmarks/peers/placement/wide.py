@@ -1,4 +1,4 @@
-"""A long search of a large cluster: parts of it, chosen by chance and by what is best so far, searched closely again and again."""
+"""A long search of a large cluster: its parts, chosen by chance and by what is best so far, searched closely again and again."""
 
 from __future__ import annotations
 

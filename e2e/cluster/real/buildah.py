@@ -1,4 +1,4 @@
-"""Images without a daemon or a registry: a Debian made here, and buildah with a storage of its own, so nothing of it is left behind."""
+"""Images without a daemon or a registry: a Debian made here, and buildah with its own storage, so none of that is left behind."""
 
 from __future__ import annotations
 

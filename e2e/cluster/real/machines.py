@@ -35,7 +35,7 @@ _DEVICE_SECONDS: Final = 10.0
 _REPOSITORY: Final = Path(__file__).resolve().parents[3]
 
 EXPECTED: Final = (ground.GroundError, buildah.ImageError, network.NetworkError, slots.SlotError)
-"""Errors that are told in one line."""
+"""Errors that are reported in one line."""
 
 
 def clients(topology: Topology) -> dict[str, Client]:

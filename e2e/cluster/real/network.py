@@ -76,7 +76,7 @@ def _guard(slot: Slot) -> None:
 
 
 def detour(slot: Slot, pairs: Sequence[tuple[Place, Place]]) -> None:
-    """Send what pods of one node send to pods of another through the slot's device, which must be there; what comes out of it continues."""
+    """Send what pods of one node send to pods of another through the slot's device, which must be there. Its output continues."""
     _run("ip", "link", "set", slot.detour, "up", "txqueuelen", "10000")
     _run("ip", "route", "replace", "default", "dev", slot.detour, "table", str(slot.table))
     _run("ip", "rule", "add", "preference", str(slot.table), "iif", slot.detour, "lookup", "main")

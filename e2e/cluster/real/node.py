@@ -1,4 +1,4 @@
-"""One real node: its files, its cgroup, containerd and kubelet, and how all of it ends.
+"""One real node: its files, its cgroup, containerd and kubelet, and how all of these end.
 
 containerd makes the node's mount namespace, in which the fixed paths of kubelet and CNI are folders of this node; kubelet joins it. Nothing
 of that is mounted outside, so ending the processes unmounts everything, and the cluster's directory can be removed safely.

@@ -25,7 +25,7 @@ class SlotError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One real node of a slot: names and addresses of it."""
+    """One real node of a slot: its names and addresses."""
 
     slot: int
     letter: str

@@ -17,7 +17,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Where the Lease lives."""
 
     identity: str = ""
-    """Holder written into the Lease; in a cluster the pod's name, so that a restarted container need not wait for its own Lease to run out.
+    """Holder written into the Lease. In a cluster the pod's name, so that a restarted container need not wait for its own Lease to run out.
     Empty makes one up for each process."""
 
     watch_namespaces: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Prometheus endpoint of the operator itself."""
 
     topology_port: int = 0
-    """A page with a map of the cluster, on the loopback only: `kubectl port-forward` reaches it, and who may do that is RBAC's matter.
+    """A page with a map of the cluster, on the loopback only. `kubectl port-forward` reaches it, and who may do that is RBAC's matter.
     0 serves none."""
 
     preview_port: int = 0
@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
     """How long a finished run is kept; 0 keeps runs for ever."""
 
     resync_seconds: float = 60.0
-    """Every job is passed over this often even when no event came: events can be lost (nolar/kopf#585)."""
+    """Every job is reconciled this often even when no event came: events can be lost (nolar/kopf#585)."""
 
     lease_duration_seconds: float = 15.0
     """client-go's default for leader election."""
@@ -88,14 +88,14 @@ class Settings(msgspec.Struct, frozen=True):
     """One API request; a frozen load balancer must not stop the operator."""
 
     concurrent_passes: int = 16
-    """Jobs passed over at once; bounds API load and memory."""
+    """Jobs reconciled at once; bounds API load and memory."""
 
     container_memory_bytes: int = 0
     """Memory limit of the container, which operator and planner share; 0 where it is not known."""
 
     planner_memory_bytes: int = 0
-    """Memory that the planner process may write; at the limit the plan fails and the operator lives on. 0 takes PLANNER_SHARE of the
-    container's limit, and sets no limit where that is not known."""
+    """Memory that the planner process may write. At the limit the plan fails and the operator keeps running. `0` takes PLANNER_SHARE of
+    the container's limit, and sets no limit where that is not known."""
 
     weights_folder: str = ""
     """Weights that `hyperscale learn` published, e.g. a mounted volume; what it lacks, and all without one, comes with the package."""

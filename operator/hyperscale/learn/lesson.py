@@ -30,7 +30,7 @@ class Assignment(msgspec.Struct, frozen=True):
     steps: int | None = None
     """None: the lesson's own default, with which the shipped weights were made."""
     resume: bool = False
-    """Go on from the checkpoint in `folder`."""
+    """Continue from the checkpoint in `folder`."""
 
 
 class LessonVerdict(msgspec.Struct, frozen=True, rename="camel"):

@@ -133,7 +133,7 @@ def nested_watch_event(line: bytes) -> tuple[str, bytes]:
 
 
 def head(raw: bytes) -> Head | None:
-    """What identifies an object, without decoding the rest; None where that cannot be told so cheaply."""
+    """What identifies an object, without decoding the rest; None where that cannot be determined so cheaply."""
     try:
         metadata = _HEADS.decode(raw).metadata
     except (RecursionError, ValueError):  # msgspec's errors are ValueErrors

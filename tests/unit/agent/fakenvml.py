@@ -128,7 +128,7 @@ class FakeNvml:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody initialised NVML and has not shut it down."""
+        """Whether NVML was initialised and has not been shut down."""
         return bool(self._library.fake_nvml_is_open())
 
     def xid(self, index: int, number: int) -> None:

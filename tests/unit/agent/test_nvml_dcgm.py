@@ -20,7 +20,7 @@ Talk = Callable[[socket.socket], None]
 
 @contextmanager
 def answering(talk: Talk) -> Iterator[str]:
-    """A server on loopback that talks so to whoever comes, one after another."""
+    """A server on loopback that talks so to every client, one after another."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.05)
         over = threading.Event()

@@ -130,7 +130,7 @@ async def test_the_next_reading_does_not_wait_when_an_exporter_comes_or_goes(nvm
     poller = Poller(Nvml(), msgspec.structs.replace(SETTINGS, interval_seconds=3600), Clock())
     running = asyncio.create_task(poller.run())
     async with asyncio.timeout(30):
-        while not poller.latest.gpus:  # noqa: ASYNC110 - the poller tells nobody
+        while not poller.latest.gpus:  # noqa: ASYNC110 - the poller sends no notification
             await asyncio.sleep(0.01)
         poller.left_to_dcgm = True
         while poller.latest.gpus[0].figures:  # noqa: ASYNC110

@@ -1,4 +1,4 @@
-"""Agents that talk over the loopback interface: measuring, proving, refusing. One pair of agents for all of it, hence long."""
+"""Agents that talk over the loopback interface: measuring, proving, refusing. One pair of agents for all of these, hence long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator in the replay: it stops whom the planner would stop, pays for it, and believes what it is told of the time left."""
+"""The operator in the replay: it stops whom the planner would stop, pays for it, and believes the time left that is reported to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of what operator and agents may do: the tables here are the whole of it, and a change to the chart must change them."""
+"""The audit of what operator and agents may do: the tables here are the whole audit, and a change to the chart must change them."""
 
 from __future__ import annotations
 

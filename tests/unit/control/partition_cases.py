@@ -51,7 +51,7 @@ def wire_job(name: str, uid: str = UID, **status: Any) -> dict[str, Any]:
 
 
 def world_with(count: int) -> ClusterCache:
-    """A world in which so many jobs run."""
+    """A world in which `count` jobs run."""
     world = ClusterCache()
     for number in range(count):
         name = f"job-{number:03d}"

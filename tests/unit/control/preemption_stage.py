@@ -53,7 +53,7 @@ class Scene(Stage):
         return self.reader.policy_named("default", self.world.policies)
 
     async def begin(self) -> None:
-        """The long job runs; an hour later the short one comes and is told to wait."""
+        """The long job runs; an hour later the short one comes and gets the answer to wait."""
         self.see_long(JobStatus())
         answer = await self.planning.make(LONG, self.seen(LONG), MakePlan(Reason.PLANNING), self.policy)
         assert isinstance(answer.found, Plan)

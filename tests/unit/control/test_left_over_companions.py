@@ -58,7 +58,7 @@ async def written(found: dict[str, Any], *others: str) -> Api:
         beside = job(f"other-{number}")
         beside["metadata"]["uid"] = uid
         world.see_job(beside)
-    companions = Companions(api, world, RenderDefaults(worker_image="example.com/worker:1"), lambda _: None)  # type: ignore[arg-type] # the part of it that is used
+    companions = Companions(api, world, RenderDefaults(worker_image="example.com/worker:1"), lambda _: None)  # type: ignore[arg-type] # the part that is used
     with suppress(DependentRefusedError):
         await companions.write_plan_file(NOW, PLAN)
     return api

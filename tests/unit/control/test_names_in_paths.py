@@ -1,4 +1,4 @@
-"""A name in a path of the API is one segment of it, whatever its characters are."""
+"""A name in a path of the API is one segment of that path, whatever its characters are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times that have not come yet and waits longer than a job is old: the operator did not write them, and they hold up no other job."""
+"""Times that have not come yet and waits longer than a job is old. The operator did not write them, and they hold up no other job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a job that continues with another number of workers: figures of the run before are not those of the run to come."""
+"""What is reported of a job that continues with another number of workers. Figures of the run before are not those of the run to come."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def looked(api: Api, writes: int) -> None:
-    """Until so many writes were made; then long enough for one more, if it were to come."""
+    """Until `writes` writes were made; then long enough for one more, if it were to come."""
     async with asyncio.timeout(10):
         while api.writes < writes:  # noqa: ASYNC110 - what is waited for is in the stand-in API
             await asyncio.sleep(0.002)

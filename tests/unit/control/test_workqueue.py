@@ -13,7 +13,7 @@ async def drained(queue: WorkQueue[str], work: Callable[[str], Awaitable[None]],
     """Run the queue until `done`."""
     running = asyncio.create_task(queue.run(work))
     async with asyncio.timeout(10):
-        while not done():  # noqa: ASYNC110 - what is awaited is somebody else's list
+        while not done():  # noqa: ASYNC110 - what is awaited is a list of the caller's
             await asyncio.sleep(0.005)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

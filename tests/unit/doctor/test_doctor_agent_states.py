@@ -1,4 +1,4 @@
-"""What an agent serves of GPUs that it cannot read, and what the doctor makes of it: from NVML's error to the fix."""
+"""What an agent serves of GPUs that it cannot read, and what the doctor makes of that: from NVML's error to the fix."""
 
 from __future__ import annotations
 

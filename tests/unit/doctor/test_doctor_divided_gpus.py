@@ -1,4 +1,4 @@
-"""Nodes whose GPUs are MIG slices or shared are told as the planner judges them, and as nothing else."""
+"""Nodes whose GPUs are MIG slices or shared are reported as the planner judges them, and as nothing else."""
 
 from __future__ import annotations
 

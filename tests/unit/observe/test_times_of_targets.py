@@ -1,4 +1,4 @@
-"""The time of a scrape is told once a target where that is the time of all its series, and series by series where it is not."""
+"""The time of a scrape is reported once a target where that is the time of all its series. Else it is reported series by series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link that was measured and is dead is not an unknown one: no plan uses it; a node that none reaches is left out, with the reason."""
+"""A link that was measured and is dead is not an unknown one: no plan uses it. A node that none reaches is left out, with the reason."""
 
 from __future__ import annotations
 

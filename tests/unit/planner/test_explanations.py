@@ -60,7 +60,7 @@ def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str
 
 
 def test_a_node_that_cannot_hold_its_part_is_not_called_slower() -> None:
-    """With equal parts nobody can take over what a small GPU does not hold."""
+    """With equal parts no other GPU can take over what a small GPU does not hold."""
     big = {"vertices": 10_000_000, "edges": 20_000_000, "featureSize": 128, "classes": 2}
     job = training(dataset={"source": {"pvc": {"claimName": "g"}}, **big}, workers={"min": 2, "max": 2}, partitioning={"balance": "Equal"})
     plan = planned(snapshot(gpu_node("n0"), gpu_node("n1"), gpu_node("n2", gpu_memory_bytes=GIB // 64)), job)

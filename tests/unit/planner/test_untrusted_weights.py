@@ -1,4 +1,4 @@
-"""Weights that somebody else wrote: used where they are ours in every respect, else refused in words, within bounded memory."""
+"""Weights that a third party wrote: used where they are ours in every respect, else refused in words, within bounded memory."""
 
 from __future__ import annotations
 

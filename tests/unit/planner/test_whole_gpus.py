@@ -11,7 +11,7 @@ JOB = training(workers={"min": 1, "max": 1, "gpusPerWorker": 4})
 
 
 def parts(free: int = 8, **labels: str) -> Node:
-    """A node whose labels name the A100 and tell of parts of it; __ is a slash, _ a dot."""
+    """A node whose labels name the A100 and tell of parts of that GPU; __ is a slash, _ a dot."""
     written = {name.replace("__", "/").replace("_", "."): value for name, value in labels.items()}
     return gpu_node("parts", free=free, labels={"kubernetes.io/hostname": "parts", **written})
 

@@ -1,4 +1,4 @@
-"""crds/ is what the types say, and every part of it is bounded."""
+"""crds/ is what the types say, and every part of these files is bounded."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Actions:
     async def create_mpijob(self, key: Key, state: ReconcileInput, job: JobSpec, began: float) -> None:
         """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.
 
-        Of a new job the watch has told just now. Where the job was passed over before, or the pass that `began` then took long, the API
+        The watch has just reported a new job. Where the job was reconciled before, or the pass that `began` then took long, the API
         server itself is asked: what a watch that broke did not tell must not come back to life.
         """
         await self._confirm_unless_new(key, state, began)
@@ -139,8 +139,8 @@ class Actions:
     async def _untrack(self, pod: PodView) -> None:
         """Take a launcher from its Job.
 
-        mpi-operator 0.8.2 has the Job keep what has not failed, with a finalizer, and make no other launcher before; on a lost node nobody
-        says that it failed.
+        mpi-operator 0.8.2 has the Job keep what has not failed, with a finalizer, and make no other launcher before; on a lost node no
+        component says that it failed.
         """
         path = paths.pod(pod.namespace, pod.name)
         left = await self._client.find(path)
@@ -229,7 +229,7 @@ class Actions:
         self._world.see_pod(await self._client.json_patch(paths.pod(pod.namespace, pod.name), operations, constants.FIELD_MANAGER))
 
     async def _check_templates(self, key: Key, job: JobSpec, manifest: Json) -> None:
-        """Dry-run the rendered pods where the job brings templates of its own: a bad one is told here, not in a pod controller's log."""
+        """Dry-run the rendered pods where the job brings templates of its own: a bad one is shown here, not in a pod controller's log."""
         templates = {"launcher": job.launcher.template, "worker": job.worker.template}
         if not any(templates.values()):
             return

@@ -42,7 +42,7 @@ CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 70.0
 """A watch with bookmarks tells something every minute; a stream that is silent for longer is frozen (nolar/kopf#585)."""
 WATCH_GRACE_SECONDS: Final = 30.0
-"""The API server ends a watch by itself; this much later the client does."""
+"""The API server ends a watch on its side; this much later the client does."""
 
 USER_AGENT: Final = f"hyperscale/{__version__}"
 

@@ -58,7 +58,7 @@ class DependentRefusedError(Exception):
         return cls(f"{what}: {error.message}", next(reasons, Reason.INVALID_POD_TEMPLATE))
 
     def decision(self) -> Decision:
-        """What the pass ends with: what may pass by itself is tried again."""
+        """What the pass ends with: what a quota or a missing right refused is tried again."""
         if self.reason in _CURABLE.values():
             return Wait(self.reason, str(self), retry_after_seconds=AGAIN_SECONDS)
         return Stop(self.reason, str(self))
@@ -78,7 +78,7 @@ class Companions:
     async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
         """Make the plan file say `plan`, before the plan is written down anywhere else: a plan in force has its file.
 
-        Raises RefusedError where a ConfigMap of that name belongs to somebody else.
+        Raises RefusedError where a ConfigMap of that name has another owner.
         """
         body = config_map(metadata, plan, common_labels(metadata, plan, "plan"))
         name = config_map_name(metadata.name)

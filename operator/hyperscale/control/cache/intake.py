@@ -1,7 +1,7 @@
 """Where objects of the API become what the operator works with. Whatever one of them holds, it spoils nothing but itself.
 
 An object that cannot be read is set apart: it is counted by kind, named in the log once, and a cautious stand-in takes its place. A pod
-closes its node, an MPIJob keeps its name, a job is told what is wrong with it, a node gets no rank.
+closes its node, an MPIJob keeps its name, a job has its fault reported, a node gets no rank.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Intake:
         )
 
     def refuse(self, kind: str, key: Key, uid: str, message: str) -> None:
-        """Set an object apart, or say of a usable one what of it counts for nothing."""
+        """Set an object apart, or report which part of a usable one counts for nothing."""
         refused = self.refused[kind, key] = Refused(kind, key, uid, message)
         logged = self._told.setdefault((kind, key, uid), set())
         if message in logged or len(logged) >= MAX_FAULTS:

@@ -1,4 +1,4 @@
-"""What one pass over a job has made so far, and how its outcome is told."""
+"""What one pass over a job has made so far, and how its outcome is reported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ReconcileContext:
         )
 
     def is_recorded(self, status: JobStatus, recorded: Plan) -> bool:
-        """Whether the plan in force is the one that can be read back; a job that was stopped for others may get the one it had."""
+        """Whether the plan in force is the one that can be read back. A job that was stopped for others may get the one it had."""
         if self.resuming and not movable.is_moving(status):
             return False
         return self.plan is None or self.plan.plan_id == recorded.plan_id
@@ -120,7 +120,7 @@ def event_for(run: ReconcileContext, state: ReconcileInput, decision: Decision, 
 
 
 def _message(decision: Decision, after: JobStatus) -> str:
-    """An end is told as its condition tells it, which knows more than the MPIJob: whether the graph was a stand-in."""
+    """An end is reported as its condition reports it, which knows more than the MPIJob: whether the graph was a stand-in."""
     if decision.reason != Reason.SUCCEEDED:
         return decision.message
     return next((condition.message for condition in after.conditions if condition.type == "Succeeded"), decision.message)

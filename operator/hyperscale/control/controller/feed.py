@@ -1,6 +1,6 @@
 """What the API server says of every kind, on its way into the world: full listings, and watches that begin where a listing ended.
 
-An object is decoded and read by itself, and the event loop goes round after every few milliseconds of that. A listing that the API server
+Each object is decoded and read alone, and the event loop goes round after every few milliseconds of that. A listing that the API server
 breaks off (410) begins again. A watch that ends continues from the last version that it told; where the API server no longer knows that
 version a new listing comes first, which also tells what was deleted meanwhile.
 """
@@ -95,7 +95,7 @@ class Feed:
         self._locks = {kind.name: asyncio.Lock() for kind in KINDS}
         self._listed = {kind.name: asyncio.Event() for kind in KINDS}
         self._versions: dict[tuple[str, str], int] = {}
-        """The last that was told, by kind and scope: where the next watch begins."""
+        """The last version that was reported, by kind and scope: where the next watch begins."""
         self._after_listing = after_listing
 
     async def list_all(self) -> None:
@@ -133,7 +133,7 @@ class Feed:
             await asyncio.sleep(min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 10)))
 
     async def _watched(self, kind: str, scope: str) -> AsyncIterator[Event]:
-        """One watch, from the last version that was told."""
+        """One watch, from the last version that was reported."""
         path = self._kinds[kind].path(scope)
         async for change, raw in self._client.watch(path, self._versions[kind, scope], WATCH_SECONDS):
             if change == "BOOKMARK":
@@ -196,7 +196,7 @@ class Feed:
         await slices.pause()
 
     async def optional(self, choices: tuple[str, ...]) -> list[Json] | None:
-        """Objects of a kind that need not exist, from the first version that is served; None where that cannot be told now."""
+        """Objects of a kind that need not exist, from the first version that is served; None where that cannot be determined now."""
         for path in choices:
             try:
                 return [

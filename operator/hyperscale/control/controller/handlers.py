@@ -1,4 +1,4 @@
-"""kopf decorators and what kopf needs to be given: every event goes into the world and asks for a pass; the pass reads the world itself.
+"""kopf decorators and what kopf needs to be given. Every event goes into the world and asks for a pass; the pass reads the world itself.
 
 Only `on.event` handlers: they store nothing on the objects, need no finalizer, and are level-based (kopf's own docs, critiques).
 """
@@ -56,7 +56,7 @@ def configure_kopf(settings: kopf.OperatorSettings) -> None:
     settings.persistence.finalizer = f"{constants.KOPF_PREFIX}/finalizer"
     settings.posting.enabled = False  # the operator emits its own events, after the status write
     settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 330  # a frozen stream ends by itself (nolar/kopf#585)
+    settings.watching.client_timeout = 330  # a frozen stream ends automatically (nolar/kopf#585)
     settings.watching.connect_timeout = 5
     settings.watching.chunk_size = CRDS_AT_ONCE
     settings.networking.request_timeout = 30

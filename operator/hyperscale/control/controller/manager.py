@@ -144,7 +144,7 @@ class Operator:
                 self._ask_waiting_jobs()
 
     def pod_changed(self, resource: Json, deleted: bool) -> None:
-        """A pod moved: its job may go on; where it set GPUs free, others may."""
+        """A pod moved: its job may continue; where the pod set GPUs free, other jobs may."""
         before, after = self.world.see_pod(resource, deleted)
         if before == after:
             return
@@ -175,7 +175,7 @@ class Operator:
         return ""
 
     def readiness(self) -> str:
-        """What is missing; "" when jobs are being passed over."""
+        """What is missing; "" when jobs are being reconciled."""
         return "" if self.synced else "the first listing is not done"
 
     async def page(self) -> bytes:

@@ -182,7 +182,7 @@ class PreviewServer:
 
 
 def _packed(state: PreviewState) -> bytes:
-    """The document, compressed part by part: between two of them other threads go on."""
+    """The document, compressed part by part: between two parts other threads continue."""
     packer = zlib.compressobj(level=1, wbits=GZIP)
     packed, size = [], 0
     for line in to_lines(state):

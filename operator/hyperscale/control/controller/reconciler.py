@@ -103,7 +103,7 @@ class Reconciler:
         self._unreported: dict[Key, ReconcileContext] = {}
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
-        """Jobs that have never been passed over."""
+        """Jobs that have never been reconciled."""
 
     async def reconcile(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
@@ -171,7 +171,7 @@ class Reconciler:
         )
 
     def enqueue_first(self, key: Key) -> None:
-        """A job that has never been passed over: its first pass goes before the reports of others."""
+        """A job that has never been reconciled: its first pass goes before the reports of others."""
         self._new.add(key)
 
     def _passed(self, key: Key) -> None:

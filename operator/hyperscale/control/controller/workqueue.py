@@ -53,7 +53,7 @@ class WorkQueue(Generic[Key]):
         self._put(key, self._later)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Work on `key` in so many seconds; an earlier appointment stays."""
+        """Work on `key` after `seconds` seconds; an earlier appointment stays."""
         self._appoint(key, asyncio.get_running_loop().time() + seconds)
 
     def forget(self, key: Key) -> None:

@@ -1,4 +1,4 @@
-"""Progress of running jobs, from Prometheus into their status: bounded in how often it is asked for and how much of it is written."""
+"""Progress of running jobs, from Prometheus into their status: bounded in how often it is asked for and how much is written."""
 
 from __future__ import annotations
 

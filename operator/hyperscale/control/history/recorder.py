@@ -173,7 +173,7 @@ class Curves:
 
 
 def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float) -> FinishedRun:
-    """A finished run as history keeps it; `now` (Unix seconds) where nobody told when it ended."""
+    """A finished run as history keeps it; `now` (Unix seconds) where the status does not say when it ended."""
     from hyperscale.control.history.runs_table import FinishedRun
 
     size, correction = dataset_size(job), plan.predicted.calibration.factor if plan.predicted.calibration is not None else 1.0

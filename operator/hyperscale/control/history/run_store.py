@@ -136,7 +136,7 @@ class RunStore:
         return self._read(wanted)
 
     def calibrations(self, least: int) -> dict[str, tuple[Calibration, ...]]:
-        """Corrections by architecture, of mixes of products with at least so many runs. Raises HistoryError.
+        """Corrections by architecture, of mixes of products with at least `least` runs. Raises HistoryError.
 
         Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
         """
@@ -159,7 +159,7 @@ class RunStore:
         return calibrations
 
     def steps(self, least: int) -> dict[Workload, tuple[MeasuredStep, ...]]:
-        """Measured steps of workloads on GPUs of one product, newest first, where there are at least so many. Raises HistoryError.
+        """Measured steps of workloads on GPUs of one product, newest first, where there are at least `least` steps. Raises HistoryError.
 
         Runs as in `calibrations`; those whose plan cannot be read are left out.
         """

@@ -84,6 +84,6 @@ TEACHES: Final = (
     RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
     # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
     RUNS.c.measured.not_like('%"generated":true%'),
-    # What is predicted is the way between GPUs; copies through host memory say nothing of it.
+    # What is predicted is the way between GPUs; copies through host memory say nothing about that way.
     RUNS.c.measured.not_like('%"hostStaging":true%'),
 )

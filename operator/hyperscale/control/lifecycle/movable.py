@@ -1,4 +1,4 @@
-"""Which running jobs the operator may move by itself, and how a proposed move reads. Pure."""
+"""Which running jobs the operator may move automatically, and how a proposed move reads. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def migration_blocker(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
 def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
     """Whether a suspended MPIJob may be resumed with another number of workers than it had.
 
-    A person approved a plan of so many workers; a queue admitted so many.
+    A person approved a plan of the former number of workers; a queue admitted that number.
     """
     return mpijob.resizable and not mpijob.holder and job.approval is Approval.AUTOMATIC
 

@@ -20,7 +20,7 @@ def run_condition(state: ReconcileInput, kind: str) -> tuple[str, str]:
     """Return reason and message of a condition of the MPIJob.
 
     A stand-in comes first: its accuracy is read as the builtin graph's otherwise. A failed launcher's last line follows: mpi-operator's own
-    message only names the pod. What an earlier pass saw of it stays when the pod is gone.
+    message only names the pod. What an earlier pass read of that line stays when the pod is gone.
     """
     mpijob, nothing = state.gang.mpijob, (False, "", "")
     true, reason, message = mpijob.conditions.get(kind, nothing) if mpijob is not None else nothing

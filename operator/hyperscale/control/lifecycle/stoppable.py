@@ -31,7 +31,7 @@ def run_is_over(status: JobStatus) -> bool:
 
 
 def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:
-    """Whether a stop for others was written down from which the job has not gone on.
+    """Whether a stop for others was written down from which the job has not resumed.
 
     A queue that took the MPIJob over ends it, and so does another who resumes the MPIJob.
     """
@@ -48,7 +48,7 @@ def waits_again(view: MpiJobView, pods: Iterable[PodView]) -> bool:
 
 
 def undisturbed(status: JobStatus, view: MpiJobView) -> bool:
-    """Whether a job runs, and nobody is about to move or stop it."""
+    """Whether a job runs, and is not about to be moved or stopped."""
     runs = view.gated and not view.suspended and not view.deleting and view.is_true("Running")
     return runs and not is_moving(status) and not is_preempted(status)
 
@@ -56,7 +56,7 @@ def undisturbed(status: JobStatus, view: MpiJobView) -> bool:
 def preemption_blocker(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePolicy) -> str:
     """Why the operator must not stop this job for others; empty where it may.
 
-    What bounds the stops of one job: the hold-down after each start, and that nobody who has waited as long as the starvation bound
+    What bounds the stops of one job: the hold-down after each start, and that no job that has waited as long as the starvation bound
     because of stops is stopped again.
     """
     if policy.order is QueueOrder.ARRIVAL:
@@ -82,7 +82,7 @@ def epochs_kept(status: JobStatus) -> float:
 
 
 def epochs_safe(job: JobSpec | None, reported: Measured | None, status: JobStatus, judged: float = 0.0) -> float:
-    """Epochs that a run need not do again if it stops now: up to its last checkpoint by its own words, as was `judged` or kept before."""
+    """Epochs that a run need not do again if it stops now. Those up to its last checkpoint, as reported, as was `judged` or kept before."""
     reported = reported or status.measured
     checkpoint = job.checkpoint if job is not None else None
     said = reported.epoch - reported.epoch % checkpoint.every_epochs if reported is not None and checkpoint is not None else 0

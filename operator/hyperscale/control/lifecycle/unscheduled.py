@@ -49,7 +49,7 @@ def missing(state: ReconcileInput) -> tuple[int, ...]:
 
 
 def is_released(status: JobStatus, mpijob: MpiJobView | None) -> bool:
-    """Whether a release was written down from which the job has not gone on; another who resumes the MPIJob ends it."""
+    """Whether a release was written down from which the job has not resumed; another who resumes the MPIJob ends it."""
     if mpijob is None or resumed_by_other(mpijob):
         return False
     return any((condition.type, condition.reason) == (PLACED_CONDITION, Reason.SCHEDULING_TIMEOUT) for condition in status.conditions)

@@ -1,7 +1,7 @@
 """Default commands of launcher and workers, as argument lists: no shell ever reads them, so nothing in them needs quoting.
 
 They work with any image that has OpenSSH, Open MPI 4 and Python, and a user of id 1000: sshd and ssh get their whole configuration here,
-because nobody but root may write /etc/ssh, and port 22 needs a capability that restricted pods do not have.
+because only root may write /etc/ssh, and port 22 needs a capability that restricted pods do not have.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SSH_PORT: Final = 2222
 SSH_PATH: Final = "/home/mpiuser/.ssh"
 """Where mpi-operator mounts the job's key pair; must be readable by the pod's user (sshAuthMountPath)."""
 NETWORK_INTERFACE: Final = "eth0"
-"""Name of a pod's interface; Open MPI must be told, or it tries the loopback addresses of both ends."""
+"""Name of a pod's interface; Open MPI must get the name, or it tries the loopback addresses of both ends."""
 SSH_ARGUMENTS: Final = (
     *("-p", str(SSH_PORT), "-i", f"{SSH_PATH}/id_rsa"),
     # The key pair is the job's own and new; the host key of every worker is that same key.
@@ -46,7 +46,7 @@ except ImportError:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 sys.exit(main(sys.argv[1:]))
 """
-"""The same in a worker image of the user's: whether it has this package shows only there. Without it nobody can look into the store."""
+"""The same in a worker image of the user's: whether it has this package shows only there. Without it the store cannot be looked into."""
 
 
 def worker_command() -> list[str]:
@@ -73,7 +73,7 @@ def launcher_command(processes: int, variables: Iterable[str], script: str | Non
     variables: names of environment variables that ranks get from the launcher: sshd hands down nothing of the container's environment
     script:    Python file to run, relative to the image's working directory; None runs the worker package
     wrapped:   the launcher's image has the worker package, whose wrapper reports the result
-    packaged:  the workers' image has it too; False: nobody knows
+    packaged:  the workers' image has it too; False: that is unknown
     """
     parameters = (
         ("pml", "ob1"),

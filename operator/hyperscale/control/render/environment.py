@@ -1,4 +1,4 @@
-"""What the training program is told: environment variables, the same in launcher and workers, forwarded to every rank by mpirun.
+"""Environment variables that the training program gets: the same in launcher and workers, forwarded to every rank by mpirun.
 
 Name, then meaning:
 

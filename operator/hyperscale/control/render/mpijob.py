@@ -97,7 +97,7 @@ def _metadata(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> Json:
     }
     if plan is not None:
         rendered["annotations"][constants.PLAN_ANNOTATION] = plan_annotation(plan)
-        # Said at creation: the launcher of an MPIJob that an earlier version made may not know of it.
+        # Said at creation: the launcher of an MPIJob that an earlier version made may not know of resizing.
         if job.workers.min < job.workers.max and job.placement.mode is PlacementMode.STRICT and gated(job, plan) and follows_plan(job):
             rendered["annotations"][constants.RESIZABLE_ANNOTATION] = "true"
     return rendered

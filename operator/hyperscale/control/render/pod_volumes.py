@@ -41,9 +41,9 @@ def mount_run(spec: Json, container: Json, job: JobSpec, path: str) -> None:
 
 
 def mount_plan(spec: Json, container: Json, metadata: JobMetadata, plan: Plan | None, path: str) -> None:
-    """Mount the ConfigMap of the plan as a folder: the kubelet keeps it up to date, which it does not do for a single file of it.
+    """Mount the ConfigMap of the plan as a folder. The kubelet keeps a folder up to date, but not a single file of the ConfigMap.
 
-    It is there before the MPIJob. Were it optional, a kubelet that has not heard of it yet would start the pod without it.
+    The ConfigMap is there before the MPIJob. Were it optional, a kubelet that does not know it yet would start the pod without it.
     """
     if plan is not None:
         folder = str(PurePosixPath(RUN_PLAN_FILE).parent)

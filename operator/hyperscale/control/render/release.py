@@ -1,4 +1,4 @@
-"""Patches that let a gated pod go: one JSON patch a pod, which fails as a whole when the pod is not the one that was seen."""
+"""Patches that let a gated pod go. Each pod has one JSON patch, which fails as a whole when the pod is not the one that was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's pod template, made safe to work on: every step into it knows its path, and what cannot be merged is refused by that path.
+"""The user's pod template, made safe to work on. Every step into it knows its path, and what cannot be merged is refused by that path.
 
 The template is free-form in the CRD, so nothing about its shape is certain here. What the operator owns is checked or overwritten;
 the rest travels as it is and is judged by the API server's dry run of the rendered pod.

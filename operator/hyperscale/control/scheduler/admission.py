@@ -1,4 +1,4 @@
-"""Whose turn it is: pending jobs asked about together, and what each of them is told."""
+"""Whose turn it is: pending jobs asked about together, and what is reported to each of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUEUE_FAILED: Final = "QueueRuleFailed"
 DISTRUST_SECONDS: Final = 30.0
 """After a decision failed, jobs are planned in order of arrival for so long."""
 CLOSER: Final = 4
-"""A waiting job is told again when its place is so many times nearer to the front, and when it is the first."""
+"""A waiting job's place is reported again when it is nearer to the front by this factor, and when the job is the first."""
 LONGER_RATIO: Final = 1.25
 """And when its run is predicted so much longer or shorter."""
 DIGITS: Final = 4
@@ -32,7 +32,7 @@ DIGITS: Final = 4
 
 
 class AdmissionPlanner(Protocol):
-    """Whoever decides; in the operator the planner process."""
+    """The component that decides; in the operator the planner process."""
 
     async def turns(self, question: AdmissionRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> AdmissionResult | None:
         """Who of several pending jobs starts, every plan checked; None where that could not be found out. Never raises."""
@@ -77,7 +77,7 @@ class AdmissionScheduler:
         return replace(plan, fallbacks=(QUEUE_FAILED, *plan.fallbacks)) if self.failed else plan
 
     async def take(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> PlanAnswer | None:
-        """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
+        """What the queue says of a job; None where there is nothing to order, where others decide, or where the question had no answer."""
         entry = self._pending.entry(key, policy) if is_pending(state) else None
         if entry is None:
             return None
@@ -99,7 +99,7 @@ class AdmissionScheduler:
         await self._running.tally()
 
     async def _ask(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
-        """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""
+        """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or no answer came."""
         policy = entry.policy
         if self.failed:
             return None

@@ -1,4 +1,4 @@
-"""Running jobs on a changing cluster: each is scored on fresh measurements now and then, a better placement is told or carried out.
+"""Running jobs on a changing cluster: each is scored on fresh measurements now and then, a better placement is reported or carried out.
 
 What is known lives in memory; after a restart the job's status tells since when a move has been proposed. How far a run has come is
 as the run says where it can be heard, else elapsed time over the predicted epoch, by what was measured meanwhile.
@@ -35,13 +35,13 @@ TICK_SECONDS: Final = 1.0
 DEADLINE_SECONDS: Final = 0.5
 """Of one question: pending jobs wait behind it."""
 REST_FACTOR: Final = 9.0
-"""After a question the planner is left alone so many times as long as it took: judging takes a tenth of it at most."""
+"""After a question the planner is left alone for this many times the question's length: judging takes a tenth of the time at most."""
 DISTRUST_SECONDS: Final = 30.0
 """After a failed question nothing is judged for so long."""
 
 
 class MigrationSearch(Protocol):
-    """Whoever judges; in the operator the planner process."""
+    """The component that judges; in the operator the planner process."""
 
     async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
         """Advice for running jobs, every plan checked; None where that could not be found out. Never raises."""

@@ -1,6 +1,6 @@
-"""Pending jobs as the operator knows them: which are decided together, what was decided, and who was told what.
+"""Pending jobs as the operator knows them: which are decided together, what was decided, and what was reported to each.
 
-One question decides for many jobs, but each job is passed over on its own: plans that a question gave to others wait here as grants, and
+One question decides for many jobs, but each job is reconciled on its own: plans that a question gave to others wait here as grants, and
 what it said of jobs that wait is the answer to their passes too, as long as nothing has changed. So a hundred waiting jobs cost a few
 questions whenever capacity changes, not a hundred.
 """
@@ -39,7 +39,7 @@ from hyperscale.util.slices import Slices
 VALID_SECONDS: Final = 20.0
 """What was decided is asked again after so long even where nothing seems to have changed: measurements may have."""
 KEPT_BACK_SECONDS: Final = 60.0
-"""Whoever is not to gain by a stop waits no longer than this for its pods to end."""
+"""A job that is not to gain by a stop waits no longer than this for the pods of the stopped job to end."""
 OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
 
@@ -139,7 +139,7 @@ class Pending:
     def kept_back(self, key: Key) -> Key | None:
         """A job that is giving its GPUs to others than this one, which therefore must not start yet.
 
-        Several jobs may stop for one: whoever is rid of its pods first would start again before the other's GPUs are free.
+        Several jobs may stop for one: the first that is rid of its pods would start again before the other's GPUs are free.
         """
         now = self._clock()
         for other in sorted(self._world.releasing):

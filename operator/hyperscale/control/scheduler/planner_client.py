@@ -1,6 +1,6 @@
 """Asking the planners: one question at a time, with what is decided and taken already; and asking whether a plan still fits.
 
-Jobs that nobody else decides on (admission.py) are asked about together, unless one is alone on an idle cluster.
+Jobs that are not decided on elsewhere (admission.py) are asked about together, unless one is alone on an idle cluster.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SAME_SHARE_RATIO: Final = 0.05
 
 
 class Planner(AdmissionPlanner, MigrationSearch, PreemptionSearch, Protocol):
-    """Whoever answers requests; in the operator a process of its own."""
+    """The component that answers requests; in the operator a process of its own."""
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
         """A checked plan, or why there is none; never raises, never takes longer than the request's deadline by much."""

@@ -46,7 +46,7 @@ ENDING_SECONDS: Final = 300.0
 
 
 class PreemptionSearch(Protocol):
-    """Whoever judges; in the operator the planner process."""
+    """The component that judges; in the operator the planner process."""
 
     async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
         """Which running jobs would better stop for others; None where that could not be found out. Never raises."""
@@ -100,7 +100,7 @@ class PreemptionPlanner:
         return StopView(judged.shown, judged.due) if judged is not None else None
 
     def begin(self, key: Key, policy: PolicySpec) -> LastStop | None:
-        """Take up a stop that is due; None where it is void: the job may not be stopped any more, or nobody is left to gain."""
+        """Take up a due stop; None where it is void: the job may no longer be stopped, or no job is left to gain."""
         judged, record, view = self._evaluations.get(key), self._world.jobs.get(key), self._world.mpijobs.get(key)
         if judged is None or record is None or view is None or not judged.due:
             return None
@@ -267,7 +267,7 @@ class PreemptionPlanner:
         }
 
     def _under_way(self) -> bool:
-        """Whether a stop is due, or its pods still end: what comes of it is not known yet."""
+        """Whether a stop is due, or its pods still end: the outcome is not known yet."""
         return any(judged.due for judged in self._evaluations.values()) or any(self._ends(key) for key in self._world.live)
 
     def _ends(self, key: Key) -> bool:

@@ -39,7 +39,7 @@ class QueueEntry:
     volumes: tuple[NodeRule, ...] = ()
     """Part of `request`: nodes from which its claims can be reached."""
     run_seconds: float | None = None
-    """At best; None where nobody has asked, or where it fits not even the empty cluster."""
+    """At best; None where no question was asked about it, or where it fits not even the empty cluster."""
     stopped: bool = False
     """It ran before and was stopped for others."""
     asked: bool = False
@@ -52,7 +52,7 @@ class QueueEntry:
 
     @property
     def index(self) -> tuple[float, Key]:
-        """Order of the queue as far as it is known; those that nobody can tell come last."""
+        """Order of the queue as far as it is known; jobs whose place is unknown come last."""
         return (float("inf") if self.run_seconds is None else self.run_seconds / self.weight, self.key)
 
     @property
@@ -97,7 +97,7 @@ def read_entry(
 
 
 def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
-    """The question about a job whose MPIJob has so many workers: there is no other count to choose from."""
+    """The question about a job whose MPIJob has `workers` workers: there is no other count to choose from."""
     counts = replace(request.job.workers, min=workers, max=workers)
     return replace(request, workers_fixed=workers, job=replace(request.job, workers=counts))
 

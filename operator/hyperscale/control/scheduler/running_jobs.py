@@ -21,7 +21,7 @@ from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
 LATE_RATIO: Final = 0.05
-"""A job beyond its predicted end is taken to need so much of its whole time still: nobody knows."""
+"""A job beyond its predicted end is taken to need this part of its whole time still: what it really needs is unknown."""
 
 
 class _Run(NamedTuple):

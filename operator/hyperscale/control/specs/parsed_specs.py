@@ -41,7 +41,7 @@ class JobReader:
         self._jobs: dict[tuple[str, int], JobSpec | SpecFault] = {}
         self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
-        """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
+        """By architecture, what finished runs taught about predictions; the component that keeps history fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
 

@@ -157,7 +157,7 @@ class Telemetry:
             self.plan_gap.observe(plan.optimality_gap)
 
     def forget(self, namespace: str, job: str) -> None:
-        """Drop what is told of one job; jobs come and go, series must not pile up."""
+        """Drop what is reported of one job; jobs come and go, series must not pile up."""
         with contextlib.suppress(KeyError):
             self.predicted_seconds.remove(namespace, job)
 
@@ -205,7 +205,7 @@ class TelemetryServer:
         await door.start(port)
 
     async def _listen_for_people(self, port: int, page: Callable[[], Awaitable[bytes]]) -> None:
-        """The page, to browsers that came by the loopback: a name that somebody pointed there is refused."""
+        """The page, to browsers that came by the loopback: a host name that a third party pointed there is refused."""
 
         async def respond(request: web.Request) -> web.Response:
             if request.host.rpartition(":")[0].strip("[]") not in _LOOPBACK:

@@ -25,7 +25,7 @@ LOSES: Final = 1.002
 
 
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
-    """Learn, and write weights and manifest. Raises LessonError where the folder holds no checkpoint to go on from."""
+    """Learn, and write weights and manifest. Raises LessonError where the folder holds no checkpoint to continue from."""
     config = ConstructorConfig(seed=assignment.seed)
     if assignment.steps is not None:
         config = replace(config, steps=assignment.steps)

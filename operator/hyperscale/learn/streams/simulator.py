@@ -197,7 +197,7 @@ class Simulator:
         return jobs, workers
 
     def step(self, chosen: int) -> tuple[float, bool]:
-        """Take a candidate and go on to the next decision; the reward, −(weighted time + λ communication) till then, and if it ended.
+        """Take a candidate and continue to the next decision; the reward, −(weighted time + λ communication) till then, and if it ended.
 
         The reward is in mean runs of weighted jobs, so that streams of any scale are alike. Raises IndexError for no candidate.
         """

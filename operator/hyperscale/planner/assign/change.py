@@ -80,7 +80,7 @@ def _without(tasks: Tasks, left: IntArray) -> Tasks:
 
 
 def _enough(tasks: Tasks, group: IntArray, task: int, idle_first: bool) -> bool:
-    """Whether a task can go on as it is; with `idle_first` only where no idle machine could fill it up."""
+    """Whether a task can continue as it is; with `idle_first` only where no idle machine could fill it up."""
     members = group == task
     fits = bool(members.sum() >= tasks.low[task] and tasks.memory[members].sum() >= tasks.need[task])
     return fits and not (idle_first and members.sum() < tasks.high[task] and (group == tasks.idle).any())

@@ -68,7 +68,7 @@ QUEUE_FAILED: Final = "QueueRuleFailed"
 MOVES_FAILED: Final = "MoveCheckFailed"
 """Running jobs could not be judged; they stay where they are."""
 STOPS_FAILED: Final = "StopCheckFailed"
-"""It could not be judged who should be stopped for whom; all running jobs go on."""
+"""It could not be judged who should be stopped for whom; all running jobs continue."""
 
 
 class PlannerProcess:
@@ -239,7 +239,7 @@ class PlannerProcess:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child ended, also where the event loop has not been told yet; leaves its status for the loop to collect."""
+    """Whether a child ended, also where the event loop has not been notified yet; leaves its status for the loop to collect."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:

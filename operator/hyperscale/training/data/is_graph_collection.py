@@ -1,4 +1,4 @@
-"""Whether a data set is many graphs, from a look at how it begins: Horovod wants to be told before anything is read."""
+"""Whether a data set is many graphs, from a look at how it begins: Horovod wants to know before anything is read."""
 
 from __future__ import annotations
 

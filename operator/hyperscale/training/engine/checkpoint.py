@@ -56,7 +56,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True, rename="camel"):
     version: int
     job: str
     model: str
-    """What must be the same to go on: architecture and shapes."""
+    """What must be the same to continue: architecture and shapes."""
     progress: CheckpointProgress
     workers: int
     """Ranks that wrote it; a resumed run may have others."""
@@ -129,7 +129,7 @@ class Checkpoints:
         return None
 
     def _prune(self, newest: Path) -> None:
-        """Drop all but the last two up to `newest`; later epochs are damaged, or `newest` would have gone on from them."""
+        """Drop all but the last two up to `newest`; later epochs are damaged, or `newest` would have continued from them."""
         whole = [path for path in self._newest_first() if path.name <= newest.name]
         for old in sorted({*self._newest_first()} - {*whole[:KEPT]}):
             shutil.rmtree(old, ignore_errors=True)

@@ -14,7 +14,7 @@ from typing import Final
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_MAX: Final = -4
 _MOST: Final = 2**31 - 1
-"""Bytes at the heap's end above which it shrinks: as many as mallopt can be told."""
+"""Bytes at the heap's end above which it shrinks: as many as can be passed to mallopt."""
 _USERS: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 

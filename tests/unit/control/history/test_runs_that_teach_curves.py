@@ -186,7 +186,7 @@ def test_an_operator_that_starts_learns_what_is_in_the_database(history: RunStor
         recorder = RunRecorder(reader, Telemetry(), f"sqlite:///{tmp_path}/history.sqlite", 5, lambda: 0.0)
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(30):
-            while not reader.taught:  # noqa: ASYNC110 - it tells nobody
+            while not reader.taught:  # noqa: ASYNC110 - it sends no notification
                 await asyncio.sleep(0.02)
         running.cancel()
 

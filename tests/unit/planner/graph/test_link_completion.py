@@ -1,4 +1,4 @@
-"""Links that nobody measured: which way of estimating is chosen, what it may change and what not."""
+"""Links that were not measured: which way of estimating is chosen, what it may change and what not."""
 
 from __future__ import annotations
 

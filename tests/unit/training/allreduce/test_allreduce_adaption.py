@@ -1,4 +1,4 @@
-"""Costs fitted from messages, groups that follow what is measured, variants only where they pay, and what Horovod is told."""
+"""Costs fitted from messages, groups that follow what is measured, variants only where they pay, and what is passed to Horovod."""
 
 from __future__ import annotations
 
