@@ -286,7 +286,7 @@ def peer_seconds(case: Case, part: LocalPart, device: torch.device, form: str, e
     """None where it does not run: what it needs grows with edges × width."""
     try:
         return median(gpu_pyg.epoch_seconds(case, part, device, form, epochs))
-    except (RuntimeError, ValueError, NotImplementedError, TypeError, MemoryError) as error:
+    except (RuntimeError, ValueError, NotImplementedError, TypeError, MemoryError) as error:  # whatever a peer refuses with is its result
         say(f"PyTorch Geometric, {form}, {case.name}: {str(error).splitlines()[0][:200]}")
         return None
     finally:

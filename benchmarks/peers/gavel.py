@@ -197,10 +197,15 @@ class Rounds:
             for job in jobs:
                 kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
                 if job.number not in chosen and kinds:
-                    best = max(kinds, key=lambda kind, job=job: (job.packed[kind], -kind))  # type: ignore[misc] # mypy infers no type for a lambda with a default
+                    best = _fastest(job, kinds)
                     chosen[job.number] = best
                     free[best] -= job.gpus
         return chosen
+
+
+def _fastest(job: Job, kinds: Sequence[int]) -> int:
+    """The kind on which the job runs fastest, the first of equals."""
+    return max(kinds, key=lambda kind: (job.packed[kind], -kind))
 
 
 class Ordered:
@@ -223,7 +228,7 @@ class Ordered:
         for job in sorted(jobs, key=lambda job: (self._key(job, left), job.number)):
             kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
             if kinds:
-                best = max(kinds, key=lambda kind, job=job: (job.packed[kind], -kind))  # type: ignore[misc] # mypy infers no type for a lambda with a default
+                best = _fastest(job, kinds)
                 chosen[job.number] = best
                 free[best] -= job.gpus
         return chosen

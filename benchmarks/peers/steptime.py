@@ -7,7 +7,7 @@ ring, no overlap    the objective's own terms (docs/explanation/planner.md): ari
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -37,8 +37,13 @@ def amdahl(known: Sequence[Step], asked: Sequence[Step]) -> FloatArray:
             lines[batch] = np.polyfit(gpus, seconds, 1, w=1.0 / seconds)
         else:
             lines[batch] = np.array([0.0, float(np.median(seconds))])
-    nearest = [min(lines, key=lambda batch, step=step: (abs(np.log(batch / step.batch)), batch)) for step in asked]  # type: ignore[misc] # mypy infers no type for a lambda with a default
+    nearest = [_nearest(lines, step.batch) for step in asked]
     return np.array([np.polyval(lines[batch], sum(step.gpus)) for batch, step in zip(nearest, asked, strict=True)]).clip(1e-6)
+
+
+def _nearest(batches: Iterable[float], batch: float) -> float:
+    """The batch closest by ratio, the smaller of two."""
+    return min(batches, key=lambda known: (abs(np.log(known / batch)), known))
 
 
 def pollux(known: Sequence[Step], asked: Sequence[Step]) -> FloatArray:

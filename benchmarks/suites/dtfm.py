@@ -82,6 +82,12 @@ def _against_published(case: str, found: list[Piped], seconds: list[float], cost
     ]
 
 
+def _elapsed(seconds: float) -> Callable[[], bool]:
+    """True once so many seconds have passed from now."""
+    end = time.perf_counter() + seconds
+    return lambda: time.perf_counter() >= end
+
+
 def _compared(case: str, pipeline: Pipeline, options: Options, rows: list[Row]) -> tuple[list[Piped], list[float]]:
     """Ours with its defaults, the genetic algorithm with the time that ours took, chance, three times our annealing, and the bound."""
     found: list[Piped] = []
@@ -92,8 +98,7 @@ def _compared(case: str, pipeline: Pipeline, options: Options, rows: list[Row]) 
         answer = place(pipeline, seed)
         found.append(answer)
         seconds.append(time.perf_counter() - started)
-        end = time.perf_counter() + seconds[-1]
-        group, value, candidates = genetic(pipeline.gradient, GROUPS, cost, seed, lambda end=end: time.perf_counter() >= end, 10**9)  # type: ignore[misc] # mypy infers no type for a lambda with a default
+        group, value, candidates = genetic(pipeline.gradient, GROUPS, cost, seed, _elapsed(seconds[-1]), 10**9)
         chance = np.random.default_rng(seed).permutation(np.arange(DEVICES) % GROUPS)
         rows += [
             Row(BENCHMARK, case, OURS, "cost", answer.cost, "s", seed),

@@ -52,7 +52,7 @@ METRIC_SCENARIOS = (
         runs=True,
     ),
     Broken(
-        "series name pods that nobody knows",
+        "series name unknown pods",
         lambda site: breaking.expose(
             site, 'DCGM_FI_DEV_GPU_UTIL{Hostname=~"dcgm-.*"}', 6, dcgm=scraped.dcgm(named=lambda node: f"dcgm-exporter-{node[-1]}xyz")
         ),

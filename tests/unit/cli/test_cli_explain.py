@@ -61,7 +61,7 @@ def test_the_message_of_the_condition_that_carries_the_reason_is_told() -> None:
     explained = explain(record(state))
     assert explained.summary[1].lower() == message.lower()
     assert explained.waits_for == "free GPUs"
-    assert "planned again by itself" in explained.advice[0]
+    assert "plans it again when GPUs" in explained.advice[0]
 
 
 def test_a_bad_spec_repeats_the_field_and_asks_to_correct_it() -> None:

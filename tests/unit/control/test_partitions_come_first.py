@@ -117,7 +117,7 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     large["spec"]["dataset"]["source"] = {"pvc": {"claimName": "graphs"}}
     large["spec"]["partitioning"] = {"method": "Precomputed"}
     _, fault = JobReader().read(large, {})
-    assert fault is not None, "ranks read the whole graph to take their part of it, whoever made the parts"
+    assert fault is not None, "ranks read the whole graph to take their part of it, wherever the parts come from"
     large["spec"]["partitioning"] = {"volumeClaimName": "parts"}
     assert JobReader().read(large, {})[1] is None
 

@@ -90,7 +90,7 @@ def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     )
     command.add_argument("--planner", choices=PLANNERS, help="planner to ask instead of the job's spec.planner")
     command.add_argument("--seed", type=_Whole(0, MAX_SEED), metavar="N", help="seed of the planners; the same seed gives the same plan")
-    command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly so many workers")
+    command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly N workers")
     command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")
     command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
     _add_snapshot_source(command, (*SOURCES, "job"))

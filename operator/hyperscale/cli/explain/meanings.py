@@ -18,7 +18,7 @@ class Meaning(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-_AGAIN: Final = "It is planned again by itself when GPUs or nodes come free."
+_AGAIN: Final = "The operator plans it again when GPUs or nodes become free."
 _NO_ROOM: Final = "a cluster in which it fits"
 
 MEANINGS: Final[dict[str, Meaning]] = {
@@ -29,12 +29,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.QUOTA_EXCEEDED: Meaning(
         "A ResourceQuota of the namespace refuses an object that this job needs.",
         "room in the quota",
-        "Raise the ResourceQuota that the message names, or end other objects of namespace {namespace}; it is tried again by itself.",
+        "Raise the ResourceQuota that the message names, or end other objects of namespace {namespace}; the operator then tries again.",
     ),
     Reason.RIGHTS_MISSING: Meaning(
         "The operator has no right to create an object that this job needs.",
         "the right",
-        "Grant the operator's service account what the message names (docs/rbac.md); it is tried again by itself.",
+        "Grant the operator's service account what the message names (docs/rbac.md); the operator then tries again.",
     ),
     Reason.NAME_CONFLICT: Meaning(
         "An object of a name that this job needs belongs to someone else and is left alone.",
@@ -96,7 +96,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.WAITING_FOR_BETTER_NODES: Meaning(
         "It would fit now, but much slower than on nodes that running jobs will leave.",
         "better nodes",
-        "It starts by itself when waiting longer cannot pay; PlannerPolicy spec.queue.patience says how choosy jobs are.",
+        "The operator starts it when waiting longer cannot pay; PlannerPolicy spec.queue.patience says how choosy jobs are.",
     ),
     Reason.PLAN_ONLY: Meaning("The plan is ready and nothing runs: spec.planOnly is true.", "", "Set spec.planOnly to false to run it."),
     Reason.AWAITING_APPROVAL: Meaning("The plan waits for a person to approve it.", "approval"),
@@ -135,7 +135,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.PREEMPTED: Meaning(
         "The job was stopped so that all jobs together end sooner; it continues from its last checkpoint when its turn comes.",
         "its turn in the queue",
-        "Raise spec.runPolicy.priority. Nobody is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
+        "Raise spec.runPolicy.priority. No job is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
     ),
     Reason.WORKERS_STARTING: Meaning("The workers are starting; the launcher follows when all are ready.", "all workers to be ready"),
     Reason.OPENING_LAUNCHER: Meaning("All workers are ready, the launcher is released.", "the launcher"),
