@@ -23,6 +23,7 @@ from e2e.jobs import PATIENCE_SECONDS, SPEC, Job
 from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
+from tests.fault.proxy import FaultProxy
 from tests.unit.cli.cli_samples import Ran, run
 
 TOPOLOGY = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
@@ -221,16 +222,23 @@ def test_a_snapshot_is_the_operators_too(tmp_path: Path, people: dict[str, str])
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_question_takes_its_job_away(
-    stage: Stage, space: str, write: Callable[..., str], people: dict[str, str], number: signal.Signals
+    stage: Stage, proxy: FaultProxy, space: str, tmp_path: Path, write: Callable[..., str], people: dict[str, str], number: signal.Signals
 ) -> None:
+    """The answer is held back: otherwise an operator's refusal may end the question, and with it the job, before the signal comes."""
+    config = proxy.kubeconfig(Path(people["editor"]), tmp_path / "through-the-proxy")
     command = [sys.executable, "-m", "hyperscale.cli.main", "plan", "-f", write(policyRef={"name": "absent"}), "--from", "job"]
-    process = subprocess.Popen([*command, "--kubeconfig", people["editor"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_until(lambda: bool(temporary(stage, space)), PATIENCE_SECONDS, "no temporary job was made")
-        process.send_signal(number)
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
-    finally:
-        process.kill()
+    asks = f"/namespaces/{space}/gnntrainingjobs/cora-plan-"
+    with (
+        proxy.holding(lambda asked: asked.method == "GET" and asks in asked.path) as held,
+        subprocess.Popen([*command, "--kubeconfig", str(config)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            wait_until(lambda: bool(held.caught), PATIENCE_SECONDS, "the command does not ask about its temporary job")
+            assert len(temporary(stage, space)) == 1
+            process.send_signal(number)
+            _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
     assert (process.returncode, said) == (130, "hyperscale: interrupted\n")
     assert temporary(stage, space) == []
 
