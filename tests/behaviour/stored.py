@@ -51,21 +51,26 @@ def write(kind: str, outputs: Mapping[str, Any]) -> int:
 def difference(recorded: Any, now: Any, path: str = "") -> str | None:
     """The first path at which two outputs differ and both values there; None where they are equal."""
     if isinstance(recorded, dict) and isinstance(now, dict):
-        for key in sorted({*recorded, *now}):
-            there = f"{path}.{key}" if path else str(key)
-            if key not in now:
-                return f"{there}: recorded {_short(recorded[key])}, now absent"
-            if key not in recorded:
-                return f"{there}: recorded as absent, now {_short(now[key])}"
-            if (found := difference(recorded[key], now[key], there)) is not None:
-                return found
-        return None
+        return _difference_of_maps(recorded, now, path)
     if isinstance(recorded, list) and isinstance(now, list):
         for index, (old, new) in enumerate(zip(recorded, now, strict=False)):
             if (found := difference(old, new, f"{path}[{index}]")) is not None:
                 return found
         return None if len(recorded) == len(now) else f"{path}: recorded {len(recorded)} entries, now {len(now)}"
     return None if _same(recorded, now) else f"{path}: recorded {_short(recorded)}, now {_short(now)}"
+
+
+def _difference_of_maps(recorded: dict[str, Any], now: dict[str, Any], path: str) -> str | None:
+    """The first key, in order of names, that one of the maps lacks or whose values differ."""
+    for key in sorted({*recorded, *now}):
+        there = f"{path}.{key}" if path else str(key)
+        if key not in now:
+            return f"{there}: recorded {_short(recorded[key])}, now absent"
+        if key not in recorded:
+            return f"{there}: recorded as absent, now {_short(now[key])}"
+        if (found := difference(recorded[key], now[key], there)) is not None:
+            return found
+    return None
 
 
 def assert_as_recorded(kind: str, case: str, now: Any) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
-from hyperscale.model.api.job import Direction, JobSpec, PartitioningMethod
+from hyperscale.model.api.job import DatasetSpec, Direction, JobSpec, PartitioningMethod, PartitioningSpec, WorkersSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.spec.introspect import choices_of, shape_of, struct_of
 from hyperscale.spec.parse import parse_job
@@ -20,9 +20,7 @@ def values(wrapped: inspect.Type) -> st.SearchStrategy[Any]:
     """JSON values that a type allows, absent optionals left out."""
     bare = shape_of(wrapped).bare
     if isinstance(bare, inspect.StructType):
-        required = {field.encode_name: values(field.type) for field in bare.fields if field.required}
-        optional = {field.encode_name: values(field.type) for field in bare.fields if not field.required}
-        return st.fixed_dictionaries(required, optional=optional)
+        return structs(bare)
     if isinstance(bare, inspect.UnionType):
         return st.one_of([values(member) for member in bare.types])
     if isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
@@ -30,10 +28,22 @@ def values(wrapped: inspect.Type) -> st.SearchStrategy[Any]:
     if isinstance(bare, inspect.VarTupleType):
         return st.lists(values(bare.item_type), min_size=bare.min_length or 0, max_size=min(3, bare.max_length or 3))
     if isinstance(bare, inspect.DictType):
-        anything = isinstance(bare.value_type, inspect.AnyType)
-        entries = st.integers(-5, 5) | st.text(st.characters(codec="utf-8"), max_size=5) if anything else values(bare.value_type)
-        return st.dictionaries(values(bare.key_type) if not anything else st.text("abc", min_size=1, max_size=3), entries, max_size=2)
+        return maps(bare)
     return scalars(bare)
+
+
+def structs(bare: inspect.StructType) -> st.SearchStrategy[dict[str, Any]]:
+    required = {field.encode_name: values(field.type) for field in bare.fields if field.required}
+    optional = {field.encode_name: values(field.type) for field in bare.fields if not field.required}
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+def maps(bare: inspect.DictType) -> st.SearchStrategy[dict[Any, Any]]:
+    """A map of at most two entries; integers and short texts where the type allows any value."""
+    if isinstance(bare.value_type, inspect.AnyType):
+        anything = st.integers(-5, 5) | st.text(st.characters(codec="utf-8"), max_size=5)
+        return st.dictionaries(st.text("abc", min_size=1, max_size=3), anything, max_size=2)
+    return st.dictionaries(values(bare.key_type), values(bare.value_type), max_size=2)
 
 
 def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:
@@ -52,40 +62,53 @@ def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:
     )
 
 
+SOURCES = ("pvc", "s3", "config_map", "builtin", "generated")
+"""Fields of a dataset's source; one of them must be given."""
+
+
 def repaired(job: JobSpec) -> JobSpec:
     """The job with what its rules ask for."""
-    source = job.dataset.source
-    kept = source.pvc or source.s3 or source.config_map or source.builtin or source.generated
-    if kept is None:
-        source = GOOD_SOURCE
-    only = {
-        name: getattr(source, name) if getattr(source, name) is kept else None
-        for name in ("pvc", "s3", "config_map", "builtin", "generated")
-    }
-    dataset = replace(job.dataset, source=replace(source, **only) if kept is not None else source)
-    size = {name: getattr(dataset, name) or 7 for name in ("vertices", "edges", "feature_size", "classes")}
     low, high = sorted((job.workers.min, job.workers.max))
-    count = job.partitioning.count
-    method = job.partitioning.method
-    stored = kept is not None and kept is not source.builtin and kept is not source.generated
+    workers = replace(job.workers, min=low, max=high, gpu_memory="24Gi", cpu="8", memory="64Gi")
+    dataset = repaired_dataset(job.dataset)
     shrinks = job.checkpoint is not None and low < high
-    gpus = job.workers.gpus_per_worker
-    divides = count == "Auto" or any(int(count) % (workers * gpus) == 0 for workers in range(low, high + 1))
     return replace(
         job,
         model=replace(job.model, fanouts=(), parameters=job.model.parameters or 1),
-        dataset=replace(dataset, **size, direction=dataset.direction if stored else Direction.AUTO),
-        workers=replace(job.workers, min=low, max=high, gpu_memory="24Gi", cpu="8", memory="64Gi"),
-        partitioning=replace(
-            job.partitioning,
-            count=count if divides else high * gpus,
-            method=PartitioningMethod.AUTO if method is PartitioningMethod.PRECOMPUTED and not stored else method,
-        ),
+        dataset=dataset,
+        workers=workers,
+        partitioning=repaired_partitioning(job.partitioning, workers, stored=is_stored(dataset)),
         recovery=job.recovery if shrinks else replace(job.recovery, shrink_after_seconds=None),
         placement=replace(job.placement, topology=type(job.placement.topology)()),
         approval=type(job.approval).AUTOMATIC,
         plan_only=False,
     )
+
+
+def is_stored(dataset: DatasetSpec) -> bool:
+    """Whether the graph is in the user's storage, where it may have a direction and parts of its own."""
+    source = dataset.source
+    return any((source.pvc, source.s3, source.config_map))
+
+
+def repaired_dataset(dataset: DatasetSpec) -> DatasetSpec:
+    """One source, all sizes, and a direction only where the graph is stored."""
+    given = [name for name in SOURCES if getattr(dataset.source, name)]
+    source = replace(dataset.source, **dict.fromkeys(SOURCES) | {given[0]: getattr(dataset.source, given[0])}) if given else GOOD_SOURCE
+    sizes = {name: getattr(dataset, name) or 7 for name in ("vertices", "edges", "feature_size", "classes")}
+    one = replace(dataset, source=source, **sizes)
+    return one if is_stored(one) else replace(one, direction=Direction.AUTO)
+
+
+def repaired_partitioning(partitioning: PartitioningSpec, workers: WorkersSpec, *, stored: bool) -> PartitioningSpec:
+    """A count that divides by the GPUs of some allowed count of workers, and precomputed parts only where the graph is stored."""
+    gpus = workers.gpus_per_worker
+    count, method = partitioning.count, partitioning.method
+    if count != "Auto" and all(int(count) % (number * gpus) for number in range(workers.min, workers.max + 1)):
+        count = workers.max * gpus
+    if method is PartitioningMethod.PRECOMPUTED and not stored:
+        method = PartitioningMethod.AUTO
+    return replace(partitioning, count=count, method=method)
 
 
 GOOD_SOURCE = parse_job(GOOD_JOBS["the least"]).dataset.source

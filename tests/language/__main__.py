@@ -48,8 +48,7 @@ def risen(now: Counts, before: Counts) -> list[tuple[str, str]]:
     return [(path, rule) for path, each in now.items() for rule, count in each.items() if count > before.get(path, {}).get(rule, 0)]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0, or 1 with one line for each fault of a place that has more than before."""
+def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.language", description=__doc__, epilog="example: python -m tests.language --all docs/tasks/queue.md"
     )
@@ -57,30 +56,44 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="show every fault, also those of the baseline")
     parser.add_argument("--record", action="store_true", help="write the counts of today as the baseline; they may only fall")
     parser.add_argument("--subject", type=Path, metavar="FILE", help="check the first line of a commit message instead")
-    chosen = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0, or 1 with one line for each fault of a place that has more than before."""
+    chosen = _parsed(arguments)
     if chosen.subject is not None:
         return _show({str(chosen.subject): rules.subject(chosen.subject.read_text())})
     faults = faults_by_file()
-    now, before = counts_of(faults), json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
     if chosen.all:
         _show({path: each for path, each in faults.items() if not chosen.paths or path in chosen.paths})
         return 0
-    above = risen(now, before)
-    if above and before:
-        code = _show({path: [fault for fault in each if (place(path), fault.rule) in above] for path, each in faults.items()}, MAX_SHOWN)
-        for where, rule in above:
-            sys.stderr.write(
-                f"{where}: {rule}: {now[where][rule]}, at most {before.get(where, {}).get(rule, 0)} (tests/language/baseline.json)\n"
-            )
-        return code
+    now, before = counts_of(faults), _baseline()
+    if before and (above := risen(now, before)):
+        return _show_risen(faults, above, before)
+    if chosen.record:
+        BASELINE.write_text(json.dumps(now, indent=1) + "\n")
+    elif before and now != before:
+        sys.stderr.write("fewer faults than the baseline: python -m tests.language --record\n")
     total = sum(sum(each.values()) for each in now.values())
-    if chosen.record or (not above and now != before):
-        if chosen.record:
-            BASELINE.write_text(json.dumps(now, indent=1) + "\n")
-        else:
-            sys.stderr.write("fewer faults than the baseline: python -m tests.language --record\n")
     sys.stdout.write(f"language: {total} faults left in {len(faults)} files\n")
     return 0
+
+
+def _baseline() -> Counts:
+    """The counts that were recorded; none before the first record."""
+    counts: Counts = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
+    return counts
+
+
+def _show_risen(faults: dict[str, list[rules.Fault]], above: list[tuple[str, str]], before: Counts) -> int:
+    """Show every fault of the places and rules that have more than before, and how many each may have."""
+    code = _show({path: [fault for fault in each if (place(path), fault.rule) in above] for path, each in faults.items()}, MAX_SHOWN)
+    now = counts_of(faults)
+    for where, rule in above:
+        most = before.get(where, {}).get(rule, 0)
+        sys.stderr.write(f"{where}: {rule}: {now[where][rule]}, at most {most} (tests/language/baseline.json)\n")
+    return code
 
 
 def _show(faults: dict[str, list[rules.Fault]], most: int = 100_000) -> int:

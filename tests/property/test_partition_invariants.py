@@ -55,14 +55,20 @@ def naive(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int, lis
 
 @settings(max_examples=40, deadline=None)
 @given(GRAPHS, SHARES, st.sampled_from(METHODS), st.integers(0, 3))
-def test_every_vertex_is_in_one_part_and_measures_are_what_counting_gives(
-    adjacency: Adjacency, shares: tuple[float, ...], method: PartitioningMethod | str, seed: int
-) -> None:
+def test_every_vertex_is_in_one_part(adjacency: Adjacency, shares: tuple[float, ...], method: PartitioningMethod | str, seed: int) -> None:
     parts = split(adjacency, shares, method, seed=seed)
     assert parts.assignment.shape == (adjacency.vertices,)
     assert parts.assignment.dtype == np.int32
     assert parts.assignment.min() >= 0
     assert parts.assignment.max() < len(shares) == parts.parts
+
+
+@settings(max_examples=40, deadline=None)
+@given(GRAPHS, SHARES, st.sampled_from(METHODS), st.integers(0, 3))
+def test_cut_and_halos_are_what_counting_gives(
+    adjacency: Adjacency, shares: tuple[float, ...], method: PartitioningMethod | str, seed: int
+) -> None:
+    parts = split(adjacency, shares, method, seed=seed)
     cut, copied = naive(adjacency, parts.assignment, len(shares))
     assert parts.measures.cut == cut
     assert parts.measures.halo.tolist() == copied
@@ -70,6 +76,14 @@ def test_every_vertex_is_in_one_part_and_measures_are_what_counting_gives(
     assert (plain[0], plain[1].tolist()) == (cut, copied)
     assert parts.measures.largest_halo == max(copied)
     assert parts.measures.replication == pytest.approx((adjacency.vertices + sum(copied)) / adjacency.vertices)
+
+
+@settings(max_examples=40, deadline=None)
+@given(GRAPHS, SHARES, st.sampled_from(METHODS), st.integers(0, 3))
+def test_imbalance_is_the_largest_load_for_its_share(
+    adjacency: Adjacency, shares: tuple[float, ...], method: PartitioningMethod | str, seed: int
+) -> None:
+    parts = split(adjacency, shares, method, seed=seed)
     weights = np.ones(adjacency.vertices) if adjacency.vertex_weights is None else adjacency.vertex_weights
     load = [weights[parts.assignment == part].sum() / weights.sum() / (share / sum(shares)) for part, share in enumerate(shares)]
     assert parts.measures.imbalance == pytest.approx(max(load))

@@ -13,6 +13,7 @@ from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob, Decided, Preview
 from hyperscale.cli.plan.outcome import outcome_of
 from hyperscale.control.controller.preview_server import Previews
+from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.scheduler.queue_entry import joins
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.job import PlannerChoice
@@ -79,6 +80,11 @@ async def compare(nodes: int, gpus: int, before: list[dict[str, Any]], spec: dic
     foreseen = answer_of(previewed(stage, spec, labels))
     event(f"{len(stage.world.mpijobs)} running, {type(foreseen).__name__}")
     came = await stage.ask(stage.add("late", labels=labels, **spec))
+    assert_same_answer(foreseen, came)
+
+
+def assert_same_answer(foreseen: Plan | Infeasible | str, came: PlanAnswer) -> None:
+    """The operator answers with the plan, the refusal or the reason to wait that the preview foresaw."""
     if isinstance(foreseen, Plan):
         assert isinstance(came.found, Plan), (foreseen, came)
         assert (foreseen.plan_id, foreseen.workers) == (came.found.plan_id, came.found.workers)

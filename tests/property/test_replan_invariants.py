@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -36,41 +38,62 @@ def cost(move: Move, prices: Prices) -> float:
     return move.candidate.objective * prices.remaining_epochs + restart + len(move.moved) * prices.move_seconds
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    seed=SEEDS,
-    nodes=st.integers(6, 24),
-    workers=st.integers(1, 6),
-    lost=st.integers(0, 3),
-    limit=st.one_of(st.none(), st.integers(0, 4)),
-    epochs=st.sampled_from([1.0, 100.0, 10_000.0]),
-    keep=st.booleans(),
-)
-def test_no_more_moves_than_allowed_no_gone_node_and_never_dearer_than_staying(
-    seed: int, nodes: int, workers: int, lost: int, limit: int | None, epochs: float, keep: bool
-) -> None:
+class Case(NamedTuple):
+    """A plan, a later cluster that lost nodes of it and changed its links, and the terms of a new plan."""
+
+    old: Plan
+    gone: set[str]
+    fresh: ClusterSnapshot
+    prices: Prices
+    move: Move | None
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    seed, nodes, workers = draw(SEEDS), draw(st.integers(6, 24)), draw(st.integers(1, 6))
     seen = random_cluster(seed, nodes, free_max=2)
     job = training(workers={"min": workers, "max": workers})
     old = answer(seen, job)
     assert isinstance(old, Plan)
-    moved_links = random_cluster(seed + 1, nodes, free_max=2).links
     used = sorted({worker.node for worker in old.workers})
-    gone = set(used[:lost])
-    fresh = replace(without(seen, gone), links=moved_links)
+    gone = set(used[: draw(st.integers(0, 3))])
+    fresh = replace(without(seen, gone), links=random_cluster(seed + 1, nodes, free_max=2).links)
+    epochs, limit = draw(st.sampled_from([1.0, 100.0, 10_000.0])), draw(st.none() | st.integers(0, 4))
     prices = Prices(remaining_epochs=epochs, move_seconds=0.5, restart_seconds=2.0, max_moves=limit)
-    move = replan(posed(fresh, job, workers), old, prices, keep_shares=keep)
-    if move is None:
+    move = replan(posed(fresh, job, workers), old, prices, keep_shares=draw(st.booleans()))
+    return Case(old, gone, fresh, prices, move)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_a_new_plan_uses_no_gone_node_and_no_more_gpus_than_are_free(case: Case) -> None:
+    if case.move is None:
         return
-    names = move.candidate.names
-    assert len(names) == workers
-    assert not gone & set(names)
-    assert set(move.lost) == {worker.index for worker in old.workers if worker.node in gone}
-    assert set(move.lost) <= set(move.moved) == {worker.index for worker in old.workers if names[worker.index] != worker.node}
-    assert limit is None or len(move.moved) <= max(limit, len(move.lost))
-    free = {node.name: node.free_gpus for node in fresh.nodes}
+    names = case.move.candidate.names
+    assert len(names) == len(case.old.workers)
+    assert not case.gone & set(names)
+    free = {node.name: node.free_gpus for node in case.fresh.nodes}
     assert all(names.count(name) <= free[name] for name in names)
-    if not move.lost:
-        assert cost(move, prices) <= move.stay_objective * epochs * (1 + 1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_lost_workers_move_and_no_more_others_than_allowed(case: Case) -> None:
+    if case.move is None:
+        return
+    names, limit = case.move.candidate.names, case.prices.max_moves
+    lost = {worker.index for worker in case.old.workers if worker.node in case.gone}
+    moved = {worker.index for worker in case.old.workers if names[worker.index] != worker.node}
+    assert set(case.move.lost) == lost
+    assert lost <= set(case.move.moved) == moved
+    assert limit is None or len(case.move.moved) <= max(limit, len(lost))
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_a_new_plan_is_never_dearer_than_to_stay(case: Case) -> None:
+    if case.move is not None and not case.move.lost:
+        assert cost(case.move, case.prices) <= case.move.stay_objective * case.prices.remaining_epochs * (1 + 1e-12)
 
 
 @settings(max_examples=25, deadline=None)

@@ -190,22 +190,33 @@ def worlds(draw: st.DrawFn) -> World:
 
 @settings(max_examples=30, deadline=None)
 @given(worlds())
-def test_stops_are_sound_and_the_next_decision_starts_the_beneficiaries_and_no_job_where_it_was(world: World) -> None:
+def test_stops_are_sound_repeatable_and_of_jobs_beyond_their_hold_down(world: World) -> None:
     question, stops = world.question(), world.stops()
     assert unsound_stops(stops, question) == ()
-    running = {job.running.request.job_key: job for job in question.running}
-    assert all(running[stop.key].held_seconds >= TERMS.hold_down_seconds for stop in stops.stops)
+    held = {job.running.request.job_key: job.held_seconds for job in question.running}
+    assert all(held[stop.key] >= TERMS.hold_down_seconds for stop in stops.stops)
     assert world.stops() == stops
-    if not stops.stops:
-        return
+
+
+def after_the_stops(world: World, question: StopQuestion, stops: Stops) -> dict[str, Plan]:
+    """Plans that the queue starts once the stopped jobs have released their GPUs and wait again, by job."""
+    running = {job.running.request.job_key: job for job in question.running}
     released = added(running[stop.key].running.claims for stop in stops.stops)
     again = [QueuedJob(running[stop.key].running.request, 0.0) for stop in stops.stops]
     left = {name: Claim(max(0, claim.gpus - released.get(name, Claim()).gpus)) for name, claim in question.claims.items()}
     shares = [RunningShare(key, len(job.running.plan.workers), 1e5) for key, job in running.items() if key not in told(stops)]
-    asked_next = AdmissionRequest((*question.pending, *again), (*shares, *question.others), {}, left)
-    turns = take_turns(asked_next, world.desk().vacated(released), POLICY.queue, choosers(POLICY.queue))
-    started = {start.key: start.plan for start in turns.starts}
+    request = AdmissionRequest((*question.pending, *again), (*shares, *question.others), {}, left)
+    turns = take_turns(request, world.desk().vacated(released), POLICY.queue, choosers(POLICY.queue))
+    return {start.key: start.plan for start in turns.starts}
+
+
+@settings(max_examples=30, deadline=None)
+@given(worlds())
+def test_the_next_decision_starts_the_beneficiaries_and_no_stopped_job_where_it_was(world: World) -> None:
+    question, stops = world.question(), world.stops()
+    claims = {job.running.request.job_key: job.running.claims for job in question.running}
+    started = after_the_stops(world, question, stops) if stops.stops else {}
     for stop in stops.stops:
         assert stop.beneficiaries[0] in started
         if stop.key in started:
-            assert not started[stop.key].gpus_by_node().keys() <= running[stop.key].running.claims.keys()
+            assert not started[stop.key].gpus_by_node().keys() <= claims[stop.key].keys()

@@ -236,12 +236,17 @@ def look(world: ClusterCache, key: Key) -> ReconcileInput:
     )
 
 
+def listed_with_odd(kind: str, data: st.DataObject) -> tuple[dict[str, Any], ClusterCache]:
+    """An object with anything in any field, and the cluster that lists it."""
+    resource = data.draw(hostile(kind))
+    return resource, asyncio.run(listed(kind, copy.deepcopy(resource)))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
-def test_an_object_with_anything_in_any_field_spoils_nothing_but_itself(kind: str, data: st.DataObject) -> None:
-    resource = data.draw(hostile(kind))
-    world = asyncio.run(listed(kind, copy.deepcopy(resource)))
+def test_an_object_with_anything_in_any_field_spoils_no_figure_of_another_node(kind: str, data: st.DataObject) -> None:
+    resource, world = listed_with_odd(kind, data)
     snapshot = world.snapshot(PolicySpec(), NOW)
     msgspec.json.encode(snapshot)
     assert {"node-a", "node-b"} <= {one.name for one in snapshot.nodes}
@@ -251,12 +256,26 @@ def test_an_object_with_anything_in_any_field_spoils_nothing_but_itself(kind: st
     if kind == POD and (POD, ODD) in world.intake.refused and isinstance(resource["spec"], dict):
         bound = resource["spec"].get("nodeName") == "node-a"
         assert not bound or free["node-a"] == 0, "an unreadable pod closes its node"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(data=st.data())
+def test_an_object_with_anything_in_any_field_leaves_every_job_a_status(kind: str, data: st.DataObject) -> None:
+    _, world = listed_with_odd(kind, data)
     for key in world.jobs:
         seen = look(world, key)
         status = derive(seen, decide(seen))
         msgspec.json.encode(to_wire(status))
     assert look(world, GOOD).job.fault is None
     assert world.jobs[GOOD].status.mpi_job_ref is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(data=st.data())
+def test_only_the_object_with_anything_in_any_field_is_refused(kind: str, data: st.DataObject) -> None:
+    _, world = listed_with_odd(kind, data)
     assert all(
         key_of({"metadata": {"name": ODD.name, "namespace": refused.key.namespace}}) == refused.key
         for refused in world.intake.refused.values()

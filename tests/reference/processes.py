@@ -71,19 +71,42 @@ def _of_worker() -> Iterator[Row]:
 def _declared(file: str) -> Iterator[Row]:
     """Metrics that a module declares in calls and in tables of name and text."""
     for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
-        if isinstance(node, ast.Call) and node.args and (name := _name(node.args[0])):
-            function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            if function in KINDS:
-                texts = [part.value for part in node.args[1:] if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-                if not texts:
-                    continue  # the name and the text are variables: the table that they come from is read instead
-                kind = KINDS[function] or texts.pop(0)
-                full = name if kind != "counter" or name.endswith("_total") else f"{name}_total"
-                yield code(full), kind, _labels(node), texts[0]
+        if isinstance(node, ast.Call):
+            yield from _of_call(node)
         elif isinstance(node, ast.Dict):
-            for key, text in zip(node.keys, node.values, strict=True):
-                if key is not None and (name := _name(key)) and isinstance(text, ast.Constant):
-                    yield code(name), "gauge", "`source`, `destination`", str(text.value)
+            yield from _of_table(node)
+
+
+def _of_call(call: ast.Call) -> Iterator[Row]:
+    """The metric that a call of a metric's class declares; none where name and text are variables, which come from a table."""
+    name = _name(call.args[0]) if call.args else ""
+    function = _called(call.func)
+    if not name or function not in KINDS:
+        return
+    texts = [text for part in call.args[1:] if (text := _text(part)) is not None]
+    if texts:
+        kind = KINDS[function] or texts.pop(0)
+        full = name if kind != "counter" or name.endswith("_total") else f"{name}_total"
+        yield code(full), kind, _labels(call), texts[0]
+
+
+def _of_table(table: ast.Dict) -> Iterator[Row]:
+    """Gauges of links in a table of name and text."""
+    for key, value in zip(table.keys, table.values, strict=True):
+        if key is not None and (name := _name(key)) and isinstance(value, ast.Constant):
+            yield code(name), "gauge", "`source`, `destination`", str(value.value)
+
+
+def _called(function: ast.expr) -> str:
+    """The last name of what is called."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _text(node: ast.expr) -> str | None:
+    """A literal text."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _name(node: ast.expr) -> str:

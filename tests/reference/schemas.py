@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,8 +70,7 @@ def type_of(field: Schema) -> str:
     if "enum" in field:
         return ", ".join(code(choice if isinstance(choice, str) else json.dumps(choice)) for choice in field["enum"])
     if "anyOf" in field or "oneOf" in field:
-        choices = field.get("anyOf", field.get("oneOf", ()))
-        return " or ".join(dict.fromkeys(type_of(choice) for choice in choices if "type" in choice or "enum" in choice)) or "any"
+        return _alternatives(field.get("anyOf", field.get("oneOf", ())))
     if field.get("x-kubernetes-int-or-string"):
         return "integer or string"
     kind = field.get("type", "object")
@@ -79,6 +78,12 @@ def type_of(field: Schema) -> str:
     if words == "array" and isinstance(field.get("items"), Mapping):
         words = f"list of {type_of(field['items'])}"
     return words + _bounds(field)
+
+
+def _alternatives(choices: Iterable[Schema]) -> str:
+    """The types of those choices that name one; the others are rules."""
+    typed = [choice for choice in choices if "type" in choice or "enum" in choice]
+    return " or ".join(dict.fromkeys(map(type_of, typed))) or "any"
 
 
 def _bounds(field: Schema) -> str:

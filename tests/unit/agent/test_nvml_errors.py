@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pynvml
@@ -59,17 +60,39 @@ def test_opening_nvml_ends_in_a_named_state(nvml: FakeNvml, code: int) -> None:
         assert reading.paths == ()
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_any_error_of_any_call_costs_what_it_concerns_and_no_more(nvml: FakeNvml, code: int) -> None:
+def readings_with(nvml: FakeNvml, code: int) -> Iterator[tuple[str, Reading]]:
+    """Each call that reads a figure or a state, and the reading of two GPUs when it fails with the code for the first."""
     for function in sorted(set(FUNCTIONS) - OPENING - NAMING - CLOSING - {"nvmlEventSetWait_v2"}):
         nvml.load({f"gpu0.error.{function}": code})
-        reading = read_twice()
-        if code in LIBRARY and reading.state.condition is not DriverCondition.READY:
+        yield function, read_twice()
+
+
+def is_of_the_library(code: int, reading: Reading) -> bool:
+    """Whether the code says that NVML itself fails, and the call was one in which the reader believes it."""
+    return code in LIBRARY and reading.state.condition is not DriverCondition.READY
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_error_of_the_library_in_any_call_is_its_state_and_leaves_no_gpu(nvml: FakeNvml, code: int) -> None:
+    for function, reading in readings_with(nvml, code):
+        if is_of_the_library(code, reading):
             assert reading.state.condition is LIBRARY[code], function
             assert reading.gpus == ()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_any_other_error_of_any_call_costs_the_other_gpu_nothing(nvml: FakeNvml, code: int) -> None:
+    for function, reading in readings_with(nvml, code):
+        if not is_of_the_library(code, reading):
+            assert reading.gpus[1].state.condition is DriverCondition.READY, function
+            assert reading.gpus[1].figures.keys() >= {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_any_other_error_of_any_call_costs_its_gpu_a_figure_or_all_where_the_gpu_is_lost(nvml: FakeNvml, code: int) -> None:
+    for function, reading in readings_with(nvml, code):
+        if is_of_the_library(code, reading):
             continue
-        assert reading.gpus[1].state.condition is DriverCondition.READY, function
-        assert reading.gpus[1].figures.keys() >= {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"}
         if reading.gpus[0].state.condition is DriverCondition.READY:
             assert len(reading.gpus[0].figures) > 15, function
         else:

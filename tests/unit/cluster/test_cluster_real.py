@@ -22,20 +22,28 @@ from e2e.cluster.topology import DEFAULT_FILE, REAL_FILE, LinkTable, load, with_
 INTERFACE_NAME_MAX = 15
 
 
-def test_no_two_slots_share_an_address_a_device_or_a_chain() -> None:
-    every = [Slot(number) for number in range(SLOTS)]
-    places = [place for slot in every for place in slot.places]
-    networks = [ipaddress.ip_network(text) for place in places for text in (place.node_network, place.pod_network)]
-    networks += [ipaddress.ip_network(slot.services) for slot in every]
+EVERY_SLOT = [Slot(number) for number in range(SLOTS)]
+EVERY_PLACE = [place for slot in EVERY_SLOT for place in slot.places]
+
+
+def test_no_two_slots_share_an_address() -> None:
+    networks = [ipaddress.ip_network(text) for place in EVERY_PLACE for text in (place.node_network, place.pod_network)]
+    networks += [ipaddress.ip_network(slot.services) for slot in EVERY_SLOT]
     assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
-    for slot in every:
+
+
+def test_the_networks_of_a_place_are_within_those_of_its_slot() -> None:
+    for slot in EVERY_SLOT:
         cables, pods = map(ipaddress.IPv4Network, slot.networks)
         for place in slot.places:
             assert ipaddress.IPv4Network(place.node_network).subnet_of(cables)
             assert ipaddress.IPv4Network(place.pod_network).subnet_of(pods)
-    assert len({place.link for place in places}) == SLOTS * MAX_NODES
-    assert max(len(place.link) for place in places) <= INTERFACE_NAME_MAX
-    assert len({slot.chain for slot in every}) == SLOTS
+
+
+def test_no_two_slots_share_a_device_or_a_chain() -> None:
+    assert len({place.link for place in EVERY_PLACE}) == SLOTS * MAX_NODES
+    assert max(len(place.link) for place in EVERY_PLACE) <= INTERFACE_NAME_MAX
+    assert len({slot.chain for slot in EVERY_SLOT}) == SLOTS
 
 
 def test_the_server_and_the_names_have_addresses_among_the_services() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 from hypothesis import given
@@ -78,23 +81,41 @@ HOLDINGS = st.tuples(
 )
 
 
+Holding = tuple[dict[str, int], dict[str, float]]
+"""Workers on each node, and what each worker holds."""
+
+
+def summed(holdings: Iterable[Holding]) -> dict[str, dict[str, float]]:
+    """What the holdings come to on each node, one worker after the other."""
+    sums: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for workers, amounts in holdings:
+        for node, name in product(workers, amounts):
+            sums[node][name] += workers[node] * amounts[name]
+    return rounded(sums)
+
+
+def rounded(held: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    return {node: {name: round(amount, 6) for name, amount in amounts.items()} for node, amounts in held.items()}
+
+
 @given(st.lists(HOLDINGS, max_size=12))
 def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
     kept: Reservations[str] = Reservations()
-    known: dict[str, tuple[dict[str, int], dict[str, float]]] = {}
+    known: dict[str, Holding] = {}
     for job, workers, amounts in steps:
         kept.set(job, workers, amounts)
         known[job] = (workers, amounts)
     for asking in ("a", "b", None):
-        wanted: dict[str, dict[str, float]] = {}
-        for job, (workers, amounts) in known.items():
-            for node, count in workers.items() if job != asking else ():
-                for name, amount in amounts.items():
-                    held = wanted.setdefault(node, {})
-                    held[name] = round(held.get(name, 0.0) + count * amount, 6)
-        found = {node: {name: round(amount, 6) for name, amount in held.items()} for node, held in kept.held_by_others(asking).items()}
-        assert found == wanted
-        assert kept.held_by_others(asking, ["n1"]) == {node: held for node, held in kept.held_by_others(asking).items() if node == "n1"}
-    for job in list(known):
+        held = kept.held_by_others(asking)
+        assert rounded(held) == summed(holding for job, holding in known.items() if job != asking)
+        assert kept.held_by_others(asking, ["n1"]) == {node: amounts for node, amounts in held.items() if node == "n1"}
+
+
+@given(st.lists(HOLDINGS, max_size=12))
+def test_nothing_is_reserved_once_every_job_holds_nothing(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
+    kept: Reservations[str] = Reservations()
+    for job, workers, amounts in steps:
+        kept.set(job, workers, amounts)
+    for job, _, _ in steps:
         kept.set(job, {}, {})
     assert kept.held_by_others(None) == {}

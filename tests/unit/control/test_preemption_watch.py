@@ -10,7 +10,7 @@ from hyperscale.control.lifecycle.movable import ADVISES
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus
-from tests.unit.control.preemption_stage import EPOCHS, LONG, SHORT, begun, stopped_status
+from tests.unit.control.preemption_stage import EPOCHS, LONG, SHORT, Scene, begun, stopped_status
 
 
 async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_predicted_when_it_was_judged() -> None:
@@ -22,7 +22,7 @@ async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_pr
     assert last.epochs_done == EPOCHS - 10
 
 
-async def test_a_long_job_stops_for_a_short_one_and_goes_on_after_it() -> None:
+async def test_a_long_job_is_told_to_stop_for_a_short_one() -> None:
     scene = await begun()
     assert SHORT in scene.world.unstarted
     await scene.watch.check()
@@ -32,17 +32,40 @@ async def test_a_long_job_stops_for_a_short_one_and_goes_on_after_it() -> None:
     assert scene.woken == [LONG]
     (question,) = scene.planner.about_stops
     assert [job.running.request.job.workers.min for job in question.running] == [2], "it continues with as many workers as it had"
-    status = stopped_status(scene)
-    assert status.last_stop is not None
-    assert status.last_stop.beneficiaries == (str(SHORT),)
-    assert 0.0 < status.last_stop.epochs_done < EPOCHS
-    scene.see_long(status)
+
+
+async def test_a_stopped_job_says_for_whom_it_stopped_and_how_far_it_was() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    stop = stopped_status(scene).last_stop
+    assert stop is not None
+    assert stop.beneficiaries == (str(SHORT),)
+    assert 0.0 < stop.epochs_done < EPOCHS
+
+
+async def test_a_stopped_job_waits_in_the_queue_once_its_pods_have_ended() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    scene.see_long(stopped_status(scene))
     assert LONG not in scene.world.unstarted
     scene.see_mpijob(suspended=True)
     assert LONG not in scene.world.unstarted, "its pods still end"
     scene.see_pods(gone=True)
     assert LONG in scene.world.unstarted
 
+
+async def stopped() -> Scene:
+    """The long job has stopped and its pods have ended."""
+    scene = await begun()
+    await scene.watch.check()
+    scene.see_long(stopped_status(scene))
+    scene.see_mpijob(suspended=True)
+    scene.see_pods(gone=True)
+    return scene
+
+
+async def test_a_stopped_job_starts_again_after_the_job_that_it_stopped_for() -> None:
+    scene = await stopped()
     held = await scene.ask_for(LONG, preempted=True)
     assert isinstance(held.found, Infeasible), "the short one goes first"
     assert SHORT in scene.woken

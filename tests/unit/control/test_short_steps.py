@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
+from itertools import product
 from unittest.mock import Mock
 
 import pytest
@@ -114,34 +116,31 @@ async def test_pods_of_running_jobs_are_counted_job_by_job_and_once(counted: Tur
     assert not counted.happened
 
 
+def pod_of(job: str, number: int, owner: str, launches: bool) -> PodView:
+    role, index = (LAUNCHER, None) if launches else (WORKER, number)
+    return PodView(namespace="team", name=f"{job}-{number}", owner_uid=owner, owner_kind="MPIJob", job_name=job, role=role, index=index)
+
+
+def ranked(pods: Iterable[PodView], job: str, owner: str) -> list[PodView]:
+    """The pods of a job's MPIJob by role, rank and name."""
+    own = [pod for pod in pods if (pod.job_name, pod.owner_uid) == (job, owner)]
+    return sorted(own, key=lambda pod: (pod.role, pod.index or 0, pod.name))
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["m", "n"]), st.booleans(), st.booleans())))
 def test_ranked_pods_are_those_of_now_after_any_changes(changes: list[tuple[str, int, str, bool, bool]]) -> None:
     index, truth = PodIndex(), dict[Key, PodView]()
     for job, number, owner, launches, gone in changes:
-        name = Key("team", f"{job}-{number}")
-        role = LAUNCHER if launches else WORKER
-        pod = PodView(
-            namespace="team",
-            name=name.name,
-            owner_uid=owner,
-            owner_kind="MPIJob",
-            job_name=job,
-            role=role,
-            index=None if launches else number,
-        )
+        pod = pod_of(job, number, owner, launches)
+        name = Key("team", pod.name)
         index.put(name, None if gone else pod)
         truth.pop(name, None)
         if not gone:
             truth[name] = pod
-        for each in "abc":
-            for uid in "mn":
-                expected = sorted(
-                    (one for one in truth.values() if one.job_name == each and one.owner_uid == uid),
-                    key=lambda one: (one.role, one.index or 0, one.name),
-                )
-                ranked = index.ranked(Key("team", each), uid)
-                assert list(ranked) == expected
-                assert not ranked or index.ranked(Key("team", each), uid) is ranked
+        for each, uid in product("abc", "mn"):
+            found = index.ranked(Key("team", each), uid)
+            assert list(found) == ranked(truth.values(), each, uid)
+            assert not found or index.ranked(Key("team", each), uid) is found, "what has not changed is not sorted again"
 
 
 async def test_ten_thousand_ended_jobs_are_appointed_in_many_turns(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:

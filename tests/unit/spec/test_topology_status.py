@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -49,18 +51,35 @@ def test_absent_figures_are_absent_on_the_wire_and_come_back_as_none() -> None:
     assert msgspec.convert(wire, TopologyStatus) == topology_status(cluster(2))
 
 
-def test_links_that_do_not_all_fit_are_a_sample_of_all_nodes_both_ways_that_hardly_changes() -> None:
-    names = [f"node-{number:03d}" for number in range(60)]
-    sample = Sample(1e-4, 1.0, Quality.MEASURED)
-    links = tuple(Link(one, other, sample, sample) for one in names for other in names if one != other)
-    nodes = tuple(Node(name, None, None, 8, 0) for name in names)
-    snapshot = ClusterSnapshot(taken_at=0.0, nodes=nodes, links=links, levels=())
-    status = topology_status(snapshot, 60_000)
-    pairs = {(link.source, link.destination) for link in status.links}
-    assert 300 < len(pairs) < len(links) / 2
-    assert [(link.source, link.destination) for link in status.links] == sorted(pairs)
-    assert {source for source, _ in pairs} == set(names)
+MANY = [f"node-{number:03d}" for number in range(60)]
+MEASURED = Sample(1e-4, 1.0, Quality.MEASURED)
+TOO_MANY_LINKS = ClusterSnapshot(
+    taken_at=0.0,
+    nodes=tuple(Node(name, None, None, 8, 0) for name in MANY),
+    links=tuple(Link(one, other, MEASURED, MEASURED) for one, other in permutations(MANY, 2)),
+    levels=(),
+)
+"""More links than fit into `ROOM`."""
+ROOM = 60_000
+
+
+def listed_pairs(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
+    return [(link.source, link.destination) for link in topology_status(snapshot, ROOM).links]
+
+
+def test_links_that_do_not_all_fit_are_a_sorted_sample_of_all_nodes() -> None:
+    pairs = listed_pairs(TOO_MANY_LINKS)
+    assert pairs == sorted(set(pairs))
+    assert 300 < len(pairs) < len(TOO_MANY_LINKS.links) / 2
+    assert {source for source, _ in pairs} == set(MANY)
+
+
+def test_links_of_the_sample_are_listed_both_ways() -> None:
+    pairs = set(listed_pairs(TOO_MANY_LINKS))
     assert sum((other, one) in pairs for one, other in pairs) >= len(pairs) - 1
-    fewer = topology_status(replace(snapshot, links=links[100:]), 60_000)
-    kept = {(link.source, link.destination) for link in fewer.links}
-    assert len(pairs & kept) > 0.9 * len(pairs)
+
+
+def test_the_sample_hardly_changes_when_few_links_go() -> None:
+    pairs = set(listed_pairs(TOO_MANY_LINKS))
+    fewer = set(listed_pairs(replace(TOO_MANY_LINKS, links=TOO_MANY_LINKS.links[100:])))
+    assert len(pairs & fewer) > 0.9 * len(pairs)

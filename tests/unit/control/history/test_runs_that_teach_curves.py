@@ -41,6 +41,8 @@ TRUTH = StepTime(
 )
 """Two nodes are slower than three here, which no cost model of ours says."""
 FREE = [(4,), (3,), (2,), (1,), (2, 2), (3, 1), (3, 3), (4, 2), (1, 1), (4, 4), (2, 1, 1), (2, 2, 2), (1, 1, 1), (3, 2, 1), (2, 2, 1, 1)]
+UNMEASURED = [(4, 3), (4, 1), (3, 2), (1, 4, 1), (2, 2, 1), (3, 1, 1, 1)]
+"""Placements that no run had."""
 
 
 def job(count: int) -> JobSpec:
@@ -94,23 +96,32 @@ def known(runs: list[FinishedRun], tmp_path_factory: pytest.TempPathFactory) -> 
     return found
 
 
-def test_plans_are_predicted_better_by_the_curve_of_their_workload_than_by_one_factor(known: Calibration) -> None:
+def test_the_curve_is_learnt_from_all_runs_of_the_workload(known: Calibration) -> None:
     assert known.curve is not None
     assert (known.products, known.runs, known.curve.runs) == (PRODUCTS[0], len(FREE) * 2, len(FREE) * 2)
+
+
+@pytest.mark.parametrize("free", UNMEASURED)
+def test_a_plan_that_the_curve_predicts_says_so_and_is_the_same_plan(known: Calibration, free: tuple[int, ...]) -> None:
+    by_curve, by_factor = plan_on(free, (known,), 1), plan_on(free, (msgspec.structs.replace(known, curve=None),), 1)
+    assert by_curve.workers == by_factor.workers
+    assert by_curve.optimality_gap == by_factor.optimality_gap
+    assert by_curve.predicted.calibration is not None
+    assert by_curve.predicted.calibration.by_curve
+    assert "finished runs of this workload" in by_curve.reasons[-2]
+    low, high = by_curve.predicted.low_seconds, by_curve.predicted.high_seconds
+    assert low is not None
+    assert high is not None
+    assert low < by_curve.predicted.epoch_seconds < high
+
+
+def test_plans_are_predicted_better_by_the_curve_of_their_workload_than_by_one_factor(known: Calibration) -> None:
+    factor_alone = msgspec.structs.replace(known, curve=None)
     errors = []
-    for free in ((4, 3), (4, 1), (3, 2), (1, 4, 1), (2, 2, 1), (3, 1, 1, 1)):
-        by_curve, by_factor = plan_on(free, (known,), 1), plan_on(free, (msgspec.structs.replace(known, curve=None),), 1)
-        assert by_curve.workers == by_factor.workers
-        assert by_curve.predicted.calibration is not None
-        assert by_curve.predicted.calibration.by_curve
-        assert "finished runs of this workload" in by_curve.reasons[-2]
-        assert by_curve.optimality_gap == by_factor.optimality_gap
+    for free in UNMEASURED:
+        by_curve, by_factor = plan_on(free, (known,), 1), plan_on(free, (factor_alone,), 1)
         truth = epoch_seconds(by_curve)
         errors.append([abs(plan.predicted.epoch_seconds / truth - 1.0) for plan in (by_curve, by_factor)])
-        low, high = by_curve.predicted.low_seconds, by_curve.predicted.high_seconds
-        assert low is not None
-        assert high is not None
-        assert low < by_curve.predicted.epoch_seconds < high
     ours, factor = np.mean(errors, axis=0)
     assert ours < 0.08
     assert ours < 0.5 * factor

@@ -50,6 +50,24 @@ def misbehave(behaviour: str, ask: Ask) -> Answer | None:
     return answers.get(behaviour)
 
 
+def is_due(when: str, marker: Path | None, ask: Ask) -> bool:
+    """Whether to misbehave: for the planner named after `-if-` or any, with a marker only until a first question made it."""
+    bad = when in ("", ask.request.job.planner.value)
+    if marker is not None:
+        bad = bad and not marker.exists()
+        marker.touch()
+    return bad
+
+
+def tell(behaviour: str, ask: Ask, worlds: int) -> Answer | None:
+    """What it answers about itself; None when the behaviour is not to tell."""
+    if behaviour == "worlds":
+        return say(ask, str(worlds))
+    if behaviour == "environment":
+        return say(ask, ",".join(sorted(os.environ)))
+    return None
+
+
 def main() -> None:
     behaviour, _, when = sys.argv[1].partition("-if-")
     marker = Path(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -63,15 +81,8 @@ def main() -> None:
             continue
         if not isinstance(question, Ask):
             raise TypeError("this planner is asked for single plans only")
-        bad = when in ("", question.request.job.planner.value)
-        if marker is not None:
-            bad = bad and not marker.exists()
-            marker.touch()
-        answer = misbehave(behaviour, question) if bad else None
-        if behaviour == "worlds":
-            answer = say(question, str(worlds))
-        if behaviour == "environment":
-            answer = say(question, ",".join(sorted(os.environ)))
+        answer = misbehave(behaviour, question) if is_due(when, marker, question) else None
+        answer = tell(behaviour, question, worlds) or answer
         if behaviour == "noisy":
             sys.stderr.write("noise\n" * 200_000)
         put(pack(answer or Planned(question.number, plan("node-a", "node-b"))))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from itertools import permutations
 from pathlib import Path
 
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.migration_query import MoveQuestion, RunningJob
 from hyperscale.model.plan import Plan
 from hyperscale.planner.service.process import ENVIRONMENT, MOVES_FAILED, PlannerProcess
@@ -25,21 +27,27 @@ def question(running: Plan) -> MoveQuestion:
     return MoveQuestion((RunningJob(asked, running, {worker.node: Claim(gpus=1) for worker in running.workers}, 100_000.0, 10.0),), 30.0)
 
 
+def slowed(plan: Plan) -> tuple[ClusterSnapshot, list[str]]:
+    """The plan's nodes in use, every link of its second node slow, one node spare; and the nodes that a better plan takes."""
+    first, second = (worker.node for worker in plan.workers)
+    (spare,) = set(NAMES) - {first, second}
+    nodes = [gpu_node(name, requested_gpus=1, load=0.95) if name != spare else gpu_node(name, load=0.0) for name in NAMES]
+    links = [link(a, b, *((1e-2, 1e7) if second in (a, b) else (1e-4, 1e9))) for a, b in permutations(NAMES, 2)]
+    return snapshot(*nodes, links=tuple(links)), [first, spare]
+
+
 async def test_a_real_planner_process_plans_a_job_and_later_finds_it_a_better_place() -> None:
     well = snapshot(*(gpu_node(name) for name in NAMES), links=both_ways(NAMES, latency_seconds=1e-4, bandwidth_bytes_per_second=1e9))
     process = PlannerProcess(environment=dict(ENVIRONMENT) | {"PYTHONPATH": f"{ROOT}/operator"})
     try:
         made = await process.plan(request(JOB, deadline_seconds=30.0), well, POLICY)
         assert isinstance(made, Plan)
-        one, other = (worker.node for worker in made.workers)
-        (spare,) = set(NAMES) - {one, other}
-        holding = tuple(gpu_node(name, requested_gpus=int(name != spare), load=0.95 if name != spare else 0.0) for name in NAMES)
-        slow = [link(a, b, 1e-2 if other in (a, b) else 1e-4, 1e7 if other in (a, b) else 1e9) for a in NAMES for b in NAMES if a != b]
-        moves = await process.moves(question(made), snapshot(*holding, links=tuple(slow)), POLICY)
+        now, better = slowed(made)
+        moves = await process.moves(question(made), now, POLICY)
         assert moves is not None
         (advice,) = moves.advice
         assert advice.plan is not None
-        assert [worker.node for worker in advice.plan.workers] == [one, spare]
+        assert [worker.node for worker in advice.plan.workers] == better
         assert advice.saved_seconds > advice.price_seconds > 0.0
     finally:
         await process.stop()
