@@ -21,7 +21,6 @@ from hyperscale.planner.search.improve import (
     SCREENING,
     THOROUGH,
     SearchBudget,
-    annealed,
     distinct,
     greedy_from,
     improve,
@@ -30,7 +29,7 @@ from hyperscale.planner.search.improve import (
     promising_seeds,
     seated,
 )
-from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets, scattered_sets
+from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
@@ -227,7 +226,6 @@ class _Search:
             fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
             orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
             self._keep(pool, orders, seconds)
-            self._keep(pool, *annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired))
         self.costs.forget(pool)
 
     def _prove(self) -> float | None:
@@ -262,7 +260,7 @@ class _Search:
         return self.bounds[workers]
 
     def _starts(self, pool: IntArray, workers: int, effort: SearchBudget, costs: Costs, slots: IntArray) -> IntArray:
-        """(B, k) placements to improve, the most promising first, scattered ones last."""
+        """Return (B, k) placements to improve, the most promising first."""
         problem = self.problem
         ranks, start = self._pinned_in(pool)
         seeds = promising_seeds(costs, slots, workers, effort.seeds)
@@ -271,8 +269,7 @@ class _Search:
             return promising(costs, [grown], effort.starts)
         near, beams = nearest_sets(costs, slots, workers, seeds), beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
         fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
-        scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        return np.concatenate((promising(costs, [grown, near, fast, beams], effort.starts), scattered))
+        return promising(costs, [grown, near, fast, beams], effort.starts)
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""

@@ -1,4 +1,4 @@
-"""From starts to good placements of one worker count: local search of the most promising, then walks. Pure; the seed decides."""
+"""From starts to good placements of one worker count: local search of the most promising, then pairs. Pure; the seed decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, objectives
-from hyperscale.planner.search.anneal import anneal
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.lns_pairs import tournament
 from hyperscale.planner.search.local_search_batch import polish_all
@@ -32,14 +31,8 @@ class SearchBudget(NamedTuple):
     """Numbers that local search may touch; beyond it one start is only put in ring order."""
     sweeps: int
     """Passes of local search."""
-    scattered: int
-    """Starts drawn by the request's seed."""
-    work: int
+    work: int = 0
     """Inner steps of branch and bound."""
-    walks: int
-    """Annealed starts."""
-    steps: int
-    """Workers that annealing may touch, steps × workers, in all walks."""
     pairs: int = 0
     """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; see `pair_steps`."""
     beam: int = 0
@@ -53,12 +46,10 @@ GREEDY_SEEDS: Final = 16
 
 FIRST_NODES: Final = 40
 """With more candidates, all of them searched, a single worker count gets its close look at once."""
-SCREENING: Final = SearchBudget(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
+SCREENING: Final = SearchBudget(seeds=12, starts=2, elements=20_000_000, sweeps=12)
 ROUGH_LOOK: Final = SCREENING._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-THOROUGH: Final = SearchBudget(
-    seeds=128, starts=8, elements=120_000_000, sweeps=12, scattered=4, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1800
-)
+THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, pairs=1_500_000, beam=1800)
 PAIRED: Final = 16
 """Different starts of the search by pairs, at most."""
 START_STEPS: Final = 27_000
@@ -110,21 +101,6 @@ def improve(
         sweeps = 0 if start and stop() else min(effort.sweeps, affordable)
         improved.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
     return np.concatenate([rows for rows, _ in improved]), np.concatenate([seconds for _, seconds in improved])
-
-
-def annealed(
-    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: SearchBudget, seed: int, stop: Callable[[], bool]
-) -> tuple[IntArray, FloatArray]:
-    """The best different sets of `orders` (B, k) after a walk each: (B', k), (B',)."""
-    seconds = objectives(costs, orders)
-    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), effort.walks)]
-    iterations = effort.steps // (max(1, len(chosen)) * orders.shape[1])
-    if kernel.kernel_for(costs, slots, orders.shape[1]) is None or not iterations:
-        return orders[:0], seconds[:0]
-    walked = [
-        anneal(costs, slots, order, fixed, seed=seed + number, iterations=iterations, expired=stop) for number, order in enumerate(chosen)
-    ]
-    return np.array([order for order, _ in walked]), np.array([value for _, value in walked])
 
 
 def paired(

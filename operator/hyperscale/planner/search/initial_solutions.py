@@ -78,15 +78,6 @@ def fastest_sets(costs: Costs, slots: IntArray, workers: int, domains: IntArray)
     return _fill(np.array(rows), slots, workers)
 
 
-def scattered_sets(slots: IntArray, workers: int, count: int, seed: int) -> IntArray:
-    """(B, k) at most `count` sets drawn by `seed`.
-
-    Links without structure have good sets that no neighbourhood leads to; polish from anywhere finds some of them.
-    """
-    rng = np.random.default_rng(seed)
-    return _fill(rng.random((count, len(slots))), slots, workers) if count else np.zeros((0, workers), dtype=np.int64)
-
-
 def _fill(preference: FloatArray, slots: IntArray, workers: int) -> IntArray:
     """(B', k) slots in order of preference (B, m), lowest first, +inf never; rows that do not get k slots are left out."""
     ranking = np.argsort(preference, axis=1, kind="stable")[:, : max(workers, 1)]

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from hyperscale.model.graph import BoolArray, IntArray
 from hyperscale.planner.cost.objective import Costs, objectives
-from hyperscale.planner.search.anneal import anneal
 from hyperscale.planner.search.kernels.kernel import kernel_for
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ Int32Array = npt.NDArray[np.int32]
 try:
     from hyperscale.planner.search.kernels import _exchange, _segment
 except ImportError:  # pragma: no cover - planner/search/kernels/kernel.py has warned
-    _exchange = _segment = None  # type: ignore[assignment] # the numpy path asks
+    _exchange = _segment = None  # type: ignore[assignment] # `tournament` asks
 
 HOT: Final = 0.02
 """First heat, part of the objective by which a pair may be worse."""
@@ -56,7 +55,7 @@ def tournament(
     Successive halving (Jamieson & Talwalkar 2016): the walks share the work of a round, and the better half continues to the next. Which
     start leads where is not known beforehand, but soon shows.
 
-    fixed: (k,) ranks that stay and take no slot; with fewer than two others nothing is done
+    fixed: (k,) ranks that stay and take no slot; with fewer than two others, or without the compiled kernel, nothing is done
     work:  inner steps of all rounds together
     """
     starts = objectives(costs, orders)
@@ -65,8 +64,8 @@ def tournament(
     if not math.isfinite(starts[first]) or starts[first] <= 0.0 or (~stays).sum() < 2:
         return orders[first], float(starts[first])
     kernel = kernel_for(costs, slots, orders.shape[1]) if _exchange is not None else None
-    if kernel is None:  # annealing is what numpy has for it
-        return anneal(costs, slots, orders[first], stays, seed=seed, iterations=work, expired=expired)
+    if kernel is None:  # numpy is too slow for it
+        return orders[first], float(starts[first])
     field = [
         _Walker(float(seconds), number, order.astype(np.int32))
         for number, (order, seconds) in enumerate(zip(orders, starts, strict=True))
