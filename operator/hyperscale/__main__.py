@@ -47,7 +47,7 @@ async def operate(settings: Settings, on_milestone: OnMilestone = ignore) -> int
     stop = asyncio.Event()
     _leave_on_signals(stop)
     watches = 3 + 2 * max(1, len(settings.watch_namespaces))
-    client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2 + watches)
+    client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_reconciles * 2 + watches)
     identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     connect = partial(ApiClient.connect, settings.request_timeout_seconds, LEASE_CONNECTIONS)
     lease = LeaseThread(connect, partial(_lease, settings, identity), _leave_at_once)

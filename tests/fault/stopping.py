@@ -17,11 +17,11 @@ from tests.fault.process import OperatorProcess
 def planning(operator: OperatorProcess, job: Job) -> Iterator[Job]:
     """Create the job; in the block its plan is asked for and not answered. Gives another job, which is reconciled next.
 
-    The operator must have one worker (concurrent_passes=1): while the second job waits in its queue, the first is being planned.
+    The operator must have one worker (concurrent_reconciles=1): while the second job waits in its queue, the first is being planned.
     """
 
     def waiting() -> float:
-        return operator.metric("hyperscale_queue_length")
+        return operator.metric("hyperscale_workqueue_depth")
 
     wait_until(lambda: waiting() == 0, PATIENCE_SECONDS, "the queue does not get empty")
     planner = operator.planner_pid()

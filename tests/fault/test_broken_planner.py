@@ -24,7 +24,7 @@ from tests.fault.watching import wait_created
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
     """It passes over one job at a time, and relists often."""
     stage.proxy.reset()
-    with running(stage.operator(concurrent_passes=1, resync_seconds=3), stage.api) as process:
+    with running(stage.operator(concurrent_reconciles=1, resync_seconds=3), stage.api) as process:
         process.wait_ready()
         yield process
 

@@ -109,7 +109,7 @@ def test_sigterm_ends_a_standby_and_leaves_the_lease_alone(stage: Stage, proxy: 
 
 def test_sigterm_ends_an_operator_that_waits_for_a_planner(stage: Stage, proxy: FaultProxy, job: Job, policy: Callable[..., None]) -> None:
     policy(deadlines={"planSeconds": 60})
-    with running(stage.operator(concurrent_passes=1), stage.api) as first:
+    with running(stage.operator(concurrent_reconciles=1), stage.api) as first:
         first.wait_ready()
         planner = first.planner_pid()
         with planning(first, job):

@@ -95,7 +95,7 @@ def test_room_that_comes_after_an_unseen_deletion_brings_nothing_back(
         proxy.cut_watches(GONE)
         wait_until(lambda: bool(held.caught), PATIENCE_SECONDS, "jobs are not watched again")
         job.delete()
-        asked, planned = len(proxy.asked), operator.metric("hyperscale_plans_total", outcome="planned")
+        asked, planned = len(proxy.asked), operator.metric("hyperscale_plans_total", outcome="Planned")
         resize_node(job.api, small_node, 8)
 
         def asked_for_the_job() -> bool:
@@ -103,7 +103,7 @@ def test_room_that_comes_after_an_unseen_deletion_brings_nothing_back(
 
         # A pass that was on its way may find the job gone before the room comes, and then nothing is left to plan.
         wait_until(
-            lambda: operator.metric("hyperscale_plans_total", outcome="planned") > planned or asked_for_the_job(),
+            lambda: operator.metric("hyperscale_plans_total", outcome="Planned") > planned or asked_for_the_job(),
             PATIENCE_SECONDS,
             "nothing is planned again",
         )

@@ -18,7 +18,7 @@ from tests.fault.watching import creates, wait_created
 @pytest.fixture(scope="module")
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
     """It passes over one job at a time: while a second one waits, the first is being planned."""
-    with stage.watching(concurrent_passes=1) as process:
+    with stage.watching(concurrent_reconciles=1) as process:
         yield process
 
 

@@ -113,7 +113,7 @@ def stranger(host: AgentPod, asked: AgentPod, token: Path) -> Iterator[None]:
     """An agent that is none of them, with a token of its own, in the network of one agent's pod; it measures towards another."""
     given = {
         "NODE_NAME": STRANGER,
-        "HYPERSCALE_AGENT_GPU": "off",
+        "HYPERSCALE_AGENT_GPU": "Never",
         "HYPERSCALE_AGENT_METRICS_PORT": "9475",
         "HYPERSCALE_AGENT_PROBE_PORT": "9476",
         "HYPERSCALE_AGENT_PEERS": f"{asked.node.name}={asked.address}:{LINKS_PORT}",

@@ -99,7 +99,7 @@ async def _for_ever(name: str, work: Callable[[], Awaitable[None]]) -> None:
 
 
 def _poller(settings: AgentSettings) -> Poller:
-    if settings.gpu == "off":
+    if settings.gpu == "Never":
         return Poller(None, settings, time.monotonic)
     from hyperscale.agent.gpus.nvml import Nvml  # pynvml is 8,000 lines: agents without GPU readings do without
 

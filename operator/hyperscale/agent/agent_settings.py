@@ -36,8 +36,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
     probe_port: Port = 9466
     """Where the link probe listens."""
 
-    gpu: Literal["auto", "on", "off"] = "auto"
-    """Whether GPU series are served; auto leaves them to a DCGM exporter that answers at `dcgm_url`."""
+    gpu: Literal["Auto", "Always", "Never"] = "Auto"
+    """Whether GPU series are served; Auto leaves them to a DCGM exporter that answers at `dcgm_url`."""
 
     dcgm_url: str = ""
     """Metrics of this node's DCGM exporter, e.g. http://10.0.0.7:9400/metrics; empty: there is none."""

@@ -87,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True):
     request_timeout_seconds: float = 10.0
     """One API request; a frozen load balancer must not stop the operator."""
 
-    concurrent_passes: int = 16
+    concurrent_reconciles: int = 16
     """Jobs reconciled at once; bounds API load and memory."""
 
     container_memory_bytes: int = 0

@@ -25,13 +25,13 @@ def test_every_field_has_a_variable() -> None:
         "POD_IP": "10.0.0.7",
         "HYPERSCALE_AGENT_METRICS_PORT": "1",
         "HYPERSCALE_AGENT_PROBE_PORT": "2",
-        "HYPERSCALE_AGENT_GPU": "on",
+        "HYPERSCALE_AGENT_GPU": "Always",
         "HYPERSCALE_AGENT_DCGM_URL": "http://[fd00::7]:9400/metrics",
         "HYPERSCALE_AGENT_INTERVAL_SECONDS": "2.5",
         "HYPERSCALE_AGENT_NVML_DEADLINE_SECONDS": "1",
         "HYPERSCALE_AGENT_RETRY_SECONDS": "60",
     }
-    expected = AgentSettings("gpu-a", "hyperscale-system", "10.0.0.7", 1, 2, "on", "http://[fd00::7]:9400/metrics", 2.5, 1.0, 60.0)
+    expected = AgentSettings("gpu-a", "hyperscale-system", "10.0.0.7", 1, 2, "Always", "http://[fd00::7]:9400/metrics", 2.5, 1.0, 60.0)
     assert from_environment(given) == expected
     assert len(given) == len(AgentSettings.__struct_fields__)
 
@@ -40,7 +40,7 @@ BAD = [
     ("HYPERSCALE_AGENT_METRICS_PORT", "ninety", "write e.g. 9465"),
     ("HYPERSCALE_AGENT_METRICS_PORT", "70000", "write e.g. 9465"),
     ("HYPERSCALE_AGENT_PROBE_PORT", "0", "write e.g. 9466"),
-    ("HYPERSCALE_AGENT_GPU", "maybe", "write e.g. auto"),
+    ("HYPERSCALE_AGENT_GPU", "maybe", "write e.g. Auto"),
     ("HYPERSCALE_AGENT_INTERVAL_SECONDS", "0", "write e.g. 10.0"),
     ("HYPERSCALE_AGENT_INTERVAL_SECONDS", "nan", "write e.g. 10.0"),
     ("HYPERSCALE_AGENT_NVML_DEADLINE_SECONDS", "-1", "write e.g. 5.0"),
@@ -100,7 +100,7 @@ def test_the_process_ends_with_2_and_one_line(
 def test_links_without_a_cluster_or_a_list_of_peers_end_with_2_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(os, "environ", {"NODE_NAME": "gpu-a", "HYPERSCALE_AGENT_GPU": "off", **given})
+    monkeypatch.setattr(os, "environ", {"NODE_NAME": "gpu-a", "HYPERSCALE_AGENT_GPU": "Never", **given})
     assert main([]) == 2
     said = capsys.readouterr().err
     assert said.startswith("HYPERSCALE_AGENT_PEERS: ")
@@ -108,7 +108,7 @@ def test_links_without_a_cluster_or_a_list_of_peers_end_with_2_at_once(
 
 
 def test_by_hand_links_need_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(os, "environ", {"HYPERSCALE_AGENT_GPU": "off"})
+    monkeypatch.setattr(os, "environ", {"HYPERSCALE_AGENT_GPU": "Never"})
     monkeypatch.setattr("hyperscale.agent.__main__.configure_logging", lambda _: None)  # of the whole process, with all its tests
     assert main(["--once"]) == 0
     assert 'state="Off"' in capsys.readouterr().out

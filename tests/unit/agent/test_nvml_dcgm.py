@@ -99,7 +99,7 @@ def test_an_exporter_that_says_nothing_is_none() -> None:
     assert not serves(url, 0.1)
 
 
-def watch(url: str, gpu: str = "auto") -> tuple[Watch, Poller]:
+def watch(url: str, gpu: str = "Auto") -> tuple[Watch, Poller]:
     settings = msgspec.convert({"node": "gpu-a", "gpu": gpu, "dcgm_url": url}, AgentSettings)
     poller = Poller(None, settings, lambda: 0.0)
     return Watch(poller, settings), poller
@@ -117,7 +117,7 @@ async def test_figures_go_to_the_exporter_and_come_back_after_three_misses() -> 
     assert seen == [True, True, False]
 
 
-@pytest.mark.parametrize("gpu", ["on", "off"])
+@pytest.mark.parametrize("gpu", ["Always", "Never"])
 async def test_what_is_switched_by_hand_is_not_looked_for(gpu: str) -> None:
     with answering(text(dcgmtexts.with_small_hostname("gpu-a"))) as url:
         looking, poller = watch(url, gpu)

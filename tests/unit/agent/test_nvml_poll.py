@@ -174,4 +174,4 @@ async def test_states_are_logged_when_they_change_and_not_each_time(caplog: pyte
 
 def test_an_agent_that_has_not_looked_yet_is_not_ready() -> None:
     assert NodeAgent(SETTINGS).readiness().status == 503
-    assert NodeAgent(msgspec.structs.replace(SETTINGS, gpu="off")).readiness().status == 200
+    assert NodeAgent(msgspec.structs.replace(SETTINGS, gpu="Never")).readiness().status == 200

@@ -231,8 +231,8 @@ def test_a_worker_that_no_name_server_can_be_asked_for_says_nothing() -> None:
 def test_the_share_of_communication_comes_from_the_workers_own_phases() -> None:
     text = (
         'hyperscale_training_phase_seconds{phase="forward",rank="0"} 1.0\n'
-        'hyperscale_training_phase_seconds{phase="boundary",rank="0"} 3.0\n'
-        'hyperscale_training_phase_seconds{phase="boundary",rank="1"} NaN\n'
+        'hyperscale_training_phase_seconds{phase="halo",rank="0"} 3.0\n'
+        'hyperscale_training_phase_seconds{phase="halo",rank="1"} NaN\n'
         "hyperscale_training_loss 7\n"
     )
     assert share(text) == 0.75

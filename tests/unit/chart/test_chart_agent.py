@@ -18,10 +18,12 @@ VALUES = yaml.safe_load((Path(__file__).resolve().parents[3] / "charts/hyperscal
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown key": ({"port": 9465}, "port"),
     "an unknown mode of GPU readings": ({"gpu": {"mode": "maybe"}}, "/agent/gpu/mode"),
+    "an old mode of GPU readings": ({"gpu": {"mode": "auto"}}, "'Auto', 'Always', 'Never'"),
+    "an old mode that YAML 1.1 reads as a boolean": ({"gpu": {"mode": True}}, "'Auto', 'Always', 'Never'"),
     "an exporter's URL without scheme": ({"gpu": {"dcgmUrl": "10.0.0.7:9400"}}, "/agent/gpu/dcgmUrl"),
     "a Secret in capitals": ({"token": {"existingSecret": "Token"}}, "/agent/token/existingSecret"),
     "no key of the Secret": ({"token": {"key": ""}}, "/agent/token/key"),
-    "a setting with a value of its own": ({"extraEnv": [{"name": "HYPERSCALE_AGENT_GPU", "value": "on"}]}, "/agent/extraEnv/0/name"),
+    "a setting with a value of its own": ({"extraEnv": [{"name": "HYPERSCALE_AGENT_GPU", "value": "Always"}]}, "/agent/extraEnv/0/name"),
     "a port that the probes and the Service do not know": (
         {"extraEnv": [{"name": "HYPERSCALE_AGENT_METRICS_PORT", "value": "9500"}]},
         "/agent/extraEnv/0/name",
@@ -68,24 +70,24 @@ def test_agents_run_under_the_restricted_profile_and_take_no_gpu_and_nothing_of_
 def test_nvml_comes_without_a_gpu_and_not_at_all_where_readings_are_off(render: Render) -> None:
     on = environment(render())
     assert (on["NVIDIA_VISIBLE_DEVICES"], on["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
-    off = environment(render({"agent": {"gpu": {"mode": "off"}}}))
-    assert (off["NVIDIA_VISIBLE_DEVICES"], off["HYPERSCALE_AGENT_GPU"]) == ("void", "off")
+    off = environment(render({"agent": {"gpu": {"mode": "Never"}}}))
+    assert (off["NVIDIA_VISIBLE_DEVICES"], off["HYPERSCALE_AGENT_GPU"]) == ("void", "Never")
 
 
 def test_by_default_gpu_readings_are_left_to_the_gpu_operators_exporter(render: Render) -> None:
     found = environment(render())
-    assert found["HYPERSCALE_AGENT_GPU"] == "auto"
+    assert found["HYPERSCALE_AGENT_GPU"] == "Auto"
     assert found["HYPERSCALE_AGENT_DCGM_URL"] == "http://nvidia-dcgm-exporter.gpu-operator.svc:9400/metrics"
 
 
 def test_the_agents_read_every_variable_that_is_rendered(render: Render) -> None:
-    found = environment(render({"agent": {"links": {"budgetBytesPerSecond": 5_000_000}, "gpu": {"mode": "on"}}}))
+    found = environment(render({"agent": {"links": {"budgetBytesPerSecond": 5_000_000}, "gpu": {"mode": "Always"}}}))
     rendered = {name for name in found if name.startswith(agent_settings.PREFIX)}
     known = {*agent_settings.AgentSettings.__struct_fields__, *probe_settings.LinkSettings.__struct_fields__}
     assert rendered <= {agent_settings.PREFIX + name.upper() for name in known}
     links = probe_settings.from_environment(found)
     assert (links.links, links.budget_bytes_per_second, links.service) == ("on", 5e6, "hyperscale-agent")
-    assert agent_settings.from_environment(found).gpu == "on"
+    assert agent_settings.from_environment(found).gpu == "Always"
 
 
 def test_the_charts_defaults_are_the_agents_defaults(render: Render) -> None:

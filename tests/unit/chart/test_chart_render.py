@@ -30,7 +30,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a namespace twice": ({"watchNamespaces": ["a", "a"]}, "/watchNamespaces"),
     "a number as text": ({"settings": {"resyncSeconds": "60"}}, "/settings/resyncSeconds"),
     "a resync below its bound": ({"settings": {"resyncSeconds": 1}}, "/settings/resyncSeconds"),
-    "no concurrency": ({"settings": {"concurrentPasses": 0}}, "/settings/concurrentPasses"),
+    "no concurrency": ({"settings": {"concurrentReconciles": 0}}, "/settings/concurrentReconciles"),
+    "the old name of a setting": ({"settings": {"concurrentPasses": 8}}, "write settings.concurrentReconciles instead"),
+    "the old name of a setting with the text of the error": (
+        {"settings": {"concurrentPasses": "renamed: write settings.concurrentReconciles instead"}},
+        "/settings/concurrentPasses",
+    ),
     "a lease that is renewed after its deadline": ({"settings": {"leaseRenewSeconds": 10}}, "settings.leaseRenewSeconds"),
     "a lease that runs out before it is renewed": ({"settings": {"leaseRenewSeconds": 20}}, "settings.leaseRenewSeconds"),
     "a short digest": ({"image": {"digest": "sha256:abc"}}, "/image/digest"),
@@ -39,7 +44,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "root": ({"podSecurityContext": {"runAsNonRoot": False}}, "/podSecurityContext/runAsNonRoot"),
     "a writable root file system": ({"securityContext": {"readOnlyRootFilesystem": False}}, "/securityContext/readOnlyRootFilesystem"),
     "privilege escalation": ({"securityContext": {"allowPrivilegeEscalation": True}}, "/securityContext/allowPrivilegeEscalation"),
-    "a setting hidden in extraEnv": ({"extraEnv": [{"name": "HYPERSCALE_CONCURRENT_PASSES", "value": "1"}]}, "/extraEnv/0/name"),
+    "a setting hidden in extraEnv": ({"extraEnv": [{"name": "HYPERSCALE_CONCURRENT_RECONCILES", "value": "1"}]}, "/extraEnv/0/name"),
     "a label value with a space": ({"commonLabels": {"team": "a b"}}, "/commonLabels/team"),
     "a memory of a word": ({"resources": {"limits": {"memory": "lots"}}}, "/resources/limits/memory"),
     "a monitor without its Service": (

@@ -154,7 +154,7 @@ def test_the_core_alone_describes_a_cluster(known: str, tmp_path: Path) -> None:
         ("learn", ("learn", "dqn", "--out", "OUT")),
         ("planner", ("analyze", str(ROOT / "examples/own-script/train.py"))),
         ("worker", ("analyze", "gcn")),
-        ("worker", ("partition", "Cora", "--parts", "2", "--out", "OUT")),
+        ("worker", ("partition", "Cora", "--partitions", "2", "--out", "OUT")),
     ],
 )
 def test_a_command_without_its_extra_names_it_in_one_line(extra: str, arguments: tuple[str, ...], known: str, tmp_path: Path) -> None:

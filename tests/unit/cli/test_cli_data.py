@@ -55,7 +55,7 @@ def test_parts_follow_the_shares_and_land_in_parquet(generated: Path, tmp_path: 
 
 @pytest.mark.parametrize("method", ["Auto", "METIS", "MtKaHyPar", "Random", "Degree", "None", "Fennel"])
 def test_every_method_answers_with_a_table(method: str, generated: Path) -> None:
-    ran = run("partition", str(generated), "--parts", "3", "--method", method)
+    ran = run("partition", str(generated), "--partitions", "3", "--method", method)
     assert ran.code == 0, ran.err
     assert len([line for line in ran.out.splitlines() if line.strip()[:1] in "012" and "%" in line]) == 3
 
@@ -66,12 +66,12 @@ def test_every_method_answers_with_a_table(method: str, generated: Path) -> None
         (("data", "inspect", "/nowhere/graph.npz"), "no such file or folder"),
         (("data", "generate", "SBM", "--vertices", "9", "--edges", "98", "--out", "x.npz"), "--edges: 98 are more than half of all pairs"),
         (("data", "generate", "SBM", "--vertices", "0", "--edges", "9", "--out", "x.npz"), "whole number from 1"),
-        (("partition", "Cora"), "write for example --parts 4"),
+        (("partition", "Cora"), "write for example --partitions 4"),
         (("partition", "Cora", "--shares", "1,-1"), "not above 0"),
         (("partition", "Cora", "--shares", "1,nan"), "not above 0"),
         (("partition", "Cora", "--shares", "1,x"), "are no numbers"),
-        (("partition", "Cora", "--shares", "1,2", "--parts", "3"), "2 numbers for 3 parts"),
-        (("partition", "Cora", "--parts", "2", "-o", "parquet"), "add --out"),
+        (("partition", "Cora", "--shares", "1,2", "--partitions", "3"), "2 numbers for 3 parts"),
+        (("partition", "Cora", "--partitions", "2", "-o", "parquet"), "add --out"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:

@@ -120,7 +120,7 @@ TOLD = Measured(
     epoch=9,
     epochs=9,
     peer_bytes=3000.0,
-    phases=(PhaseSeconds("forward", 0.003), PhaseSeconds("boundary", 0.02)),
+    phases=(PhaseSeconds("forward", 0.003), PhaseSeconds("halo", 0.02)),
     busiest_pairs=(PairBytes(1, 0, 2000.0), PairBytes(0, 1, 1000.0)),
 )
 
@@ -128,7 +128,7 @@ TOLD = Measured(
 def test_explain_says_where_an_epoch_goes_and_who_sends_most() -> None:
     status = JobStatus(observed_generation=1, phase=Phase.SUCCEEDED, reason=Reason.RUNNING, plan=plan("a", "b"), measured=TOLD)
     summary = explain(ExplainedJob("cora", "team", 1, False, status, ())).summary
-    assert "A mean epoch of the slowest rank: forward 3 ms, boundary 20 ms." in summary
+    assert "A mean epoch of the slowest rank: forward 3 ms, halo 20 ms." in summary
     assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
 
 
@@ -138,7 +138,7 @@ def test_json_tells_phases_and_pairs_of_each_run(tmp_path: Path) -> None:
     history.record([replace(RUN, measured=msgspec.json.encode(TOLD).decode())])
     history.close()
     (one,) = json.loads(run("history", "--url", made, "-o", "json").out)["runs"]
-    assert one["phases"] == [{"phase": "forward", "seconds": 0.003}, {"phase": "boundary", "seconds": 0.02}]
+    assert one["phases"] == [{"phase": "forward", "seconds": 0.003}, {"phase": "halo", "seconds": 0.02}]
     assert one["busiestPairs"][0] == {"sender": 1, "receiver": 0, "bytes": 2000.0}
 
 

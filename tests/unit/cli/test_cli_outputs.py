@@ -57,7 +57,7 @@ def test_a_replaced_file_keeps_its_mode_and_its_links(tmp_path: Path) -> None:
 def test_a_full_device_is_one_line_and_still_there(graph: str, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
-    for command in (("partition", graph, "--parts", "2"), ("data", "generate", "SBM", "--vertices", "100", "--edges", "400")):
+    for command in (("partition", graph, "--partitions", "2"), ("data", "generate", "SBM", "--vertices", "100", "--edges", "400")):
         ran = run(*command, "--out", str(full))
         assert ran.code == 2
         assert ran.err == f"hyperscale: --out: cannot write '{full}': No space left on device; name another file\n"
@@ -65,7 +65,7 @@ def test_a_full_device_is_one_line_and_still_there(graph: str, tmp_path: Path) -
 
 
 def test_an_empty_name_of_a_file_to_write_is_refused(graph: str) -> None:
-    assert "'' is no file name" in run("partition", graph, "--parts", "2", "--out", "").err
+    assert "'' is no file name" in run("partition", graph, "--partitions", "2", "--out", "").err
     assert "'' is no file name" in run("data", "generate", "SBM", "--vertices", "9", "--edges", "8", "--out", "").err
 
 
@@ -93,7 +93,7 @@ def test_version_as_json() -> None:
 def test_long_work_says_what_it_does_and_a_pipe_hears_nothing_of_it(graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(spinner, "say", told.append)
-    assert run("partition", graph, "--parts", "2").err == ""
+    assert run("partition", graph, "--partitions", "2").err == ""
     assert told[0].startswith(f"reading {graph}, ")
     assert told[1].startswith("cutting 50 vertices and ")
     assert run("data", "generate", "SBM", "--vertices", "100", "--edges", "400", "--out", str(tmp_path / "x.npz")).err == ""

@@ -69,7 +69,7 @@ async def test_a_stop_is_void_when_those_who_would_gain_are_gone() -> None:
     await scene.watch.check()
     scene.world.see_job({**scene.world.jobs[SHORT].resource, "status": {}}, deleted=True)
     assert scene.watch.begin(LONG, scene.policy) is None
-    assert scene.outcomes() == {"given up": 1.0}
+    assert scene.outcomes() == {"Abandoned": 1.0}
     view = scene.watch.view(LONG)
     assert view is not None
     assert not view.due

@@ -115,7 +115,7 @@ async def test_advice_is_told_once_and_stops_nobody() -> None:
         await scene.watch.check()
     assert scene.woken.count(LONG) == 0, "the same advice is not told again"
     assert len(scene.planner.about_stops) > 3
-    assert scene.outcomes() == {"proposed": 1.0}
+    assert scene.outcomes() == {"Proposed": 1.0}
 
 
 async def test_advice_is_taken_back_when_nobody_waits_any_more_or_the_policy_is_off() -> None:

@@ -164,7 +164,7 @@ async def test_a_server_that_refuses_is_counted_and_harms_nothing(monkeypatch: p
     api.fails = True
     writer = TopologyWriter(api, world, PolicySpec, telemetry := Telemetry(), lambda: world.clock, 0.001)  # type: ignore[arg-type] # stand-ins
     task = asyncio.create_task(writer.run())
-    while telemetry.topology_writes.labels(outcome="failed")._value.get() < 2:
+    while telemetry.topology_writes.labels(outcome="Failed")._value.get() < 2:
         world.clock += 1.0
         await asyncio.sleep(0.002)
     api.fails = False

@@ -95,7 +95,7 @@ def test_resuming_where_nothing_was_begun_is_refused(lesson: str, tmp_path: Path
 
 
 def test_weights_in_use_that_are_not_there_are_not_silently_others(tmp_path: Path) -> None:
-    ran = run("learn", "streams", "--out", str(tmp_path), "--judge-only", "--in-use", str(tmp_path))
+    ran = run("learn", "streams", "--out", str(tmp_path), "--evaluate-only", "--baseline", str(tmp_path))
     assert ran.code == 2
     assert ran.err.count("\n") == 1
 

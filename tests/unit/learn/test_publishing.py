@@ -61,7 +61,7 @@ def test_weights_that_lose_leave_those_in_use_alone(tmp_path: Path, lesson: Modu
 
 
 def test_judging_without_weights_says_what_to_do(tmp_path: Path, lesson: ModuleType) -> None:
-    ran = run("learn", "constructor", "--out", str(tmp_path), "--judge-only")
+    ran = run("learn", "constructor", "--out", str(tmp_path), "--evaluate-only")
     assert ran.code == 2
     assert ran.err.splitlines() == ["hyperscale: no weights to judge; train first"]
 

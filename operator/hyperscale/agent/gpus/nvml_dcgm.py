@@ -68,7 +68,7 @@ class Watch:
 
     def __init__(self, poller: Poller, settings: AgentSettings) -> None:
         self._poller = poller
-        self._url = settings.dcgm_url if settings.gpu == "auto" else ""
+        self._url = settings.dcgm_url if settings.gpu == "Auto" else ""
         self._misses = 0
 
     async def look(self) -> None:

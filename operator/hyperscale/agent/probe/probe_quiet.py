@@ -11,7 +11,7 @@ POLL_SECONDS: Final = 2.0
 DEADLINE_SECONDS: Final = 1.0
 MAX_BODY_BYTES: Final = 256 * 1024
 GAUGE: Final = "hyperscale_training_phase_seconds"
-WAITING: Final = frozenset({"boundary", "fetch", "allreduce"})
+WAITING: Final = frozenset({"halo", "fetch", "allreduce"})
 """Phases of a worker's epoch in which it waits for others; docs/explanation/training.md names them all."""
 BUSY_SHARE: Final = 0.5
 """From this part of an epoch on that is spent talking, a train would most likely meet it."""

@@ -46,10 +46,14 @@ def _add_data(commands: argparse._SubParsersAction[common.Parser], prog: str) ->
 
 
 def _add_partition(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
-    example = f"{prog} partition graphs/cora.npz --parts 3 --shares 0.5,0.25,0.25\n  {prog} partition Cora --parts 4 --out p.parquet"
+    example = (
+        f"{prog} partition graphs/cora.npz --partitions 3 --shares 0.5,0.25,0.25\n  {prog} partition Cora --partitions 4 --out p.parquet"
+    )
     command = common._command(commands, "partition", "cut a training graph into parts by capacity, and measure them", example)
     _add_dataset(command)
-    command.add_argument("--parts", type=common._Whole(1, common.MAX_WORKERS), metavar="K", help="number of parts (default: one a share)")
+    command.add_argument(
+        "--partitions", type=common._Whole(1, common.MAX_WORKERS), metavar="K", help="number of parts (default: one a share)"
+    )
     command.add_argument("--shares", metavar="S,S,…", help="capacity of each part, any positive numbers (default: equal)")
     command.add_argument("--method", choices=METHODS, default="Auto", help="partitioner (default: %(default)s)")
     command.add_argument("--out", metavar="FILE", help="write `vertex, part` of every vertex there as Parquet; needed for -o parquet")

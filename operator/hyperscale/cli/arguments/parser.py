@@ -177,7 +177,9 @@ def _run_count(text: str) -> int:
 
 
 def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    example = f"{prog} learn streams --out runs/streams --seed 1\n  {prog} learn streams --out runs/streams --judge-only --publish weights"
+    example = (
+        f"{prog} learn streams --out runs/streams --seed 1\n  {prog} learn streams --out runs/streams --evaluate-only --publish weights"
+    )
     summary = "train a learned planner, judge it on unseen cases, publish it if it does not lose"
     command = _command(commands, "learn", summary, example, EXIT_CODES.replace("no plan exists (the reason is printed)", "weights refused"))
     command.add_argument("lesson", choices=LESSONS, metavar="LESSON", help=f"what to learn: {', '.join(LESSONS)}")
@@ -185,9 +187,11 @@ def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("--seed", type=_Whole(0, MAX_SEED), default=0, metavar="N", help="seed of the training (default: %(default)s)")
     command.add_argument("--steps", type=_Whole(1, MAX_STEPS), metavar="N", help="steps of training (default: as the shipped weights)")
     command.add_argument("--resume", action="store_true", help="go on from the checkpoint in the folder")
-    command.add_argument("--judge-only", action="store_true", help="do not train: judge the weights in the folder")
+    command.add_argument("--evaluate-only", action="store_true", help="do not train: evaluate the weights in the folder")
     command.add_argument("--publish", metavar="FOLDER", help="copy the weights there, unless they lose to those in use")
-    command.add_argument("--in-use", metavar="FOLDER", help="weights to compare with (default: those of --publish, else the shipped ones)")
+    command.add_argument(
+        "--baseline", metavar="FOLDER", help="weights to compare with (default: those of --publish, else the shipped ones)"
+    )
     _add_output(command, ("table", "json"))
 
 

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         files = _train(lesson, arguments)
-        verdict = lesson.judge(Path(arguments.out), _in_use(arguments), arguments.seed)
+        verdict = lesson.judge(Path(arguments.out), _baseline(arguments), arguments.seed)
         published = _publish(arguments, verdict) if arguments.publish and verdict.accepted else []
     except LessonError as error:
         raise InputError(str(error)) from None
@@ -70,7 +70,7 @@ def _lesson(name: str) -> Lesson:
 def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
     from hyperscale.learn.lesson import Assignment
 
-    if arguments.judge_only:
+    if arguments.evaluate_only:
         return []
     from safetensors import SafetensorError
 
@@ -86,13 +86,13 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
         raise InputError(f"--out: cannot write to {arguments.out!r}: {getattr(error, 'strerror', None) or error}; name another") from None
 
 
-def _in_use(arguments: argparse.Namespace) -> Path | None:
+def _baseline(arguments: argparse.Namespace) -> Path | None:
     """Folder of the weights to beat; None where there are none yet."""
     manifest = f"{WEIGHTS[arguments.lesson]}.json"
-    if arguments.in_use is not None and arguments.lesson in GATED and not (Path(arguments.in_use) / manifest).is_file():
-        raise InputError(f"--in-use: {arguments.in_use!r} has no {manifest}; name the folder that the planners read, or leave it out")
+    if arguments.baseline is not None and arguments.lesson in GATED and not (Path(arguments.baseline) / manifest).is_file():
+        raise InputError(f"--baseline: {arguments.baseline!r} has no {manifest}; name the folder that the planners read, or leave it out")
     shipped = Path(str(resources.files("hyperscale.planner.learned") / "weights"))
-    for folder in (arguments.in_use, arguments.publish, shipped):
+    for folder in (arguments.baseline, arguments.publish, shipped):
         if folder is not None and (Path(folder) / manifest).is_file():
             return Path(folder)
     return None

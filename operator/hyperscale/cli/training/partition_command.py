@@ -44,9 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _shares(arguments: argparse.Namespace) -> tuple[float, ...]:
     """Positive numbers with sum 1, one for each part."""
     if arguments.shares is None:
-        if arguments.parts is None:
-            raise InputError("neither --parts nor --shares is given; write for example --parts 4")
-        parts: int = arguments.parts
+        if arguments.partitions is None:
+            raise InputError("neither --partitions nor --shares is given; write for example --partitions 4")
+        parts: int = arguments.partitions
         return (1.0 / parts,) * parts
     try:
         given: list[float] = [float(text) for text in arguments.shares.split(",")]
@@ -54,8 +54,8 @@ def _shares(arguments: argparse.Namespace) -> tuple[float, ...]:
         raise InputError(f"--shares: {arguments.shares[:40]!r} are no numbers; write for example 2,1,1") from None
     if not all(math.isfinite(share) and share > 0 for share in given):
         raise InputError("--shares: a share is not above 0; write for example 2,1,1")
-    if arguments.parts not in (None, len(given)):
-        raise InputError(f"--shares: {len(given)} numbers for {arguments.parts} parts; write one for each")
+    if arguments.partitions not in (None, len(given)):
+        raise InputError(f"--shares: {len(given)} numbers for {arguments.partitions} parts; write one for each")
     largest = max(given)
     shares = [share / largest for share in given]  # a sum of large ones may overflow
     if min(shares) < LEAST_SHARE:

@@ -77,7 +77,7 @@ class DriftCount:
         away = {pod.uid for pod in state.gang.workers if pod.bound and pod.index in planned and pod.node != planned[pod.index]}
         new = away - self._drifted.get(key, frozenset())
         if new:
-            self._telemetry.drift.inc(len(new))
+            self._telemetry.misplaced_workers.inc(len(new))
             self._drifted[key] = self._drifted.get(key, frozenset()) | new
 
     def forget(self, key: Key) -> None:

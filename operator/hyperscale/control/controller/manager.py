@@ -63,7 +63,7 @@ class Operator:
         claims = Claims(client, time.time)
         self._reader = JobReader(claims.known)
         self.world = ClusterCache(may_start=self._reader.may_start)
-        self.queue: WorkQueue[Key] = WorkQueue(settings.concurrent_passes, self._count_error)
+        self.queue: WorkQueue[Key] = WorkQueue(settings.concurrent_reconciles, self._count_error)
         context = ControlContext(self.world, self._reader, self.telemetry, time.time, self.queue.add)
         self.feed = Feed(client, self.world, settings.watch_namespaces, self._enqueue_changed)
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
@@ -118,8 +118,8 @@ class Operator:
     def _count_error(self, error: BaseException) -> None:
         self.telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
 
-    def _planner_failed(self, step: str) -> None:
-        self.telemetry.planner_failures.labels(step=step).inc()
+    def _planner_failed(self, fallback: str) -> None:
+        self.telemetry.planner_failures.labels(fallback=fallback).inc()
 
     def job_changed(self, resource: Json, deleted: bool) -> None:
         """A GNNTrainingJob was added, changed or deleted."""
@@ -247,14 +247,14 @@ class Operator:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             self._beat_at = time.monotonic()
             self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
-            self.telemetry.queue_length.set(len(self.queue))
+            self.telemetry.workqueue_depth.set(len(self.queue))
             self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.snapshots.reading.taken_at))
-            phases = Counter(record.status.phase for record in self.world.jobs.values())
+            states = Counter(record.status.phase for record in self.world.jobs.values())
             for kind, count in self.world.intake.counts().items():
                 self.telemetry.unreadable.labels(kind=kind).set(count)
             self.telemetry.jobs.clear()
-            for phase, count in phases.items():
-                self.telemetry.jobs.labels(phase=str(phase)).set(count)
+            for state, count in states.items():
+                self.telemetry.jobs.labels(state=str(state)).set(count)
 
     def _ask_waiting_jobs(self) -> None:
         """Soon pass over the jobs that room may help, oldest first, after what happens to others."""

@@ -257,10 +257,9 @@ class Reconciler:
                 return
         await self._actions.write_status(run.key, state.job.metadata, status, version)
         self._written_at[run.key] = self._clock()
-        if status.phase != before.phase:
-            self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
+        self._telemetry.count_finished(before.phase, status.phase)
         if replace(status, measured=None) != replace(before, measured=None):
-            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
+            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "state": str(status.phase), "detail": decision.message})
         if (event := event_for(run, state, decision, before, status)) is not None:
             await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
 

@@ -93,7 +93,7 @@ class Steps:
             # From here on like a move: the plan is written down, then the MPIJob resumed on it.
             run.resuming = True
         if state.restart.preempted:
-            self._telemetry.preemptions.labels(outcome="resumed").inc()
+            self._telemetry.preemptions.labels(outcome="Resumed").inc()
         if shrinks:
             self._note_move(run, state, answer)
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)

@@ -129,7 +129,7 @@ class AdmissionScheduler:
         for started in self._pending.learn(turns, asked, snapshot):
             if started != entry.key:
                 self._wake(started)
-        self._count(turns)
+        self._telemetry.count_decisions(turns)
         return self._pending.granted(entry) or self._pending.held(entry, snapshot)
 
     def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionTurn:
@@ -145,11 +145,6 @@ class AdmissionScheduler:
             free = sum(changed.get(node.name, node.free_gpus) for node in snapshot.nodes)
             last = self._known_free = (snapshot, self._world.version, changed, free)
         return last[2], last[3]
-
-    def _count(self, turns: AdmissionResult) -> None:
-        chooser = turns.score.used if turns.score is not None else Chooser.RULE
-        for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
-            self._telemetry.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
 
     def _answer(self, entry: QueueEntry, verdict: CachedVerdict, status: JobStatus) -> PlanAnswer:
         if verdict.start is not None:

@@ -124,7 +124,7 @@ class MigrationPlanner:
         began = self._clock()
         deadline_seconds = min(DEADLINE_SECONDS, policy.deadlines.plan_seconds)
         question = MoveQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
-        with self._telemetry.plan_seconds.labels(planner="Moves").time():
+        with self._telemetry.plan_seconds.labels(planner="Migration").time():
             moves = await self._planner.moves(question, snapshot, policy)
         now = self._clock()
         self._rest_until = now + (DISTRUST_SECONDS if moves is None else REST_FACTOR * (now - began))
@@ -153,7 +153,7 @@ class MigrationPlanner:
         after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=self._progress[key].epochs - job.redone_epochs)
         self._evaluations[key] = after
         if after.shown is not None and before.shown is None:
-            self._telemetry.moves.labels(outcome="proposed").inc()
+            self._telemetry.migrations.labels(outcome="Proposed").inc()
         if after.plan is not None or after.shown != proposal:
             self._wake(key)
 

@@ -169,10 +169,10 @@ class Planning:
             snapshot = self._world.snapshot(policy, self._clock())
             job = self.migration.running_job(key, policy, snapshot)
             if job is None or violations(plan, vacated_request(job), emptied_snapshot(snapshot, job.claims)):
-                self._telemetry.moves.labels(outcome="given up").inc()
+                self._telemetry.migrations.labels(outcome="Abandoned").inc()
                 return None
             self._world.assume(key, plan, amounts_of(job.request))
-            self._telemetry.moves.labels(outcome="begun").inc()
+            self._telemetry.migrations.labels(outcome="Started").inc()
             return snapshot
 
     def misfits(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> tuple[Rejection, ...]:
@@ -218,7 +218,7 @@ class Planning:
         )
 
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
-        planner, outcome = (answer.planner, "planned") if isinstance(answer, Plan) else ("none", answer.reason)
+        planner, outcome = (answer.planner, "Planned") if isinstance(answer, Plan) else ("none", answer.reason)
         self._telemetry.plans.labels(planner=planner, outcome=outcome).inc()
         if isinstance(answer, Plan):
             self._telemetry.count_scores(answer)

@@ -109,7 +109,7 @@ class PreemptionPlanner:
         acts = policy.queue.preemption.mode is PreemptionMode.ACT and undisturbed(record.status, view) and self._may_stop(key, policy)
         good = acts and held_long_enough and any(self._gains(name, key) for name in judged.beneficiaries)
         self._evaluations[key] = PreemptionEvaluation(begun=good)
-        self._telemetry.preemptions.labels(outcome="begun" if good else "given up").inc()
+        self._telemetry.preemptions.labels(outcome="Started" if good else "Abandoned").inc()
         job = self._reader.read(record.resource, self._world.policies)[0]
         kept = epochs_safe(job, self._world.progress.get(key), record.status, judged.epochs_kept)
         return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
@@ -147,7 +147,7 @@ class PreemptionPlanner:
     ) -> None:
         """Ask the planner, note when it was asked, and take its answer in."""
         policy = group.policy
-        with self._telemetry.plan_seconds.labels(planner="Stops").time():
+        with self._telemetry.plan_seconds.labels(planner="Preemption").time():
             stops = await self._planner.preempt(question, snapshot, policy)
         after = self._clock()
         self._rest_until = after + (DISTRUST_SECONDS if stops is None else REST_FACTOR * (after - now))
@@ -216,7 +216,7 @@ class PreemptionPlanner:
                 after = not_advised(before, bool(asked))
             self._evaluations[key] = after
             if after.shown is not None and before.shown is None:
-                self._telemetry.preemptions.labels(outcome="proposed").inc()
+                self._telemetry.preemptions.labels(outcome="Proposed").inc()
             if after.due or after.shown != record.status.stop:
                 self._wake(key)
 

@@ -11,7 +11,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from hyperscale import __version__
 from hyperscale.control.telemetry.listener import Door
+from hyperscale.model.admission_query import AdmissionResult, Chooser
 from hyperscale.model.plan import Plan
+from hyperscale.model.status import Phase
 from hyperscale.pictures import page as topologypage
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -42,8 +44,10 @@ class Telemetry:
 
     def _register_jobs(self) -> None:
         """Register what happens to jobs, and the passes over them."""
-        self.jobs = Gauge("hyperscale_jobs_in_phase", "GNNTrainingJobs by phase.", ["phase"], registry=self.registry)
-        self.jobs_finished = Counter("hyperscale_jobs_total", "Jobs that reached a phase.", ["phase"], registry=self.registry)
+        self.jobs = Gauge("hyperscale_jobs", "GNNTrainingJobs by state.", ["state"], registry=self.registry)
+        self.jobs_finished = Counter(
+            "hyperscale_jobs_finished_total", "Jobs that ended, by state: Succeeded or Failed.", ["state"], registry=self.registry
+        )
         self.scheduling_timeouts = Counter(
             "hyperscale_scheduling_timeouts_total",
             "Times that all ranks of a job were released because the scheduler left one out.",
@@ -84,20 +88,20 @@ class Telemetry:
 
     def _register_changes(self) -> None:
         """Register decisions about running jobs and about the queue."""
-        self.moves = Counter(
-            "hyperscale_moves_total",
-            "Better placements of running jobs: proposed, begun, or given up.",
+        self.migrations = Counter(
+            "hyperscale_migrations_total",
+            "Migrations of running jobs: Proposed, Started or Abandoned.",
             ["outcome"],
             registry=self.registry,
         )
         self.preemptions = Counter(
             "hyperscale_preemptions_total",
-            "Running jobs stopped for others: proposed, begun, given up, or resumed.",
+            "Preemptions of running jobs: Proposed, Started, Abandoned or Resumed.",
             ["outcome"],
             registry=self.registry,
         )
-        self.drift = Counter(
-            "hyperscale_placement_drift_total", "Ranks that were bound to another node than planned.", registry=self.registry
+        self.misplaced_workers = Counter(
+            "hyperscale_misplaced_workers_total", "Workers that the scheduler bound to another node than planned.", registry=self.registry
         )
         self.queue_decisions = Counter(
             "hyperscale_queue_decisions_total",
@@ -112,7 +116,7 @@ class Telemetry:
             registry=self.registry,
         )
         self.planner_failures = Counter(
-            "hyperscale_planner_failures_total", "Steps down because the planner process failed.", ["step"], registry=self.registry
+            "hyperscale_planner_failures_total", "Fallbacks because the planner process failed.", ["fallback"], registry=self.registry
         )
 
     def _register_inputs(self) -> None:
@@ -121,7 +125,7 @@ class Telemetry:
         self.topology_links = Gauge("hyperscale_topology_links", "Measured links in the last snapshot.", registry=self.registry)
         self.topology_age_seconds = Gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.", registry=self.registry)
         self.topology_writes = Counter(
-            "hyperscale_topology_writes_total", "Writes of the ClusterTopology.", ["outcome"], registry=self.registry
+            "hyperscale_topology_writes_total", "Writes of the ClusterTopology: Written or Failed.", ["outcome"], registry=self.registry
         )
         self.query_failures = Counter(
             "hyperscale_prometheus_query_failures_total", "Failed metric queries.", ["query"], registry=self.registry
@@ -143,10 +147,22 @@ class Telemetry:
             ["kind"],
             registry=self.registry,
         )
-        self.queue_length = Gauge("hyperscale_queue_length", "Jobs waiting for a pass.", registry=self.registry)
+        self.workqueue_depth = Gauge("hyperscale_workqueue_depth", "Jobs waiting to be reconciled.", registry=self.registry)
         self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
         build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)
         build.labels(version=__version__).set(1)
+
+    def count_finished(self, before: Phase, after: Phase) -> None:
+        """Count a job whose run has just ended."""
+        if after != before and after in (Phase.SUCCEEDED, Phase.FAILED):
+            self.jobs_finished.labels(state=str(after)).inc()
+
+    def count_decisions(self, turns: AdmissionResult) -> None:
+        """Count what was decided about each pending job, by the queue policy that decided."""
+        used = turns.score.used if turns.score is not None else Chooser.RULE
+        chooser = "Learned" if used is Chooser.AGENT else str(used)
+        for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
+            self.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
 
     def count_scores(self, plan: Plan) -> None:
         """Who won, and how far the others and the bound are from the plan."""

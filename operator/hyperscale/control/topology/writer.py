@@ -83,7 +83,7 @@ class TopologyWriter:
                 await asyncio.sleep(LOOK_SECONDS)
             except ApiError as error:
                 _LOG.warning("the ClusterTopology was not written: %s", error)
-                self._telemetry.topology_writes.labels(outcome="failed").inc()
+                self._telemetry.topology_writes.labels(outcome="Failed").inc()
                 await asyncio.sleep(max(RETRY_SECONDS, self._seconds))
                 self._written = await self._found()
 
@@ -99,7 +99,7 @@ class TopologyWriter:
             return
         await self._write(news)
         self._written, self._seen = news.status, snapshot
-        self._telemetry.topology_writes.labels(outcome="written").inc()
+        self._telemetry.topology_writes.labels(outcome="Written").inc()
 
     async def _write(self, news: TopologyNews) -> None:
         body: Json = {"apiVersion": constants.API_VERSION, "kind": constants.TOPOLOGY_KIND, "metadata": {"name": constants.TOPOLOGY_NAME}}

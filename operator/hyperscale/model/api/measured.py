@@ -53,7 +53,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
     compute_seconds: float | None = None
     """Of an epoch, the slowest rank's."""
     communication_seconds: float | None = None
-    """Of an epoch: boundary, fetches and exposed allreduce of the slowest rank."""
+    """Of an epoch: halo, fetches and exposed allreduce of the slowest rank."""
     samples_per_second: float | None = None
     peer_bytes: float | None = None
     """Bytes that all ranks sent each other in one epoch."""

@@ -65,9 +65,9 @@ STOP_SECONDS: Final = 1.0
 REJECTED: Final = "PlanRejected"
 QUEUE_FAILED: Final = "QueueRuleFailed"
 """Pending jobs could not be decided together; they start in order of arrival."""
-MOVES_FAILED: Final = "MoveCheckFailed"
+MOVES_FAILED: Final = "MigrationCheckFailed"
 """Running jobs could not be judged; they stay where they are."""
-STOPS_FAILED: Final = "StopCheckFailed"
+STOPS_FAILED: Final = "PreemptionCheckFailed"
 """It could not be judged who should be stopped for whom; all running jobs continue."""
 
 

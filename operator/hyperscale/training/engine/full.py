@@ -179,17 +179,17 @@ class FullTrainer:
         seconds = self._timer.seconds(moments[0], moments[-1])
         forward, backward, _, step = (self._timer.seconds(*pair) for pair in pairwise(moments))
         forward_wait, backward_wait = self.exchange.waits.seconds(0, waited), self.exchange.waits.seconds(waited)
-        boundary, exposed = forward_wait + backward_wait, self.gradients.waits.seconds()
+        halo, exposed = forward_wait + backward_wait, self.gradients.waits.seconds()
         return EpochStats(
             loss=loss,
             samples=self._train_vertices,
             seconds=seconds,
-            compute_seconds=seconds - boundary - exposed,
-            communication_seconds=boundary + exposed,
+            compute_seconds=seconds - halo - exposed,
+            communication_seconds=halo + exposed,
             phases={
                 "forward": forward - forward_wait,
                 "backward": backward - backward_wait,
-                "boundary": boundary,
+                "halo": halo,
                 "allreduce": exposed,
                 "step": step,
             },

@@ -26,7 +26,7 @@ class EpochStats:
     communication_seconds: float
     """Of `seconds`, the wait for halos, fetches and gradients."""
     phases: dict[str, float] = field(default_factory=dict)
-    """Seconds by name: forward, boundary, backward, allreduce, step, sample, fetch, …"""
+    """Seconds by name: forward, halo, backward, allreduce, step, sample, fetch, …"""
     sent_bytes: tuple[int, ...] = ()
     """Bytes that this rank sent to each rank: boundary rows, gradients of them, fetched features."""
 

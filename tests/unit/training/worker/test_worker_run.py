@@ -80,7 +80,7 @@ def test_two_processes_over_horovod_train_and_three_go_on_from_their_checkpoint(
     assert (message.epoch, message.finished, message.resumed_epoch) == (6, True, None)
     assert message.peer_bytes == pytest.approx(sum(pair.bytes for pair in message.busiest_pairs))
     assert {(pair.sender, pair.receiver) for pair in message.busiest_pairs} == {(0, 1), (1, 0)}
-    assert [one.phase for one in message.phases] == ["forward", "backward", "boundary", "allreduce", "step"]
+    assert [one.phase for one in message.phases] == ["forward", "backward", "halo", "allreduce", "step"]
     assert message.loss == pytest.approx(threads(dataset, 2, (0.7, 0.3)), rel=1e-4)
 
     model = {"architecture": "GCN", "hiddenSize": 5, "epochs": 8}

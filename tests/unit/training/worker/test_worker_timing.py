@@ -99,7 +99,7 @@ def test_waiting_for_copies_is_told_from_computing_in_both_directions(stream: St
         return trainer.epoch(1).phases
 
     for phases in run_threads(2, rank):
-        assert phases["boundary"] >= 6e-3 - 1e-9, "three layers, forward and backward, an event apart at least"
+        assert phases["halo"] >= 6e-3 - 1e-9, "three layers, forward and backward, an event apart at least"
         assert min(phases.values()) > 0.0
 
 
