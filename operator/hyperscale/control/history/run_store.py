@@ -5,6 +5,7 @@ Blocking: call it in a thread. A run is its job's uid: recorded twice it is ther
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -64,10 +65,13 @@ class RunStore:
         self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
         try:
             self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
-            if make:
-                METADATA.create_all(self._engine)
-            elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
-                raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
+            with contextlib.ExitStack() as refused:
+                refused.callback(self._engine.dispose)
+                if make:
+                    METADATA.create_all(self._engine)
+                elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
+                    raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
+                refused.pop_all()
         except (SQLAlchemyError, ImportError) as error:
             raise self._fault(error) from error
 

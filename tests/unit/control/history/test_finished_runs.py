@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pwd
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +177,23 @@ def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path
     assert "\n" not in str(caught.value)
     with pytest.raises(HistoryError, match="unable to open"):
         RunStore(f"sqlite:///{tmp_path}/missing/history.sqlite")
+
+
+def open_files(folder: Path) -> set[Path]:
+    """Files below a folder that this process holds open."""
+    links = (Path(entry) for entry in Path("/proc/self/fd").iterdir())
+    return {Path(os.readlink(link)) for link in links if link.exists() and folder in Path(os.readlink(link)).parents}
+
+
+def test_a_database_that_is_refused_is_closed(tmp_path: Path) -> None:
+    file = tmp_path / "other.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE others (name TEXT)")
+    with pytest.raises(HistoryError, match="no history of runs") as caught:
+        RunStore(f"sqlite:///{file}", make=False)
+    assert open_files(tmp_path) == set(), caught.value
+    file.write_bytes(b"this is no database, and longer than the header of one is" * 9)
+    for make in (True, False):
+        with pytest.raises(HistoryError, match="not a database") as caught:
+            RunStore(f"sqlite:///{file}", make=make)
+        assert open_files(tmp_path) == set(), caught.value
