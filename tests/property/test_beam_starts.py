@@ -17,6 +17,7 @@ from hyperscale.planner.search.beam import beam_sets
 from hyperscale.planner.search.initial_solutions import exact
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for, objectives
 from hyperscale.planner.search.ring import EXACT_WORKERS, all_rings
+from hyperscale.util.float_sums import sum_in_order
 from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
 _beam = pytest.importorskip("hyperscale.planner.search.kernels._beam", reason="the compiled beam is not built here")
@@ -61,14 +62,14 @@ def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50) * known
     latency, per_byte, nothing = costs.reach_seconds, costs.apart_seconds_per_byte, np.zeros(len(costs.weight))
     part, inside, inner = 1.0 / costs.gpus_per_worker, costs.inside_seconds_per_byte, costs.gpus_per_worker > 1
-    total = sum(weight[list(path)].tolist()) + weight
-    pairs = total * total - (sum((weight[list(path)] ** 2).tolist()) + weight * weight) * part
+    total = sum_in_order(weight[list(path)].tolist()) + weight
+    pairs = total * total - (sum_in_order((weight[list(path)] ** 2).tolist()) + weight * weight) * part
     scale = volume.halo_bytes * known * now / (workers * np.maximum(pairs, 1e-12 * total * total))
     rate = costs.workload.epoch_flops * now / (total * workers)
     worst, slowest, own_pay, own_far = nothing, nothing, nothing, (costs.inside_latency_seconds if inner else nothing)
     for place, one in enumerate(path):
         others = [other for at, other in enumerate(path) if at != place]
-        pay = sum(float(weight[other] * per_byte[one, other]) for other in others)
+        pay = sum_in_order(float(weight[other] * per_byte[one, other]) for other in others)
         far = max((float(latency[one, other]) for other in others), default=0.0)
         far = max(far, float(latency[one, one])) if inner else far
         # As many on its node as the path has; a candidate that would be one more there is the last one, or none.

@@ -14,6 +14,7 @@ from typing import Final
 
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.pictures.groups import Group, GroupLink, links_between, narrowest, widest
+from hyperscale.util.float_sums import sum_in_order
 
 MAX_NODES: Final = 200
 MAX_GROUPS: Final = 640
@@ -194,10 +195,10 @@ def _ring(radii: Sequence[float]) -> list[tuple[float, float]]:
         half = (radii[0] + radii[1] + ISLAND_GAP * 2) / 2.0
         return [(-half, 0.0), (half, 0.0)]
     padded = [radius + ISLAND_GAP / 2.0 for radius in radii]
-    low, high = max(padded), sum(padded) + 1.0
+    low, high = max(padded), sum_in_order(padded) + 1.0
     for _ in range(60):
         middle = (low + high) / 2.0
-        angle = sum(2.0 * math.asin(min(1.0, radius / middle)) for radius in padded)
+        angle = sum_in_order(2.0 * math.asin(min(1.0, radius / middle)) for radius in padded)
         low, high = (middle, high) if angle > 2.0 * math.pi else (low, middle)
     angles = [2.0 * math.asin(min(1.0, radius / high)) for radius in padded]
     spare = (2.0 * math.pi - sum(angles)) / len(angles)

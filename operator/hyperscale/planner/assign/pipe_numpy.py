@@ -10,6 +10,7 @@ from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.assign.assign_numpy import IMPROVES, RELATIVE
 from hyperscale.planner.assign.kernel_limits import pipes_fit
 from hyperscale.planner.assign.order import shortest_path
+from hyperscale.util.float_sums import sum_in_order
 from hyperscale.util.splitmix import SplitMix64
 
 
@@ -39,7 +40,7 @@ class PipeSearch:
 
     def _slowest(self, a: int) -> float:
         """The slowest member's gradient exchange, seconds."""
-        return max(sum(float(self._gradient[i, j]) for j in self._members[a] if j != i) for i in self._members[a])
+        return max(sum_in_order(float(self._gradient[i, j]) for j in self._members[a] if j != i) for i in self._members[a])
 
     def _match(self, a: int, b: int) -> int:
         """Rank of the bottleneck matching of two groups."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import ClusterGraph
+from hyperscale.util.float_sums import sum_in_order
 from hyperscale.util.memo import Memo
 
 KEPT_SNAPSHOTS: Final = 4
@@ -65,4 +66,4 @@ def _surely(latency: float, bandwidth: float) -> float:
 def _of_use(node: Node) -> float:
     """Mean over its GPUs whose use is known."""
     sampled = [gpu.utilization_ratio.confidence for gpu in node.gpus if gpu.utilization_ratio.value is not None]
-    return sum(sampled) / len(sampled) if sampled else 1.0
+    return sum_in_order(sampled) / len(sampled) if sampled else 1.0

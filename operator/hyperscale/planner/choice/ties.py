@@ -14,6 +14,7 @@ from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate
+from hyperscale.util.float_sums import sum_in_order
 
 MAX_NODES: Final = 32
 """Placements on more nodes are not fitted: so large a job leaves few of them half empty."""
@@ -45,7 +46,7 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
         candidate = entry[0]
         if candidate.objective > limit:
             return True, 0.0, 0.0
-        hourly = sum(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
+        hourly = sum_in_order(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
         return False, round(hourly, 9), float(_idle(problem, free, np.array(candidate.order)))
 
     candidates.sort(key=key)

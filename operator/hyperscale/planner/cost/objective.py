@@ -17,6 +17,7 @@ from hyperscale.planner.cost.costs import ExchangeVolumes
 from hyperscale.planner.cost.costs import volumes as volumes
 from hyperscale.planner.cost.shares import largest_shares as largest_shares
 from hyperscale.planner.cost.shares import shares as shares
+from hyperscale.util.float_sums import sum_in_order
 
 BATCH_ELEMENTS: Final = 2_000_000
 """Largest (B, k, k) intermediate, in numbers: 16 MB stays in a cache-friendly range."""
@@ -181,9 +182,9 @@ def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, worker: int,
     if costs.ranks(len(order)) == 1:
         return 0.0
     rank = float(share[worker]) / gpus
-    bytes_a_share = volume.halo_bytes / max(1e-12, 1.0 - sum(float(part) ** 2 / gpus for part in share))
-    of_node = sum(float(part) for part, other in zip(share, order, strict=True) if other == node)
-    by_card = sum(
+    bytes_a_share = volume.halo_bytes / max(1e-12, 1.0 - sum_in_order(float(part) ** 2 / gpus for part in share))
+    of_node = sum_in_order(float(part) for part, other in zip(share, order, strict=True) if other == node)
+    by_card = sum_in_order(
         of_node * float(part) * float(costs.seconds_per_byte[node, other])
         for part, other in zip(share, order, strict=True)
         if other != node

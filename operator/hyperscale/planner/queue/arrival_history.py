@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob
+from hyperscale.util.float_sums import sum_in_order
 
 GAIN: Final = 0.02
 """Weight of the newest arrival once there are fifty: older ones fade."""
@@ -33,11 +34,11 @@ def typical_seconds(cluster: ClusterState, pending: list[PendingJob]) -> float:
     """Run of a typical job: from history, else of those that wait now."""
     if cluster.history.arrivals:
         return cluster.history.run_seconds
-    return sum(job.best_empty_seconds for job in pending) / len(pending)
+    return sum_in_order(job.best_empty_seconds for job in pending) / len(pending)
 
 
 def typical_area(cluster: ClusterState, pending: list[PendingJob]) -> float:
     """Slot seconds of a typical job: from history, else of those that wait now."""
     if cluster.history.arrivals:
         return cluster.history.area_seconds
-    return sum(job.least_area for job in pending) / len(pending)
+    return sum_in_order(job.least_area for job in pending) / len(pending)

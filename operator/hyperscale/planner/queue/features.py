@@ -15,6 +15,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.util.float_sums import sum_in_order
 
 FEATURES: Final = 30
 VERSION: Final = 1
@@ -120,7 +121,7 @@ def features(now: Situation) -> FloatArray:
 def _shared(now: Situation, scale: float, soonest: float) -> list[float]:
     """The same for all: free slots, queue, what runs and when it ends, load, speed of the free nodes."""
     slots = now.cluster.total_slots
-    backlog = sum(job.least_area for job in now.pending)
+    backlog = sum_in_order(job.least_area for job in now.pending)
     return [
         now.cluster.free_slots / slots,
         math.log(1.0 + len(now.pending)) / 4.0,

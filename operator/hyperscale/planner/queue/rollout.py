@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.util.float_sums import sum_in_order
 
 Choose = Callable[[Sequence[PendingJob], Sequence[QueueRunningJob], ClusterState], QueueChoice]
 """One step: which pending job starts next, with how many workers, or none."""
@@ -45,8 +46,8 @@ def weighted_mean_seconds(
     waiting: with their times on the empty cluster; rolled forward by `rule`
     """
     begun = tuple(started)
-    total = sum(one.seconds * one.weight for one in begun)
-    weight = sum(one.weight for one in begun)
+    total = sum_in_order(one.seconds * one.weight for one in begun)
+    weight = sum_in_order(one.weight for one in begun)
     active = (*running, *(QueueRunningJob(one.key, one.slots, one.seconds) for one in begun))
     for job in waiting[:MOST_ROLLED]:
         weight += job.weight

@@ -10,6 +10,7 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.workload import training_memory
 from hyperscale.planner.workload.layer_costs import TRAINING_PASSES, Layer, layer_flops, layers, parameters
 from hyperscale.planner.workload.sampled_steps import effective_fanouts, frontier
+from hyperscale.util.float_sums import sum_in_order
 
 FLOAT_BYTES: Final = 4
 OPTIMIZER_COPIES: Final = 4
@@ -57,8 +58,10 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
     """Every vertex in one step; the boundary's activations travel forward and their gradients back, its features once per run."""
     degree = size.edges / size.vertices
     fanouts = reversed(effective_fanouts(model.fanouts, len(stack), degree))
-    flops = sum(layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True))
-    halo_bytes = sum(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
+    flops = sum_in_order(
+        layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True)
+    )
+    halo_bytes = sum_in_order(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
     network = _network(model, stack)
     graph_memory = training_memory.full_graph(network, size.vertices, size.edges)
     room = float(training_memory.blocks(network) + training_memory.LIBRARIES)

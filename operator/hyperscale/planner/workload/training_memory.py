@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from hyperscale.model.api.choices import Architecture
+from hyperscale.util.float_sums import sum_in_order
 
 FLOAT: Final = 4
 WIDE_IDS: Final = 2**31
@@ -49,7 +50,7 @@ class Need(NamedTuple):
 
     def plus(self, *others: Need) -> Need:
         """The sum."""
-        return Need(*(sum(column) for column in zip(self, *others, strict=True)))
+        return Need(*(sum_in_order(column) for column in zip(self, *others, strict=True)))
 
     def bytes(self, vertices: float, edges: float, copies: float = 0.0) -> float:
         """Of a graph."""

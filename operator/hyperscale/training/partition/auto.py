@@ -11,6 +11,7 @@ from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.api.choices import PartitioningMethod
 from hyperscale.training.partition.partition_result import PartitionError, Parts, weight_columns
 from hyperscale.training.partition.split import EVEN_EDGES, split
+from hyperscale.util.float_sums import sum_in_order
 
 CANDIDATES = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL)
 MOST_WORTH = 1e6
@@ -37,7 +38,7 @@ class EpochCost:
     @property
     def edge_worth(self) -> float:
         """What a neighbour costs beside the vertex itself, over all parts."""
-        return min(sum(self.edge_seconds) / max(sum(self.weight_seconds), 1e-300), MOST_WORTH)
+        return min(sum_in_order(self.edge_seconds) / max(sum_in_order(self.weight_seconds), 1e-300), MOST_WORTH)
 
 
 def choose(
