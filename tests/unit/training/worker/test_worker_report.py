@@ -32,8 +32,8 @@ def epoch(computing: float, sent: tuple[int, ...], **phases: float) -> EpochStat
 
 
 def test_phases_are_means_of_the_slowest_rank_without_its_first_epoch() -> None:
-    fast = [epoch(0.1, (0, 5), forward=0.1, boundary=0.9)] * 3
-    slow = [epoch(0.9, (7, 0), forward=forward, boundary=0.1) for forward in (9.0, 0.6, 0.8)]
+    fast = [epoch(0.1, (0, 5), forward=0.1, halo=0.9)] * 3
+    slow = [epoch(0.9, (7, 0), forward=forward, halo=0.1) for forward in (9.0, 0.6, 0.8)]
     told = result([fast, slow])
     assert [one.phase for one in told.phases] == ["forward", "halo"]
     assert [one.seconds for one in told.phases] == pytest.approx([0.7, 0.1])
