@@ -59,7 +59,7 @@ def _install(client: Api, crd: Object) -> None:
     name, spec = crd["metadata"]["name"], crd["spec"]
     client.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", crd)
     collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-    wait_until(lambda: served(client, collection), 30.0, f"{name} is not served")
+    wait_until(lambda: served(client, collection), 60.0, f"{name} is not served")
 
 
 def served(client: Api, collection: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from e2e.cluster.api import Api
 from e2e.cluster.control_plane import ControlPlane, wait_until
+from e2e.jobs import PATIENCE_SECONDS
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "hyperscale"
 NAMESPACE = "hyperscale-system"
@@ -90,6 +91,7 @@ def helm(binaries: dict[str, Path], plane: ControlPlane, api: Api) -> Iterator[H
     run("install", "hyperscale", str(CHART), "--take-ownership")
     for attributes in (NEEDED[0], NEEDED[-1]):  # one of each role: the authorizer hears of new roles through a watch
         _until(api, attributes, True)
+    _until(api, AGENT_NEEDED[0], True, AGENT)
     yield run
     run("uninstall", "hyperscale", "--ignore-not-found")
 
@@ -112,8 +114,10 @@ def may(api: Api, attributes: Attributes, account: str = ACCOUNT) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def _until(api: Api, attributes: Attributes, allowed: bool) -> None:
-    wait_until(lambda: may(api, attributes) == allowed, 10.0, f"{words(attributes)} is {'not ' if allowed else ''}allowed")
+def _until(api: Api, attributes: Attributes, allowed: bool, account: str = ACCOUNT) -> None:
+    wait_until(
+        lambda: may(api, attributes, account) == allowed, PATIENCE_SECONDS, f"{words(attributes)} is {'not ' if allowed else ''}allowed"
+    )
 
 
 def words(attributes: Attributes) -> str:

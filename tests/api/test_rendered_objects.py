@@ -69,7 +69,7 @@ def team(api: Api, binaries: dict[str, Path]) -> Iterator[Api]:
         "/api/v1/namespaces/team-a/serviceaccounts/default",
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "team-a"}},
     )
-    wait_until(lambda: served(api, MPIJOBS), 30.0, "MPIJobs are not served")
+    wait_until(lambda: served(api, MPIJOBS), 60.0, "MPIJobs are not served")
     yield api
     for collection in (PODS, MPIJOBS):
         for entry in api.items(collection):
