@@ -16,11 +16,11 @@ from typing import Final
 from e2e.cluster.api import Api
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import LOOPBACK
+from e2e.jobs import PATIENCE_SECONDS
 
 _WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _MPIJOBS: Final = "/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs"
 _SUSPEND: Final = [{"op": "add", "path": "/spec/runPolicy/suspend", "value": True}]
-_ACTIVE_SECONDS: Final = 30.0
 
 
 class Suspending:
@@ -63,7 +63,7 @@ def suspending_webhook(api: Api, namespace: str, directory: Path) -> Iterator[Su
         name = f"suspending-{namespace}"
         api.create(_WEBHOOKS, _configuration(name, namespace, server.server_port, both.with_suffix(".crt").read_bytes()))
         try:
-            wait_until(lambda: _is_asked(api, namespace, state), _ACTIVE_SECONDS, "the API server does not ask the webhook")
+            wait_until(lambda: _is_asked(api, namespace, state), PATIENCE_SECONDS, "the API server does not ask the webhook")
             yield state
         finally:
             api.delete(f"{_WEBHOOKS}/{name}")

@@ -19,10 +19,11 @@ from e2e.cluster.operator import NAMESPACE, operator_command
 from e2e.cluster.ports import LOOPBACK, free_ports
 
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/hyperscale-operator"
-READY_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 10.0
-"""In which the operator must end when it is asked to."""
-PROBE_SECONDS: Final = 5.0
+READY_SECONDS: Final = 120.0
+STOP_SECONDS: Final = 30.0
+"""In which the operator must end when it is asked to: terminationGracePeriodSeconds of the chart."""
+PROBE_SECONDS: Final = 60.0
+"""Patience with a busy machine; an operator that holds its event loop for good does not answer at all."""
 
 
 class OperatorProcess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import ssl
 import struct
@@ -15,7 +16,6 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 LOOPBACK: Final = "127.0.0.1"
-STALL_SECONDS: Final = 30.0
 _CHUNK: Final = b'{"metric":{"Hostname":"x"},"value":[0,"1"]},' * 2000
 
 _BEGINNING: Final = b'{"status":"success","data":{"resultType":"vector","result":['
@@ -34,9 +34,12 @@ class PrometheusStub:
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
         self.asked = 0
-        with socket.socket() as free:
-            free.bind((LOOPBACK, 0))
-            self.port: int = free.getsockname()[1]
+        self.stalled: set[socket.socket] = set()
+        self._kept = socket.socket()
+        """Bound and never listening: while the stub refuses, no other process can take its port."""
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._kept.bind((LOOPBACK, 0))
+        self.port: int = self._kept.getsockname()[1]
 
     @property
     def url(self) -> str:
@@ -47,6 +50,11 @@ class PrometheusStub:
 
     def __exit__(self, *_: object) -> None:
         self.refuse()
+        self._kept.close()
+
+    def waiting(self) -> set[socket.socket]:
+        """Connections whose question gets no answer and whose client has not given up."""
+        return {one for one in tuple(self.stalled) if not select.select([one], [], [], 0)[0]}
 
     def refuse(self) -> None:
         """Listen no more."""
@@ -58,7 +66,7 @@ class PrometheusStub:
         self._server = self._thread = None
 
     def stall(self) -> None:
-        """Accept, and answer nothing for half a minute."""
+        """Accept, and answer nothing until told otherwise."""
         self._serve(lambda handler: handler.stall())
 
     def drown(self) -> None:
@@ -110,7 +118,7 @@ class PrometheusStub:
         class Handler(_Handler):
             def do_GET(self) -> None:
                 stub.asked += 1
-                self.over, self.figures = over, stub._figures
+                self.stub, self.over, self.figures = stub, over, stub._figures
                 behave(self)
 
         self._server = _Server((LOOPBACK, self.port), Handler)
@@ -131,11 +139,14 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    stub: PrometheusStub
     over: threading.Event
     figures: Figures
 
     def stall(self) -> None:
-        self.over.wait(STALL_SECONDS)
+        self.stub.stalled.add(self.connection)
+        self.over.wait()
+        self.stub.stalled.discard(self.connection)
         self.close_connection = True
 
     def drown(self) -> None:
@@ -164,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
                 break
             self.wfile.write(bytes([letter]))
             self.wfile.flush()
-        self.over.wait(STALL_SECONDS)
+        self.over.wait()
         self.close_connection = True
 
     def flood(self, chunks: int) -> None:

@@ -25,7 +25,7 @@ from e2e.cluster.api import Access
 
 LOOPBACK: Final = "127.0.0.1"
 _HOP_BY_HOP: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
-_START_SECONDS: Final = 10.0
+_START_SECONDS: Final = 60.0
 _TLS_CLOSE_SECONDS: Final = 0.25
 """aiohttp does not wait for the end of TLS connections."""
 

@@ -99,8 +99,9 @@ def test_a_quota_without_room_is_told_as_such_and_the_job_starts_when_it_has(
     stage.api.create(quota.rpartition("/")[0], body)
     stage.api.patch(f"{quota}/status", {"status": {"hard": hard, "used": hard}})  # no controller counts here
     job.create()
-    job.wait_reason("QuotaExceeded")
-    assert "exceeded quota: few" in job.condition("Reconciling")["message"]
+    # Before the API server has seen the status of the quota, it refuses in other words.
+    job.wait(lambda: "exceeded quota: few" in job.condition("Reconciling").get("message", ""), "the quota is not named")
+    assert job.status()["reason"] == "QuotaExceeded"
     assert not job.condition("Stalled")
     assert job.status()["phase"] != "Failed"
     stage.api.delete(quota)

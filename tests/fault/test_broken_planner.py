@@ -91,7 +91,9 @@ def killing_planners(operator: OperatorProcess) -> Iterator[None]:
 
 
 def test_without_any_planner_the_job_says_so_and_is_planned_when_there_is_one(operator: OperatorProcess, job: Job) -> None:
+    idle = operator.planner_pid()
     with killing_planners(operator):
+        wait_until(lambda: idle not in operator.planner_pids(), PATIENCE_SECONDS, "the idle planner is not killed")
         job.create()
         job.wait_reason("PlannerFailed")
         planned = job.condition("Planned")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -30,8 +30,9 @@ def busy(figure: str, _now: float) -> Vector:
 
 
 @pytest.fixture
-def operator(stage: Stage, prometheus: PrometheusStub) -> Iterator[OperatorProcess]:
+def operator(stage: Stage, prometheus: PrometheusStub, policy: Callable[..., None]) -> Iterator[OperatorProcess]:
     stage.proxy.reset()
+    policy(deadlines={"metricsSeconds": 60})
     export(prometheus, busy)
     with running(stage.operator(prometheus_url=prometheus.url, metrics_poll_seconds=0.5), stage.api) as process:
         process.wait_ready()
@@ -56,15 +57,19 @@ def test_gpus_of_ended_pods_are_idle_at_once(stage: Stage, operator: OperatorPro
         asked = prometheus.asked
         wait_until(lambda: prometheus.asked > asked + readings * ONE_READING, PATIENCE_SECONDS, "Prometheus is not asked")
 
+    def seen(kind: str) -> None:
+        told = {(kind, "Pod", f"held-{node}") for node in FASTEST}
+        wait_until(lambda: told <= set(stage.proxy.events), PATIENCE_SECONDS, f"{kind} of the pods was not passed on")
+
     read(2)
     assert not planned(Job(stage.api, space, "beside")) & set(FASTEST), "this load is nobody's whose end was seen"
     pods = f"/api/v1/namespaces/{space}/pods"
     for node in FASTEST:
         stage.api.create(pods, holder(node))
+    seen("ADDED")
     read(2)
     for node in FASTEST:
         stage.api.delete(f"{pods}/held-{node}")
     # The job's watch may be ahead of the pods': at once means once their end has been told.
-    ends = {("DELETED", "Pod", f"held-{node}") for node in FASTEST}
-    wait_until(lambda: ends <= set(stage.proxy.events), PATIENCE_SECONDS, "the end of the pods was not passed on")
+    seen("DELETED")
     assert planned(Job(stage.api, space, "after")) <= set(FASTEST)

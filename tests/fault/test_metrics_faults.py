@@ -17,7 +17,7 @@ from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import POLICY, Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
-from tests.fault.test_broken_prometheus import last_reason, planned_without_figures
+from tests.fault.test_broken_prometheus import AT_ONCE, LONG, last_reason, planned_without_figures, set_deadline
 
 NODES = ("eu-h100-0", "eu-h100-1")
 MOST_MEMORY_BYTES = 512 * 2**20
@@ -33,7 +33,7 @@ def operator(stage: Stage, prometheus: PrometheusStub) -> Iterator[OperatorProce
 def operator_reading(stage: Stage, url: str, **settings: object) -> Iterator[OperatorProcess]:
     """An operator that reads twice a second from there."""
     stage.proxy.reset()
-    stage.write_policy(deadlines={"metricsSeconds": 1})
+    set_deadline(stage, LONG)
     try:
         with running(stage.operator((), "", prometheus_url=url, metrics_poll_seconds=0.5, **settings), stage.api) as process:
             process.wait_ready()
@@ -82,11 +82,13 @@ FAULTS: dict[str, tuple[Callable[[PrometheusStub], None], set[str]]] = {
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_source_that_fails_has_a_name_for_it_and_holds_nobody_up(
-    operator: OperatorProcess, prometheus: PrometheusStub, job: Job, fault: str
+    operator: OperatorProcess, prometheus: PrometheusStub, stage: Stage, job: Job, fault: str
 ) -> None:
     break_it, reasons = FAULTS[fault]
+    set_deadline(stage, LONG)
     prometheus.answer(two_gpus)
     wait_until(lambda: last_reason(operator) == "MetricsAvailable", PATIENCE_SECONDS, "it was not well before")
+    set_deadline(stage, AT_ONCE if "PrometheusTimeout" in reasons else LONG)
     break_it(prometheus)
     with Watched(operator):
         wait_until(lambda: last_reason(operator) in reasons, PATIENCE_SECONDS, f"not noticed: {last_reason(operator)}")

@@ -9,6 +9,7 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from e2e.cluster.components import ensure_namespace
+from e2e.jobs import PATIENCE_SECONDS
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
@@ -36,7 +37,7 @@ async def delete_by_force(stage: Stage, pod: PodView) -> None:
     """With the operator's own rights."""
     configuration = kubernetes_client.Configuration()
     await kubernetes_config.load_kube_config(str(stage.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
-    client = ApiClient(kubernetes_client.ApiClient(configuration), 5.0)
+    client = ApiClient(kubernetes_client.ApiClient(configuration), PATIENCE_SECONDS)
     try:
         actions = Actions(client, ClusterCache(), RenderDefaults(worker_image="one"), lambda point: None, time.time)
         await actions.delete_pods(seen(pods=(pod,)), DeletePods(Reason.NODE_LOST, pod_uids=(pod.uid,), force=True))

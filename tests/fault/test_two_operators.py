@@ -10,13 +10,15 @@ from typing import Any
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
-from tests.fault.process import LEASE, running
+from tests.fault.process import LEASE, READY_SECONDS, running
 from tests.fault.proxy import Asked, FaultProxy
 from tests.fault.watching import wait_created
 
 EXIT_LEASE_LOST = 3
-LEASE_SECONDS = 6
-CALM_SECONDS = 60
+LEASE_SECONDS = 18
+"""A third of it lies between the holder's deadline and the end of its Lease: this test may notice the end so much later."""
+CALM_SECONDS = 10 * READY_SECONDS
+"""The next renewal comes long after the test has given up."""
 
 
 def is_lease(asked: Asked) -> bool:
