@@ -182,30 +182,50 @@ def rows(results: dict[int, list[Measured]], asked: list[Case], *, quick: bool) 
         name = f"{model} {graph}"
         scores: dict[int, list[float]] = {}
         for workers, outcomes in results.items():
-            here = [(case[2], run) for case, run in zip(asked, outcomes, strict=False) if case[:2] == (model, graph)]
-            method = f"{workers} workers" if workers > 1 else "1 process"
-            yield from (Row(NAME, name, method, "test accuracy", run.accuracy or 0.0, "", seed) for seed, run in here)
-            if not here:
-                continue
-            scores[workers] = [run.accuracy or 0.0 for _, run in here]
-            yield Row(NAME, name, method, f"mean test accuracy, {len(here)} seeds", statistics.mean(scores[workers]), "")
-            yield Row(NAME, name, method, "deviation", statistics.stdev(scores[workers]) if len(here) > 1 else 0.0, "")
-            yield Row(NAME, name, method, "epoch", statistics.median(run.epoch_seconds or 0.0 for _, run in here) * 1e3, "ms")
-        alone = scores.get(1, [])
+            here = runs_of(model, graph, asked, outcomes)
+            if here:
+                yield from run_rows(name, workers, here)
+                scores[workers] = [run.accuracy or 0.0 for _, run in here]
+        alone = scores.get(1)
         if not alone:
             continue
-        for workers, those in scores.items():
-            if workers > 1:
-                seeds = min(len(those), len(alone))
-                difference = abs(statistics.mean(those[:seeds]) - statistics.mean(alone[:seeds]))
-                yield goal(NAME, f"{name}: |{workers} workers - 1 process|", f"{seeds} seeds", difference, LIMIT, "")
+        yield from goals_of_workers(name, scores)
         if model == "GraphSAGE" and not quick:
             yield from beside(name, [reference(graph, seed) for seed in range(len(alone))], alone)
-        if (model, graph) not in PUBLISHED:
-            continue
-        published, source = PUBLISHED[model, graph]
-        yield Row(NAME, name, source, "published test accuracy", published, "")
-        yield goal(NAME, f"{name}: |published - 1 process|", f"{len(alone)} seeds", abs(published - statistics.mean(alone)), LIMIT, "")
+        if (model, graph) in PUBLISHED:
+            yield from published_rows(model, graph, alone)
+
+
+def runs_of(model: str, graph: str, asked: list[Case], outcomes: list[Measured]) -> list[tuple[int, Measured]]:
+    """Seed and outcome of those cases that there was time for."""
+    return [(case[2], run) for case, run in zip(asked, outcomes, strict=False) if case[:2] == (model, graph)]
+
+
+def run_rows(name: str, workers: int, runs: Sequence[tuple[int, Measured]]) -> Iterator[Row]:
+    """Accuracy of each seed, and means over the seeds, of one count of workers."""
+    method = f"{workers} workers" if workers > 1 else "1 process"
+    scores = [run.accuracy or 0.0 for _, run in runs]
+    yield from (Row(NAME, name, method, "test accuracy", score, "", seed) for (seed, _), score in zip(runs, scores, strict=True))
+    yield Row(NAME, name, method, f"mean test accuracy, {len(runs)} seeds", statistics.mean(scores), "")
+    yield Row(NAME, name, method, "deviation", statistics.stdev(scores) if len(runs) > 1 else 0.0, "")
+    yield Row(NAME, name, method, "epoch", statistics.median(run.epoch_seconds or 0.0 for _, run in runs) * 1e3, "ms")
+
+
+def goals_of_workers(name: str, scores: dict[int, list[float]]) -> Iterator[Row]:
+    """Each count of workers against one process, over the seeds that both ran."""
+    for workers, those in scores.items():
+        if workers > 1:
+            seeds = min(len(those), len(scores[1]))
+            difference = abs(statistics.mean(those[:seeds]) - statistics.mean(scores[1][:seeds]))
+            yield goal(NAME, f"{name}: |{workers} workers - 1 process|", f"{seeds} seeds", difference, LIMIT, "")
+
+
+def published_rows(model: str, graph: str, alone: Sequence[float]) -> Iterator[Row]:
+    """One process against the published accuracy."""
+    name = f"{model} {graph}"
+    published, source = PUBLISHED[model, graph]
+    yield Row(NAME, name, source, "published test accuracy", published, "")
+    yield goal(NAME, f"{name}: |published - 1 process|", f"{len(alone)} seeds", abs(published - statistics.mean(alone)), LIMIT, "")
 
 
 def beside(name: str, theirs: list[tuple[float, float]], alone: list[float]) -> Iterator[Row]:
@@ -252,6 +272,16 @@ def reference(name: str, seed: int) -> tuple[float, float]:
     return best[1], told[1]
 
 
+def as_rank(workers: int, asked: list[Case], *, minutes: float, result: Path) -> None:
+    """The cases as one of `workers` processes; rank 0 writes their outcomes to `result`."""
+    train.tune(contract.read({"HYPERSCALE_MODEL": '{"architecture": "GCN"}', "HYPERSCALE_DATASET_PATH": "Cora"}))
+    comm = connect(workers)
+    outcomes = work(comm, asked, minutes=minutes)
+    if comm.rank == 0:
+        result.write_bytes(msgspec.json.encode(outcomes))
+    comm.close()
+
+
 def main() -> int:
     """Run every worker count, print the table, fail where a goal is missed."""
     arguments = parser(__doc__ or "")
@@ -271,12 +301,7 @@ def main() -> int:
         chosen.models.split(",") if chosen.models else models, chosen.graphs.split(",") if chosen.graphs else graphs, chosen.seeds or seeds
     )
     if chosen.as_rank_of:
-        train.tune(contract.read({"HYPERSCALE_MODEL": '{"architecture": "GCN"}', "HYPERSCALE_DATASET_PATH": "Cora"}))
-        comm = connect(chosen.as_rank_of)
-        outcomes = work(comm, asked, minutes=chosen.minutes)
-        if comm.rank == 0:
-            chosen.result.write_bytes(msgspec.json.encode(outcomes))
-        comm.close()
+        as_rank(chosen.as_rank_of, asked, minutes=chosen.minutes, result=chosen.result)
         return 0
     counts = [int(text) for text in chosen.workers.split(",")] if chosen.workers else counts
     if shutil.which("mpirun") is None:

@@ -27,7 +27,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -110,33 +111,62 @@ def described(device: torch.device) -> str:
     return f"{what}, Python {sys.version.split()[0]}, torch {torch.__version__}, numpy {np.__version__}{peer}, {compiled}{nvcc}"
 
 
-def sections(device: torch.device, *, quick: bool) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+LARGE: Final = 5_000_000
+"""Edges, beyond which a graph has more edges a vertex."""
+Section = tuple[str, Callable[[], list[Row]]]
+"""What is measured, and the call that measures it."""
+
+
+def sections(device: torch.device, *, quick: bool) -> Iterator[Section]:
     """What is measured, cheap and telling things first; on the processor fewer and smaller cases."""
-    small = 20_000 if quick else 200_000
-    for edges in (20_000,) if quick else (1_000_000, 20_000_000):
-        for architecture in ARCHITECTURES:
-            case = Case(architecture, edges, edges // (50 if edges > 5_000_000 else 20), dropout=0.0)
-            yield f"layers: {case.name}", functools.partial(layer_rows, case, device)
+    cuda = device.type == "cuda"
+    sizes = [200_000] if quick else ([1_000_000, 5_000_000, 20_000_000] if cuda else [1_000_000, 20_000_000])
+    yield from layer_sections(device, (20_000,) if quick else (1_000_000, 20_000_000))
+    yield from training_sections(device, 20_000 if quick else 200_000)
+    if cuda or not quick:
+        yield from memory_sections(device, sizes)
+    if not quick:
+        yield from wide_memory_sections(device)
+    yield from epoch_sections(device, sizes if cuda else sizes[:1])
+
+
+def layer_sections(device: torch.device, sizes: Sequence[int]) -> Iterator[Section]:
+    """One layer, forward and backward."""
+    for edges, architecture in product(sizes, ARCHITECTURES):
+        case = Case(architecture, edges, edges // (50 if edges > LARGE else 20), dropout=0.0)
+        yield f"layers: {case.name}", functools.partial(layer_rows, case, device)
+
+
+def training_sections(device: torch.device, edges: int) -> Iterator[Section]:
+    """Losses of a training, and the largest tensor that it makes."""
     for architecture in ARCHITECTURES:
-        case = Case(architecture, small, small // 20, dropout=0.0)
+        case = Case(architecture, edges, edges // 20, dropout=0.0)
         yield f"training: {case.name}", functools.partial(training_rows, case, device)
     for architecture in ARCHITECTURES:
         case = Case(architecture, 400_000, 10_000)
         yield f"largest tensor: {case.name}", functools.partial(largest_rows, case, device)
-    cuda = device.type == "cuda"
-    sizes = [200_000] if quick else ([1_000_000, 5_000_000, 20_000_000] if cuda else [1_000_000, 20_000_000])
-    for edges in sizes if cuda or not quick else ():
-        for architecture in ARCHITECTURES:
-            large = edges > 5_000_000
-            case = Case(architecture, edges, edges // (50 if large else 20), features=64 if large else 128, hidden=64 if large else 128)
-            yield f"memory: {case.name}", functools.partial(memory_rows, case, device)
-    for architecture in () if quick else ARCHITECTURES[:2]:
+
+
+def memory_sections(device: torch.device, sizes: Sequence[int]) -> Iterator[Section]:
+    """Memory of a training step; large graphs with 64 features."""
+    for edges, architecture in product(sizes, ARCHITECTURES):
+        wide, a_vertex = (64, 50) if edges > LARGE else (128, 20)
+        case = Case(architecture, edges, edges // a_vertex, features=wide, hidden=wide)
+        yield f"memory: {case.name}", functools.partial(memory_rows, case, device)
+
+
+def wide_memory_sections(device: torch.device) -> Iterator[Section]:
+    """Memory where the hidden layer is wider than the features."""
+    for architecture in ARCHITECTURES[:2]:
         case = Case(architecture, 1_000_000, 50_000, features=64, hidden=256)
         yield f"memory: {case.name}", functools.partial(memory_rows, case, device)
-    for edges in sizes if cuda else sizes[:1]:
-        for architecture in ARCHITECTURES:
-            case = Case(architecture, edges, edges // 20)
-            yield f"epochs: {case.name}", functools.partial(epoch_rows, case, device)
+
+
+def epoch_sections(device: torch.device, sizes: Sequence[int]) -> Iterator[Section]:
+    """Seconds of an epoch."""
+    for edges, architecture in product(sizes, ARCHITECTURES):
+        case = Case(architecture, edges, edges // 20)
+        yield f"epochs: {case.name}", functools.partial(epoch_rows, case, device)
 
 
 def layer_rows(case: Case, device: torch.device) -> list[Row]:

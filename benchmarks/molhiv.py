@@ -30,6 +30,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -189,17 +190,24 @@ def figures(results: dict[Case, Measured], models: Sequence[str], counts: Sequen
         yield Row(NAME, case.model, _name_of(case.workers), "loss of the last epoch", result.loss or 0.0, "", case.seed)
         yield Row(NAME, case.model, _name_of(case.workers), "epoch", result.epoch_seconds or 0.0, "s", case.seed)
     for model in models:
-        scores = {
-            workers: {case.seed: run.accuracy or 0.0 for case, run in results.items() if (case.model, case.workers) == (model, workers)}
-            for workers in counts
-        }
+        scores = {workers: _scores(results, model, workers) for workers in counts}
         for workers in counts:
             yield from _compared(model, workers, scores[1], scores[workers])
         if published and scores[1]:
-            figure, source = PUBLISHED[model]
-            yield Row(NAME, model, source, "published test ROC-AUC", figure, "")
-            apart = abs(figure - statistics.mean(scores[1].values()))
-            yield goal(NAME, f"{model} MolHIV: |published - 1 process|", f"{len(scores[1])} seeds", apart, LIMIT, "")
+            yield from _published(model, list(scores[1].values()))
+
+
+def _scores(results: dict[Case, Measured], model: str, workers: int) -> dict[int, float]:
+    """ROC-AUC by seed."""
+    return {case.seed: run.accuracy or 0.0 for case, run in results.items() if (case.model, case.workers) == (model, workers)}
+
+
+def _published(model: str, alone: Sequence[float]) -> Iterator[Row]:
+    """One process against the published figure."""
+    figure, source = PUBLISHED[model]
+    yield Row(NAME, model, source, "published test ROC-AUC", figure, "")
+    apart = abs(figure - statistics.mean(alone))
+    yield goal(NAME, f"{model} MolHIV: |published - 1 process|", f"{len(alone)} seeds", apart, LIMIT, "")
 
 
 def _compared(model: str, workers: int, alone: dict[int, float], those: dict[int, float]) -> Iterator[Row]:
@@ -241,7 +249,7 @@ def main() -> int:
     if chosen.quick:
         return _quick(chosen.json)
     models, counts = chosen.models.split(","), sorted({1, *(int(text) for text in chosen.workers.split(","))})
-    cases = [Case(model, workers, seed) for seed in range(chosen.seeds) for model in models for workers in counts]
+    cases = [Case(model, workers, seed) for seed, model, workers in product(range(chosen.seeds), models, counts)]
     if not chosen.table:
         chosen.into.mkdir(parents=True, exist_ok=True)
     bench = Bench(TABLE, chosen.into.resolve(), CACHE, chosen.epochs)

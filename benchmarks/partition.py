@@ -15,8 +15,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -30,7 +31,7 @@ from benchmarks.common import Row, goal, parser, report, table  # noqa: E402 - a
 from benchmarks.independentsets import set_rows  # noqa: E402
 from benchmarks.partitioners import BALANCE_LIMIT, HYBRID, OURS, PEER, Case, capacities, mtkahypar_cut, partitioners  # noqa: E402
 from benchmarks.partitiongraphs import families  # noqa: E402
-from hyperscale.model.adjacency import Array  # noqa: E402
+from hyperscale.model.adjacency import Adjacency, Array  # noqa: E402
 from hyperscale.training.partition import Measures, PartitionError, measure  # noqa: E402
 
 NAME = "partition"
@@ -108,28 +109,36 @@ Verdict = tuple[str, str, int, str, float, float]  # graph, case, seed, what, va
 
 def partition_rows(asked: argparse.Namespace) -> tuple[list[Row], dict[str, list[Verdict]]]:
     """Rows of all cases, and what of them counts for a goal."""
-    quick, seeds, repeats = asked.quick, 1 if asked.quick else asked.seeds, 1 if asked.quick else asked.repeats
+    seeds, repeats = (1, 1) if asked.quick else (asked.seeds, asked.repeats)
     rows: list[Row] = []
     verdicts: dict[str, list[Verdict]] = {OURS: [], HYBRID: []}
-    for graph, make in families(quick).items():
-        if asked.graph and graph not in asked.graph:
-            continue
-        for seed in range(seeds):
-            adjacency = make(seed)
-            for parts in asked.parts or (PARTS[::2] if quick else PARTS):
-                for even in (True, False):
-                    case = Case(graph, adjacency, capacities(parts, even), seed)
-                    try:
-                        found = outcomes(case, repeats)
-                    except (RuntimeError, PartitionError, MemoryError) as short:
-                        # METIS says no more than that where its allocations fail, and takes the whole run with it.
-                        print(f"{case.name} seed {seed}: left out, {short}", file=sys.stderr, flush=True)
-                        continue
-                    rows += figures(case, found)
-                    for name, kept in verdicts.items():
-                        kept += [(graph, case.name, seed, *verdict) for verdict in judged(case, found, name)]
-            print(f"{graph} seed {seed}: done", file=sys.stderr, flush=True)
+    chosen = {graph: make for graph, make in families(asked.quick).items() if not asked.graph or graph in asked.graph}
+    for (graph, make), seed in product(chosen.items(), range(seeds)):
+        for case in cases(graph, make(seed), seed, asked.parts or (PARTS[::2] if asked.quick else PARTS)):
+            found = attempted(case, repeats)
+            if found is None:
+                continue
+            rows += figures(case, found)
+            for name, kept in verdicts.items():
+                kept += [(graph, case.name, seed, *verdict) for verdict in judged(case, found, name)]
+        print(f"{graph} seed {seed}: done", file=sys.stderr, flush=True)
     return rows, verdicts
+
+
+def cases(graph: str, adjacency: Adjacency, seed: int, counts: Sequence[int]) -> Iterator[Case]:
+    """One graph into each count of parts, equal ones and unequal ones."""
+    for parts, even in product(counts, (True, False)):
+        yield Case(graph, adjacency, capacities(parts, even), seed)
+
+
+def attempted(case: Case, repeats: int) -> dict[str, Outcome] | None:
+    """Every partitioner's outcome; None, with a line on standard error, where one of them fails."""
+    try:
+        return outcomes(case, repeats)
+    except (RuntimeError, PartitionError, MemoryError) as short:
+        # METIS says no more than that where its allocations fail, and takes the whole run with it.
+        print(f"{case.name} seed {case.seed}: left out, {short}", file=sys.stderr, flush=True)
+        return None
 
 
 def summary(verdicts: dict[str, list[Verdict]]) -> list[Row]:

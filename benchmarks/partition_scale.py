@@ -77,30 +77,42 @@ def main() -> int:
     arguments = made.parse_args()
     sizes = [size for size in (QUICK if arguments.quick else SIZES) if size <= arguments.largest]
     rows: list[common.Row] = []
-    results: dict[int, dict[str, Any]] = {}
-    growth: dict[str, dict[int, tuple[float, float]]] = {}
+    growth: Growth = {}
+    peaks: dict[int, float] = {}
     for size in sizes:
         answer = prepared(size)
         if answer is None:
             rows.append(common.goal(BENCHMARK, _case(size), OURS, math.inf, LIMIT_BYTES / 2**30, "GiB"))
             continue
-        results[size] = answer
-        rows += _our_rows(size, answer)
-        cpu = sum(answer["phaseCpuSeconds"][name] for name in ("read", "cut"))
-        growth.setdefault(answer["method"], {})[size] = (cpu, answer["peakBytes"])
-        for name in PEERS:
-            if size <= PEER_EDGES and name != answer["method"]:
-                found = peer(name, size)
-                rows += _peer_rows(size, name, found)
-                growth.setdefault(name, {})[size] = (found["cpuSeconds"], found["peakBytes"])
+        peaks[size] = answer["peakBytes"]
+        rows += size_rows(size, answer, growth)
     for name in sorted(growth):
         rows += growth_rows(name, growth[name])
-    for size in (size for size in results if size == max(results)):
-        rows.append(
-            common.goal(BENCHMARK, f"{_case(size)}, peak memory", OURS, results[size]["peakBytes"] / 2**30, LIMIT_BYTES / 2**30, "GiB")
-        )
+    if peaks:
+        largest = max(peaks)
+        case = f"{_case(largest)}, peak memory"
+        rows.append(common.goal(BENCHMARK, case, OURS, peaks[largest] / 2**30, LIMIT_BYTES / 2**30, "GiB"))
     common.report(rows, arguments.json)
     return 0 if all(row.holds is not False for row in rows) else 1
+
+
+Growth = dict[str, dict[int, tuple[float, float]]]
+"""CPU seconds and peak bytes by method and size."""
+
+
+def size_rows(size: int, answer: dict[str, Any], growth: Growth) -> list[common.Row]:
+    """Ours, then the peers where they can do the size; each adds its point to `growth`."""
+    rows = list(_our_rows(size, answer))
+    cpu = sum(answer["phaseCpuSeconds"][name] for name in ("read", "cut"))
+    growth.setdefault(answer["method"], {})[size] = (cpu, answer["peakBytes"])
+    if size > PEER_EDGES:
+        return rows
+    for name in PEERS:
+        if name != answer["method"]:
+            found = peer(name, size)
+            rows += _peer_rows(size, name, found)
+            growth.setdefault(name, {})[size] = (found["cpuSeconds"], found["peakBytes"])
+    return rows
 
 
 def prepared(edges: int) -> dict[str, Any] | None:

@@ -113,10 +113,8 @@ def measured(arguments: argparse.Namespace) -> list[common.Row]:
         placements=arguments.placements,
     )
     names = arguments.suite or (["topology"] if options.topology else [name for name in SUITES if name != "topology"])
-    # Of a path only its name: the line goes into a public page.
-    words = ["python", "benchmarks/placement.py", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
     rows = [
-        common.Row(BENCHMARK, "run", " ".join(words), "command", float(len(names)), "suites"),
+        common.Row(BENCHMARK, "run", command(sys.argv[1:]), "command", float(len(names)), "suites"),
         common.Row(BENCHMARK, "run", machine(), "machine", float(os.cpu_count() or 0), "cores"),
     ]
     for name in names:
@@ -126,11 +124,19 @@ def measured(arguments: argparse.Namespace) -> list[common.Row]:
         found.append(common.Row(name, "whole suite", "", "wall time", time.perf_counter() - started, "s"))
         print(summary.text(found), flush=True)
         rows += found
-    missed = [row for row in rows if row.holds is False]
-    print(
-        f"\n{sum(row.metric == 'goal' for row in rows)} goals, {len(missed)} missed" + "".join(f"\n  {r.case}: {r.method}" for r in missed)
-    )
+    print(f"\n{verdict(rows)}")
     return rows
+
+
+def command(words: Sequence[str]) -> str:
+    """The command line as the public page shows it: of a path only its name."""
+    return " ".join(["python", "benchmarks/placement.py", *(Path(word).name if "/" in word else word for word in words)])
+
+
+def verdict(rows: Sequence[common.Row]) -> str:
+    """How many goals there are, and a line for each that is missed."""
+    missed = [f"\n  {row.case}: {row.method}" for row in rows if row.holds is False]
+    return f"{sum(row.metric == 'goal' for row in rows)} goals, {len(missed)} missed" + "".join(missed)
 
 
 def run_suite(name: str, options: Options) -> list[common.Row]:

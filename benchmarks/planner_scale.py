@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +67,19 @@ MODELS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+def seeds_rows(size: int, seeds: Sequence[int]) -> tuple[list[common.Row], float]:
+    """Every model on each seed's cluster of a size, and the median seconds of a plan."""
+    rows: list[common.Row] = []
+    seconds: list[float] = []
+    for seed in seeds:
+        snapshot = generate.cluster(size, seed)
+        for kind in MODELS:
+            found, took = size_rows(snapshot, f"{size} nodes, {kind}", seed, kind)
+            rows += found
+            seconds.append(took)
+    return rows, common.median(seconds)
+
+
 def main() -> int:
     """Measure, print, and fail where a goal is missed."""
     arguments = common.parser(__doc__ or "").parse_args()
@@ -73,18 +87,11 @@ def main() -> int:
     rows = hulk_rows()
     medians: dict[int, float] = {}
     for size in SIZES:
-        seconds: list[float] = []
-        for seed in seeds if size < max(SIZES) else seeds[:2]:
-            snapshot = generate.cluster(size, seed)
-            for kind in MODELS:
-                found, took = size_rows(snapshot, f"{size} nodes, {kind}", seed, kind)
-                rows += found
-                seconds.append(took)
-        medians[size] = common.median(seconds)
+        found, medians[size] = seeds_rows(size, seeds if size < max(SIZES) else seeds[:2])
+        rows += found
         rows.append(common.Row(BENCHMARK, f"{size} nodes", OURS, "plan, in process, median", medians[size], "s"))
-    for seed in seeds:
-        for size in WILD_SIZES:
-            rows += size_rows(generate.wild(size, seed), f"{size} nodes, {WILD}", seed, "full graph")[0]
+    for seed, size in product(seeds, WILD_SIZES):
+        rows += size_rows(generate.wild(size, seed), f"{size} nodes, {WILD}", seed, "full graph")[0]
     rows += growth_rows(medians)
     rows += ratio_rows(rows)
     rows.append(common.goal(BENCHMARK, f"{SIZES[-1]} nodes, in process", OURS, medians[SIZES[-1]], LARGEST_LIMIT_SECONDS, "s"))
@@ -162,23 +169,26 @@ def growth_rows(medians: dict[int, float]) -> list[common.Row]:
 
 
 def ratio_rows(rows: list[common.Row]) -> list[common.Row]:
-    """Peers' objective over ours: geometric mean, worst for us, and how often we lost."""
-    ours = {(row.case, row.seed): row.value for row in rows if row.metric == "objective" and row.method == OURS}
+    """Peers' objective over ours, by kind of job and peer."""
+    objectives = [row for row in rows if row.metric == "objective"]
+    ours = {(row.case, row.seed): row.value for row in objectives if row.method == OURS}
     made: list[common.Row] = []
-    for kind in (*MODELS, WILD):
-        for name in (*PEERS, LONG_SEARCH):
-            ratios = [
-                row.value / ours[row.case, row.seed]
-                for row in rows
-                if row.metric == "objective" and row.method == name and row.case.endswith(kind) and math.isfinite(row.value)
-            ]
-            if ratios:
-                mean = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
-                made.append(common.Row(BENCHMARK, kind, name, "peer / ours, geometric mean", mean, "ratio"))
-                made.append(common.Row(BENCHMARK, kind, name, "peer / ours, lowest", min(ratios), "ratio"))
-                lost = float(sum(ratio < 1 - LOSS_RATIO for ratio in ratios))
-                made.append(common.Row(BENCHMARK, kind, name, f"our losses of {len(ratios)}", lost, "cases"))
+    for kind, name in product((*MODELS, WILD), (*PEERS, LONG_SEARCH)):
+        theirs = [row for row in objectives if row.method == name and row.case.endswith(kind)]
+        ratios = [row.value / ours[row.case, row.seed] for row in theirs if math.isfinite(row.value)]
+        made += peer_rows(kind, name, ratios) if ratios else []
     return made
+
+
+def peer_rows(kind: str, name: str, ratios: Sequence[float]) -> list[common.Row]:
+    """One peer's ratios: geometric mean, worst for us, and how often we lost."""
+    mean = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+    lost = float(sum(ratio < 1 - LOSS_RATIO for ratio in ratios))
+    return [
+        common.Row(BENCHMARK, kind, name, "peer / ours, geometric mean", mean, "ratio"),
+        common.Row(BENCHMARK, kind, name, "peer / ours, lowest", min(ratios), "ratio"),
+        common.Row(BENCHMARK, kind, name, f"our losses of {len(ratios)}", lost, "cases"),
+    ]
 
 
 def hulk_rows() -> list[common.Row]:

@@ -132,19 +132,19 @@ def replay(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> Outcome:
     number = 0
     for _ in range(LARGEST_ROUNDS):
         now = number * cluster.round_seconds
-        active = [job for job in jobs if job.arrival <= now and job.number in left]
+        unfinished = [job for job in jobs if job.number in left]
+        if not unfinished:
+            return outcome
+        active = [job for job in unfinished if job.arrival <= now]
         if not active:
-            if not left:
-                return outcome
-            number = max(number + 1, int(min(job.arrival for job in jobs if job.number in left) // cluster.round_seconds))
+            number = max(number + 1, int(min(job.arrival for job in unfinished) // cluster.round_seconds))
             running = {}
             continue
         began = time.perf_counter()
         chosen = policy.decide(now, active, dict(left), running, cluster)
         placed = place(chosen, by_number, running, cluster, may_move=policy.packs)
         outcome.decision_seconds.append(time.perf_counter() - began)
-        _advance(now, placed, running, by_number, left, outcome, cluster)
-        running = {key: run for key, run in placed.items() if key in left}
+        running = _advance(now, placed, running, by_number, left, outcome, cluster)
         number += 1
     raise RuntimeError(f"{policy.name}: {len(left)} jobs are not done after {LARGEST_ROUNDS} rounds")
 
@@ -157,7 +157,8 @@ def _advance(
     left: dict[int, float],
     outcome: Outcome,
     cluster: Cluster,
-) -> None:
+) -> dict[int, Running]:
+    """Let the placed jobs run for a round; those that have not ended."""
     for key, run in placed.items():
         stays = before.get(key) == run
         outcome.restarts += not stays
@@ -168,6 +169,7 @@ def _advance(
             outcome.finished[key] = now + lost + left.pop(key) / speed
         else:
             left[key] -= speed * (cluster.round_seconds - lost)
+    return {key: run for key, run in placed.items() if key in left}
 
 
 def place(
@@ -177,16 +179,26 @@ def place(
     placed: dict[int, Running] = {}
     for kind, gpus in enumerate(cluster.gpus):
         numbers = sorted(number for number, type_ in chosen.items() if type_ == kind)
-        if sum(jobs[number].gpus for number in numbers) > gpus:
-            raise ValueError(f"a policy gave away more GPUs of type {kind} than there are")
-        kept = {number: running[number] for number in numbers if number in running and running[number].kind == kind}
-        found = _fill(kind, numbers, kept, jobs, gpus)
+        _check_room(kind, gpus, [jobs[number] for number in numbers])
+        here = {number: run for number, run in running.items() if run.kind == kind}
+        found = _fill(kind, numbers, {number: here[number] for number in numbers if number in here}, jobs, gpus)
         if may_move and any(run.is_spread for run in found.values()):
             found = _fill(kind, numbers, {}, jobs, gpus)
-        if any(run.speed(jobs[number]) <= 0.0 for number, run in found.items()):
-            raise ValueError(f"a policy chose type {kind} for a job that does not run there")
+        _check_speeds(kind, found, jobs)
         placed.update(found)
     return placed
+
+
+def _check_room(kind: int, gpus: int, jobs: Sequence[Job]) -> None:
+    """ValueError where the jobs need more GPUs of a type than there are."""
+    if sum(job.gpus for job in jobs) > gpus:
+        raise ValueError(f"a policy gave away more GPUs of type {kind} than there are")
+
+
+def _check_speeds(kind: int, found: Mapping[int, Running], jobs: Mapping[int, Job]) -> None:
+    """ValueError where a job does not run on the type, placed as it is."""
+    if any(run.speed(jobs[number]) <= 0.0 for number, run in found.items()):
+        raise ValueError(f"a policy chose type {kind} for a job that does not run there")
 
 
 def _fill(kind: int, numbers: Sequence[int], kept: Mapping[int, Running], jobs: Mapping[int, Job], gpus: int) -> dict[int, Running]:

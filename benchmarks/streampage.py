@@ -44,28 +44,38 @@ def missed(rows: Sequence[Row]) -> str:
 
 
 def sections(rows: Sequence[Row]) -> list[Section]:
-    """All tables."""
+    """All tables that have rows."""
     figures = {(row.case, row.method, row.metric): row.value for row in rows}
     cases = dict.fromkeys(row.case for row in rows if row.metric == "streams")
-    found: list[Section] = []
-    for case in cases:
-        methods = list(dict.fromkeys(row.method for row in rows if row.case == case and row.metric == "streams"))
-        count = int(figures[case, methods[0], "streams"])
-        title = f"{case.capitalize()}, {count} streams"
-        found.append((title, SENTENCES.get(case, ""), HEADER, [_cells(figures, case, method) for method in methods]))
-    found.append(_by_part(rows, figures))
-    found.append(
-        (
-            "Time of a decision",
-            "The simulator's figure holds the placement search of all candidates; Python is the operator's agent on ready plans.",
-            ("method", "figure", "ms"),
-            [[row.method, row.metric, figure(row.value)] for row in rows if row.case == "decision" and row.metric != "goal"],
-        )
-    )
-    knobs = [[row.method, figure(row.value)] for row in rows if row.metric == "knob"]
-    found.append(("The tuned rule", "order 0 is seconds / weight, 1 is area / weight.", ("knob", "value"), knobs))
-    found.append(("Goals", "", GOAL_HEADER, [goal_cells(row) for row in rows if row.metric == "goal"]))
+    found = [
+        *(_by_method(rows, figures, case) for case in cases),
+        _by_part(rows, figures),
+        _decisions(rows),
+        ("The tuned rule", "order 0 is seconds / weight, 1 is area / weight.", ("knob", "value"), _knobs(rows)),
+        ("Goals", "", GOAL_HEADER, [goal_cells(row) for row in rows if row.metric == "goal"]),
+    ]
     return [section for section in found if section[3]]
+
+
+def _by_method(rows: Sequence[Row], figures: dict[tuple[str, str, str], float], case: str) -> Section:
+    """Every method on the streams of one case."""
+    methods = list(dict.fromkeys(row.method for row in rows if row.case == case and row.metric == "streams"))
+    count = int(figures[case, methods[0], "streams"])
+    cells = [_cells(figures, case, method) for method in methods]
+    return f"{case.capitalize()}, {count} streams", SENTENCES.get(case, ""), HEADER, cells
+
+
+def _decisions(rows: Sequence[Row]) -> Section:
+    return (
+        "Time of a decision",
+        "The simulator's figure holds the placement search of all candidates; Python is the operator's agent on ready plans.",
+        ("method", "figure", "ms"),
+        [[row.method, row.metric, figure(row.value)] for row in rows if row.case == "decision" and row.metric != "goal"],
+    )
+
+
+def _knobs(rows: Sequence[Row]) -> list[list[str]]:
+    return [[row.method, figure(row.value)] for row in rows if row.metric == "knob"]
 
 
 SENTENCES: Final = {

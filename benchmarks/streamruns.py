@@ -69,13 +69,16 @@ def run(options: Options, tune: bool = False) -> list[Row]:
     others = baselines(knobs)
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
     for case, conditions in CONDITIONS.items():
-        methods = {**(others if case == PLAIN else {name: others[name] for name in (RULE, SHORTEST)}), **agents}
+        few = {RULE: others[RULE], SHORTEST: others[SHORTEST]}
+        methods = {**(others if case == PLAIN else few), **agents}
         found = simulated(case, conditions, methods, options)
-        rows += [row for method in methods for row in compared(case, method, found)]
-        rows += [row for method in agents if case not in NO_GOALS for row in goals(case, method, found)]
-        if case == PLAIN:
-            rows += [row for method in agents for row in parts(method, found, options)]
-    rows += list(ablation(options))
+        for method in methods:
+            rows += compared(case, method, found)
+        for method in agents if case not in NO_GOALS else ():
+            rows += goals(case, method, found)
+        for method in agents if case == PLAIN else ():
+            rows += parts(method, found, options)
+    rows += ablation(options)
     return rows
 
 

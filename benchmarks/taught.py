@@ -51,17 +51,23 @@ def outcome(known: Sequence[Step], asked: Sequence[Step]) -> Outcome:
     )
 
 
+def outcomes_of(steps: Sequence[Step], seed: int) -> list[Outcome]:
+    """Of each batch with enough rows: as many as `RUNS` say, drawn with the seed, teach, and the others are asked."""
+    outcomes = []
+    for batch in sorted({step.batch for step in steps}):
+        same = [step for step in steps if step.batch == batch]
+        if len(same) >= RUNS + LEAST_ASKED:
+            drawn = [same[index] for index in np.random.default_rng(seed).permutation(len(same)).tolist()]
+            outcomes.append(outcome(drawn[:RUNS], drawn[RUNS:]))
+    return outcomes
+
+
 def rows(benchmark: str, name: str, steps: Sequence[Step], seeds: Sequence[int]) -> list[Row]:
     """Means over the batches of a table, each a workload of its own; the goal is to be no worse than the factor."""
     case, found = f"{name}, after {RUNS} runs", []
     printed: list[Row] = []
     for seed in seeds:
-        outcomes = []
-        for batch in sorted({step.batch for step in steps}):
-            same = [step for step in steps if step.batch == batch]
-            order = np.random.default_rng(seed).permutation(len(same)).tolist()
-            if len(same) >= RUNS + LEAST_ASKED:
-                outcomes.append(outcome([same[index] for index in order[:RUNS]], [same[index] for index in order[RUNS:]]))
+        outcomes = outcomes_of(steps, seed)
         if not outcomes:
             continue
         ours, factor, reached = (float(np.mean([getattr(one, figure) for one in outcomes])) for figure in ("ours", "factor", "reached"))

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -83,7 +84,6 @@ def readings(nodes: int) -> list[common.Row]:
     world = ClusterCache()
     world.replace("Node", [telemetry_source.api_node(number) for number in range(nodes)])
     world.replace("Pod", [telemetry_source.api_pod(number) for number in range(0, nodes, 2)])
-    case = f"{nodes} nodes x {telemetry_source.GPUS_PER_NODE} GPUs"
     moment = 1_800_000_000.0 // 15 * 15 + 14.5
     rows: list[common.Row] = []
     sent = [0.0]
@@ -102,13 +102,21 @@ def readings(nodes: int) -> list[common.Row]:
         rows.append(common.Row(BENCHMARK, name, OURS, "bytes read", size / 2**20, "MiB"))
     rows += _pod(world, moment)
     rows += _peer(nodes, world, moment - telemetry_source.SCRAPE_SECONDS)
-    parts = ("read", "judge", "snapshot")
-    cold = sum(row.value for row in rows if row.case == "cold" and row.method == OURS and row.metric in parts)
-    steps = [row for row in rows if row.case == CHANGED and row.method == OURS and row.metric in parts]
-    again = common.median([sum(row.value for row in steps if row.seed == step) for step in range(1, STEPS)])
-    rows.append(common.goal(BENCHMARK, f"{case}: cold, read, judged and made a snapshot", OURS, cold, COLD_LIMIT_SECONDS, "CPU s"))
-    rows.append(common.goal(BENCHMARK, f"{case}: 2 % changed, the same", OURS, again, STEP_LIMIT_SECONDS, "CPU s"))
-    return rows
+    return rows + _goals_of_readings(f"{nodes} nodes x {telemetry_source.GPUS_PER_NODE} GPUs", rows)
+
+
+def _goals_of_readings(case: str, rows: list[common.Row]) -> list[common.Row]:
+    """Seconds from reading to snapshot: of the cold step, and the median of the later ones."""
+    seconds: dict[tuple[str, int], float] = defaultdict(float)
+    for row in rows:
+        if row.method == OURS and row.metric in ("read", "judge", "snapshot"):
+            seconds[row.case, row.seed] += row.value
+    cold = sum(taken for (name, _), taken in seconds.items() if name == "cold")
+    again = common.median([seconds[CHANGED, step] for step in range(1, STEPS)])
+    return [
+        common.goal(BENCHMARK, f"{case}: cold, read, judged and made a snapshot", OURS, cold, COLD_LIMIT_SECONDS, "CPU s"),
+        common.goal(BENCHMARK, f"{case}: 2 % changed, the same", OURS, again, STEP_LIMIT_SECONDS, "CPU s"),
+    ]
 
 
 @contextlib.contextmanager

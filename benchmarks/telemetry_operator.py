@@ -71,13 +71,7 @@ def measure(nodes: int, quick: bool) -> list[common.Row]:
 
 def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     case = f"{nodes} nodes x {telemetry_source.GPUS_PER_NODE} GPUs"
-    wait_until(lambda: _status(bench.ports[OURS], "/readyz") == 200, PATIENCE_SECONDS, f"the operator is not ready:\n{_tail(bench.log)}")
-    ready = time.monotonic() - bench.began
-    wait_until(lambda: "metrics: MetricsAvailable" in bench.log.read_text(), PATIENCE_SECONDS, f"no metrics:\n{_tail(bench.log)}")
-    seen = time.monotonic() - bench.began
-    wait_until(lambda: bool((bench.api.find(TOPOLOGY) or {}).get("status")), PATIENCE_SECONDS, "no ClusterTopology")
-    # The first reading begins before the nodes are known and ends when the built-in deadline says so: with this slow stand-in it is a part.
-    wait_until(lambda: _is_whole(bench.api.get(TOPOLOGY)["status"]), PATIENCE_SECONDS, "no whole reading in the ClusterTopology")
+    ready, seen = _started(bench)
     status = bench.api.get(TOPOLOGY)["status"]
     time.sleep(SETTLE_SECONDS)
     since = audit.position(bench.audit_log)
@@ -89,9 +83,7 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     cpu = (_cpu_seconds(bench.operator.pid) - before) / seconds
     asked = audit.settled(bench.api, bench.audit_log, since)
     writes = [e for e in asked if e.verb in audit.WRITES and e.user == "admin" and e.resource != "leases"]
-    steps = [tuple(map(float, line.split())) for line in bench.steps.read_text().splitlines()]
-    steady = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began >= watched_from] or [(0.0, 0.0)]
-    starting = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began < watched_from] or [(0.0, 0.0)]
+    steps = _steps_of_the_loop(bench.steps, watched_from)
     memory = {name: _memory_mb(bench.operator.pid, name) for name in ("VmRSS", "VmHWM")}
     planner = sum(_memory_mb(child, "VmHWM") for child in _children(bench.operator.pid))
     rows = [
@@ -102,23 +94,45 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
         common.Row(BENCHMARK, case, OURS, "highest RSS of the planner's process beside it", planner, "MB"),
         common.Row(BENCHMARK, case, OURS, "CPU while it reads every 10 s", cpu, "cores"),
         common.Row(BENCHMARK, case, OURS, "links in ClusterTopology", float(status["linkCount"]), "links"),
+        *_loop_rows(case, steps),
     ]
-    for name, found in (("from start to first figures", starting), ("afterwards", steady)):
-        rows.append(common.Row(BENCHMARK, f"{case}, steps of the event loop {name}", OURS, "longest, CPU", max(found)[0] * 1e3, "ms"))
-        rows.append(
-            common.Row(
-                BENCHMARK, f"{case}, steps of the event loop {name}", OURS, "longest, wall", max(wall for _, wall in found) * 1e3, "ms"
-            )
-        )
     for method, values in taken.items():
         for part, name in ((0.5, "p50"), (0.99, "p99"), (1.0, "longest")):
             rows.append(common.Row(BENCHMARK, f"{case}, /healthz", method, name, common.percentile(values, part) * 1e3, "ms"))
-    longest = max(*steady, *starting)[0] * 1e3
+    longest = max(cpu_taken for found in steps.values() for cpu_taken, _ in found) * 1e3
     rows.append(common.goal(BENCHMARK, f"{case}: highest RSS", OURS, memory["VmHWM"], LIMIT_MB, "MB"))
     rows.append(common.goal(BENCHMARK, f"{case}: highest RSS, with the planner's process", OURS, memory["VmHWM"] + planner, LIMIT_MB, "MB"))
     rows.append(common.goal(BENCHMARK, f"{case}: longest step of the event loop, start included", OURS, longest, LOOP_LIMIT_MS, "CPU ms"))
     rows.append(common.goal(BENCHMARK, f"{case}: writes in {seconds:g} s of noise", OURS, float(len(writes)), 0, "writes"))
     return rows
+
+
+def _started(bench: Bench) -> tuple[float, float]:
+    """Waits until a whole reading is in the ClusterTopology; seconds from the start to ready, and to the first figures."""
+    wait_until(lambda: _status(bench.ports[OURS], "/readyz") == 200, PATIENCE_SECONDS, f"the operator is not ready:\n{_tail(bench.log)}")
+    ready = time.monotonic() - bench.began
+    wait_until(lambda: "metrics: MetricsAvailable" in bench.log.read_text(), PATIENCE_SECONDS, f"no metrics:\n{_tail(bench.log)}")
+    seen = time.monotonic() - bench.began
+    wait_until(lambda: bool((bench.api.find(TOPOLOGY) or {}).get("status")), PATIENCE_SECONDS, "no ClusterTopology")
+    # The first reading begins before the nodes are known and ends when the built-in deadline says so: with this slow stand-in it is a part.
+    wait_until(lambda: _is_whole(bench.api.get(TOPOLOGY)["status"]), PATIENCE_SECONDS, "no whole reading in the ClusterTopology")
+    return ready, seen
+
+
+def _steps_of_the_loop(file: Path, watched_from: float) -> dict[str, list[tuple[float, float]]]:
+    """CPU and wall seconds of the steps of the event loop, before the moment from which they were watched and after it."""
+    steps = [tuple(map(float, line.split())) for line in file.read_text().splitlines()]
+    starting = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began < watched_from]
+    steady = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began >= watched_from]
+    return {"from start to first figures": starting or [(0.0, 0.0)], "afterwards": steady or [(0.0, 0.0)]}
+
+
+def _loop_rows(case: str, steps: dict[str, list[tuple[float, float]]]) -> Iterator[common.Row]:
+    """The longest step by CPU and by wall time."""
+    for name, found in steps.items():
+        of_loop = f"{case}, steps of the event loop {name}"
+        yield common.Row(BENCHMARK, of_loop, OURS, "longest, CPU", max(found)[0] * 1e3, "ms")
+        yield common.Row(BENCHMARK, of_loop, OURS, "longest, wall", max(wall for _, wall in found) * 1e3, "ms")
 
 
 def _is_whole(status: dict[str, Any]) -> bool:

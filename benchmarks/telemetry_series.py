@@ -20,6 +20,7 @@ import hashlib  # noqa: E402
 import math  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
+from itertools import permutations, product  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Final, NamedTuple  # noqa: E402
 
@@ -88,19 +89,22 @@ def ours(nodes: int, group: list[str], number: int = 0) -> Pairs:
 def former(nodes: int, group: list[str]) -> Pairs:
     """What agents measured until now, and served for 15 minutes."""
     if nodes <= FORMER_ALL:
-        return {(a, b) for a in range(nodes) for b in range(nodes) if a != b}
+        return set(permutations(range(nodes), 2))
     members: dict[str, list[int]] = {}
     for at in range(nodes):
         members.setdefault(group[at], []).append(at)
-    found: Pairs = set()
-    for mates in members.values():
-        blocks = math.ceil(len(mates) / FORMER_BLOCK)
-        block = {node: at * blocks // len(mates) for at, node in enumerate(mates)}
-        found.update((a, b) for a in mates for b in mates if a != b and block[a] == block[b])
+    found = {pair for mates in members.values() for pair in _within_blocks(mates)}
     for number in range(FORMER_ROUNDS):
         steps = {1 + _draw(f"{nodes} {number} {at}") % (nodes - 1) for at in range(math.ceil(math.log2(nodes)))}
-        found.update((at, (at + step) % nodes) for at in range(nodes) for step in steps)
+        found.update((at, (at + step) % nodes) for at, step in product(range(nodes), steps))
     return found
+
+
+def _within_blocks(mates: list[int]) -> Pairs:
+    """All pairs within each of the equal blocks into which a group's nodes are cut."""
+    blocks = math.ceil(len(mates) / FORMER_BLOCK)
+    block = {node: at * blocks // len(mates) for at, node in enumerate(mates)}
+    return {(a, b) for a, b in permutations(mates, 2) if block[a] == block[b]}
 
 
 def _draw(text: str) -> int:

@@ -173,14 +173,16 @@ def rank(keys: dict[str, str], root: Path, repeats: int, result: Path) -> None:
             sent[name] = sum(stats.sent_bytes)
     names = sorted(sent)
     total = comm.allreduce(torch.tensor([float(sent[name]) for name in names], dtype=torch.float64), "sent.total").tolist()
-    usual = {
-        what: comm.gather(torch.tensor([statistics.median(table[name]) for name in (EQUAL, OURS)], dtype=torch.float64), what).tolist()
-        for what, table in (("waits", waits), ("works", works))
-    }
+    usual = {what: _of_all_ranks(comm, what, table) for what, table in (("waits", waits), ("works", works))}
     if comm.rank == 0:
         summary = {"epochs": epochs, "losses": losses, "bytes": dict(zip(names, total, strict=True)), **usual}
         result.write_text(json.dumps(summary))
     comm.close()
+
+
+def _of_all_ranks(comm: Comm, what: str, table: dict[str, list[float]]) -> Any:  # noqa: ANN401 - lists of lists of numbers
+    """Each rank's median of both timed variants."""
+    return comm.gather(torch.tensor([statistics.median(table[name]) for name in (EQUAL, OURS)], dtype=torch.float64), what).tolist()
 
 
 class Waiting:
@@ -283,17 +285,25 @@ def main() -> int:
         return 0
     if missing := why_not():
         sys.exit(f"training: workers of different speed cannot be had here: {missing}")
-    repeats = chosen.repeats or (4 if chosen.quick else 13)
-    graph = communities(chosen.vertices or (20_000 if chosen.quick else 100_000), FEATURES, 0)
-    cases = [CASES[int(at)] for at in chosen.cases.split(",") if at] or list(CASES[:1] if chosen.quick else CASES)
-    found: list[Row] = []
-    for case in cases:
-        try:
-            found += rows(case, measure(case, graph, repeats, 0), 0)
-        except ThrottleError as error:
-            sys.exit(f"training: {error}")
-        sys.stderr.write(f"{case.name} done\n")
+    vertices, repeats = (20_000, 4) if chosen.quick else (100_000, 13)
+    graph = communities(chosen.vertices or vertices, FEATURES, 0)
+    try:
+        found = list(measured(asked_cases(chosen.cases, quick=chosen.quick), graph, chosen.repeats or repeats))
+    except ThrottleError as error:
+        sys.exit(f"training: {error}")
     return report(found, chosen.json)
+
+
+def asked_cases(numbers: str, *, quick: bool) -> Sequence[Case]:
+    """The cases of a list of numbers; without one every case, with --quick the first."""
+    return [CASES[int(at)] for at in numbers.split(",") if at] or CASES[: 1 if quick else None]
+
+
+def measured(cases: Sequence[Case], graph: TrainingGraph, repeats: int) -> Iterator[Row]:
+    """Rows of the cases one after the other; raises ThrottleError where workers cannot be slowed."""
+    for case in cases:
+        yield from rows(case, measure(case, graph, repeats, 0), 0)
+        sys.stderr.write(f"{case.name} done\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ job should get on each type, and the round mechanism (section 5, algorithm 1) th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -181,31 +181,38 @@ class Rounds:
         """Algorithm 1: in order of priority, whatever still has room; then, where it may, those without room for their share."""
         free = list(cluster.gpus)
         chosen: dict[int, int] = {}
-        entries = []
+        for priority, _, _, number, kind, job in sorted(self._entries(jobs), key=lambda entry: entry[:5]):
+            if number not in chosen and free[kind] >= job.gpus and priority < -1e-9:
+                chosen[number] = kind
+                free[kind] -= job.gpus
+        if self._fills:
+            _give_fastest(jobs, chosen, free)
+        return chosen
+
+    def _entries(self, jobs: Sequence[Job]) -> Iterator[tuple[float, float, float, int, int, Job]]:
+        """Each job on each type where it runs: minus its priority, its deficit and its share, then the job's number and the type."""
         for job in jobs:
             for kind, share in enumerate(self._shares[job.number]):
                 if job.packed[kind] <= 0.0:
                     continue
                 had = self._received[job.number][kind] / self._clock[kind] if self._clock[kind] else 0.0
                 priority = float(share / had) if had > 0 else float(share) * UNSERVED
-                entries.append((-priority, -float(self._deficit[job.number][kind]), -float(share), job.number, kind, job))
-        for priority, _, _, number, kind, job in sorted(entries, key=lambda entry: entry[:5]):
-            if number not in chosen and free[kind] >= job.gpus and priority < -1e-9:
-                chosen[number] = kind
-                free[kind] -= job.gpus
-        if self._fills:
-            for job in jobs:
-                kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
-                if job.number not in chosen and kinds:
-                    best = _fastest(job, kinds)
-                    chosen[job.number] = best
-                    free[best] -= job.gpus
-        return chosen
+                yield -priority, -float(self._deficit[job.number][kind]), -float(share), job.number, kind, job
 
 
 def _fastest(job: Job, kinds: Sequence[int]) -> int:
     """The kind on which the job runs fastest, the first of equals."""
     return max(kinds, key=lambda kind: (job.packed[kind], -kind))
+
+
+def _give_fastest(jobs: Sequence[Job], chosen: dict[int, int], free: list[int]) -> None:
+    """Each job that has no type yet takes, in the order given, the fastest type that has room; `chosen` and `free` change."""
+    for job in jobs:
+        kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
+        if job.number not in chosen and kinds:
+            best = _fastest(job, kinds)
+            chosen[job.number] = best
+            free[best] -= job.gpus
 
 
 class Ordered:
@@ -224,13 +231,8 @@ class Ordered:
         """See `replay.Policy`."""
         for number, run in running.items():
             self._attained[number] = self._attained.get(number, 0.0) + run.gpus * cluster.round_seconds
-        free, chosen = list(cluster.gpus), {}
-        for job in sorted(jobs, key=lambda job: (self._key(job, left), job.number)):
-            kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
-            if kinds:
-                best = _fastest(job, kinds)
-                chosen[job.number] = best
-                free[best] -= job.gpus
+        free, chosen = list(cluster.gpus), dict[int, int]()
+        _give_fastest(sorted(jobs, key=lambda job: (self._key(job, left), job.number)), chosen, free)
         return chosen
 
     def _key(self, job: Job, left: Mapping[int, float]) -> float:

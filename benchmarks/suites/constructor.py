@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -59,18 +60,22 @@ def run(options: Options) -> list[Row]:
     one_pass(network, instance(NAMES[0], 32, 8, FIRST_SEED - 1))
     cases = [
         _case(network, family, nodes, workers, FIRST_SEED + at, options)
-        for nodes, workers in SHAPES
-        for family in NAMES
+        for (nodes, workers), family in product(SHAPES, NAMES)
         for at in range(QUICK_CASES if options.quick else CASES[nodes])
     ]
     rows = _stuck(cases)
     cases = [case for case in cases if np.isfinite(case.cost[OURS])]
     for nodes, _ in SHAPES:
-        same = [case for case in cases if case.nodes == nodes]
-        for family in NAMES:
-            rows += _ratios(f"n={nodes}, {family}", [case for case in same if case.family == family], (FASTEST, NEAREST, EVERY, SEARCH))
-        rows += _ratios(f"n={nodes}", same, PEERS) + _times(f"n={nodes}", same)
+        rows += _of_size(nodes, [case for case in cases if case.nodes == nodes])
     return rows + _goals([case for case in cases if case.nodes <= DECIDING])
+
+
+def _of_size(nodes: int, cases: list[Case]) -> list[Row]:
+    """Ratios of each family, of all families, and the times."""
+    rows: list[Row] = []
+    for family in NAMES:
+        rows += _ratios(f"n={nodes}, {family}", [case for case in cases if case.family == family], (FASTEST, NEAREST, EVERY, SEARCH))
+    return rows + _ratios(f"n={nodes}", cases, PEERS) + _times(f"n={nodes}", cases)
 
 
 def one_pass(network: ConstructorNetwork, case: Instance) -> IntArray | None:

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.common import Row, goal, percentile
 from benchmarks.dumps import dump
 from benchmarks.families import NAMES, POLICY, Instance, instance
-from benchmarks.methods import OURS, Answer, planned, searched
+from benchmarks.methods import OURS, Answer, Proof, planned, searched
 from benchmarks.peers.placement.proofs import MAX_RING, by_cp_sat, by_trial, can_model
 from benchmarks.suites import Options
 from hyperscale.planner.cost.bounds import memory_may_limit
@@ -88,13 +88,20 @@ def _group(name: str, cases: list[Instance], limit: float | None, options: Optio
         dump(options, case, OURS, answer.order)
     rows.append(Row(BENCHMARK, name, OURS, "largest gap that is left", 100.0 * max(answer.gap for answer in answers), "%"))
     if limit is not None:
-        proven = [answer.gap <= PROVEN and proof.gap <= PROVEN for answer, proof in zip(answers, searches, strict=True)]
-        # A search without a proof counts as one that never ends.
-        p95 = percentile([proof.seconds if done else math.inf for proof, done in zip(searches, proven, strict=True)], 0.95)
-        allowed = 0.0 if limit == SMALL_LIMIT_SECONDS else float(len(cases) // 20)
-        rows.append(goal(BENCHMARK, f"{name}: cases not proven, of {len(cases)}", OURS, float(proven.count(False)), allowed, "cases"))
-        rows.append(goal(BENCHMARK, f"{name}: p95 of a search with its proof", OURS, p95 * 1e3, limit * 1e3, "ms"))
+        rows += _limits(name, answers, searches, limit)
     return rows + (_agreement(name, cases, answers, sample) if sample else [])
+
+
+def _limits(name: str, answers: list[Answer], searches: list[Proof], limit: float) -> list[Row]:
+    """Goals of a group: how many cases stay without a proof, and how long a search with its proof takes."""
+    proven = [answer.gap <= PROVEN and proof.gap <= PROVEN for answer, proof in zip(answers, searches, strict=True)]
+    # A search without a proof counts as one that never ends.
+    p95 = percentile([proof.seconds if done else math.inf for proof, done in zip(searches, proven, strict=True)], 0.95)
+    allowed = 0.0 if limit == SMALL_LIMIT_SECONDS else float(len(answers) // 20)
+    return [
+        goal(BENCHMARK, f"{name}: cases not proven, of {len(answers)}", OURS, float(proven.count(False)), allowed, "cases"),
+        goal(BENCHMARK, f"{name}: p95 of a search with its proof", OURS, p95 * 1e3, limit * 1e3, "ms"),
+    ]
 
 
 def _agreement(name: str, cases: list[Instance], answers: list[Answer], sample: int) -> list[Row]:

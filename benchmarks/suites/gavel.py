@@ -31,6 +31,7 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -162,10 +163,7 @@ class Operator:
     ) -> dict[int, int]:
         chosen = {number: run.kind for number, run in running.items()}
         by_key = {str(job.number): job for job in jobs}
-        free = [[HOST_GPUS] * (gpus // HOST_GPUS) for gpus in cluster.gpus]
-        for run in running.values():
-            for host in run.hosts:
-                free[run.kind][host] -= 1
+        free = _free_gpus(running, cluster)
         ends = [QueueRunningJob(str(key), run.gpus, _seconds(work[key], run.speed(by_key[str(key)]))) for key, run in running.items()]
         while True:
             waiting = [job for job in jobs if job.number not in chosen]
@@ -234,6 +232,15 @@ def run(options: Options) -> list[Row]:
     return rows
 
 
+def _free_gpus(running: Mapping[int, Running], cluster: Cluster) -> list[list[int]]:
+    """GPUs that no job holds, by type and host."""
+    free = [[HOST_GPUS] * (gpus // HOST_GPUS) for gpus in cluster.gpus]
+    for run in running.values():
+        for host in run.hosts:
+            free[run.kind][host] -= 1
+    return free
+
+
 def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Cluster, seconds: list[float]) -> list[Row]:
     """All policies on the traces of one cluster and load; `seconds` collects our decisions."""
     rows: list[Row] = []
@@ -248,10 +255,22 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
             means[policy.name].append(float(np.mean(outcome.completion(jobs))) / HOUR)
             if policy.name == OURS:
                 seconds += outcome.decision_seconds
-    for mine in MINE:
-        for other in [name for name in means if name not in MINE or (mine, name) == (AGENT, TO_THE_END)]:
-            for (seed, _), ours, theirs in zip(traces, means[mine], means[other], strict=True):
-                rows.append(Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed))
+    return rows + _ratios_by_seed(case, [seed for seed, _ in traces], means) + _goals_of_case(case, means)
+
+
+def _ratios_by_seed(case: str, seeds: Sequence[int], means: Mapping[str, list[float]]) -> list[Row]:
+    """Each of ours over every policy that is not, and the agent over ours that runs to the end."""
+    pairs = [(mine, other) for mine, other in product(MINE, means) if other not in MINE or (mine, other) == (AGENT, TO_THE_END)]
+    return [
+        Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed)
+        for mine, other in pairs
+        for seed, ours, theirs in zip(seeds, means[mine], means[other], strict=True)
+    ]
+
+
+def _goals_of_case(case: str, means: Mapping[str, list[float]]) -> list[Row]:
+    """Ours over the better of Gavel's published policies, trace by trace."""
+    rows = []
     published = [min(pair) for pair in zip(*(means[name] for name in peers.PUBLISHED), strict=True)]
     for mine in (OURS, UNKNOWN) if case.endswith(RECORDED) else (OURS,):
         ratio = _geometric([a / b for a, b in zip(means[mine], published, strict=True)])

@@ -82,15 +82,18 @@ def _goals(rows: list[Row]) -> list[Row]:
     found: list[Row] = []
     for cluster in dict.fromkeys(row.case.rpartition(",")[0] for row in rows if row.metric == "snapshot to plan"):
         here = [row for row in rows if row.case.startswith(cluster)]
-        times = [row for row in here if row.metric == "snapshot to plan"]
-        found.append(
-            goal(BENCHMARK, f"{cluster}: slowest plan, graph included", OURS, max(row.value for row in times), times[0].limit or 0.0, "s")
-        )
-        ratios = [row.value for row in here if row.metric == "ours / peer" and row.method in LABEL_TIERS]
-        found.append(goal(BENCHMARK, f"{cluster}: ours / best label tiers, worst case", OURS, max(ratios), 1.0, "ratio"))
-        above = [row.value for row in here if row.metric == "ours above it"]
-        found.append(goal(BENCHMARK, f"{cluster}: above a long search, worst case", OURS, max(above), ABOVE_LIMIT_PERCENT, "%"))
+        limit = next(row.limit for row in here if row.metric == "snapshot to plan") or 0.0
+        ratio = _largest("ours / peer", [row for row in here if row.method in LABEL_TIERS])
+        found += [
+            goal(BENCHMARK, f"{cluster}: slowest plan, graph included", OURS, _largest("snapshot to plan", here), limit, "s"),
+            goal(BENCHMARK, f"{cluster}: ours / best label tiers, worst case", OURS, ratio, 1.0, "ratio"),
+            goal(BENCHMARK, f"{cluster}: above a long search, worst case", OURS, _largest("ours above it", here), ABOVE_LIMIT_PERCENT, "%"),
+        ]
     return found
+
+
+def _largest(metric: str, rows: list[Row]) -> float:
+    return max(row.value for row in rows if row.metric == metric)
 
 
 def _growth(options: Options) -> list[Row]:

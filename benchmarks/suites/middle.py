@@ -50,14 +50,10 @@ def compare(case: Instance, size: str, family: str, options: Options, benchmark:
     orders: dict[str, IntArray] = {OURS: answer.order}
     orders |= {method: peer(case, case.seed) for method, peer in {**SCHEDULERS, **GREEDY}.items()}
     orders |= {method: search(case, case.seed, DEADLINE_SECONDS) for method, search in TIMED.items()}
-    costs = {}
-    for method, order in orders.items():
-        costs[method], repaired = case.score(order)
-        dump(options, case, method, repaired)
+    costs = scored(case, orders, options)
     workable = [orders[method] for method, cost in costs.items() if math.isfinite(cost)]
-    best = min(
-        [*costs.values(), case.score(long_search(case, case.seed, QUICK_LONG_SECONDS if options.quick else LONG_SECONDS, workable))[0]]
-    )
+    searched = long_search(case, case.seed, QUICK_LONG_SECONDS if options.quick else LONG_SECONDS, workable)
+    best = min(*costs.values(), case.score(searched)[0])
     name = f"{size}, {family}"
     rows = [
         Row(benchmark, name, OURS, "plan", answer.seconds * 1e3, "ms", case.seed),
@@ -67,13 +63,24 @@ def compare(case: Instance, size: str, family: str, options: Options, benchmark:
     rows += [Row(benchmark, name, method, "above best known", percent, "%", case.seed) for method, percent in above.items()]
     if answer.plan.optimality_gap is not None:
         rows.append(Row(benchmark, name, OURS, "proven gap", 100.0 * answer.gap, "%", case.seed))
-    peers = [(method, costs[OURS] / cost) for method, cost in costs.items() if method != OURS]
-    rows += [
-        Row(benchmark, f"{size}, all families", method, "ours / peer", ratio, "ratio", case.seed) for method, ratio in peers if ratio > 0
-    ]
-    return rows + [
-        Row(benchmark, f"{size}, all families", m, "found nothing workable", 1.0, "cases", case.seed) for m, ratio in peers if not ratio
-    ]
+    return rows + to_peers(f"{size}, all families", costs, case.seed, benchmark)
+
+
+def scored(case: Instance, orders: dict[str, IntArray], options: Options) -> dict[str, float]:
+    """The cost of every method's order; the assignments are dumped where that is asked for."""
+    costs = {}
+    for method, order in orders.items():
+        costs[method], repaired = case.score(order)
+        dump(options, case, method, repaired)
+    return costs
+
+
+def to_peers(case: str, costs: dict[str, float], seed: int, benchmark: str) -> list[Row]:
+    """Our cost over every peer's; the ratio is 0 where the peer found nothing that fits."""
+    ratios = {method: costs[OURS] / cost for method, cost in costs.items() if method != OURS}
+    rows = [Row(benchmark, case, method, "ours / peer", ratio, "ratio", seed) for method, ratio in ratios.items() if ratio > 0]
+    nothing = [method for method, ratio in ratios.items() if not ratio]
+    return rows + [Row(benchmark, case, method, "found nothing workable", 1.0, "cases", seed) for method in nothing]
 
 
 def losses(rows: list[Row], name: str, benchmark: str) -> list[Row]:

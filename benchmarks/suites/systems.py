@@ -80,17 +80,25 @@ def _assumptions() -> list[Row]:
     return [Row(BENCHMARK, "assumption", "all", what, float(value), unit) for what, value, unit in said]
 
 
-def _case(models: Sequence[Model], machines: Machines, network: Network, options: Options) -> list[Row]:
-    latency = "" if network.blocking else ", latency hidden"
-    case = f"{len(models)} models, {network.bits_per_second / 1e9:g} Gbit/s{latency}"
+def _peers(models: Sequence[Model], machines: Machines, network: Network) -> dict[str, list[Step]]:
+    """A step of each model on all machines, by system."""
     everyone = np.arange(len(machines.memory))
-    peers: dict[str, list[Step]] = {
+    return {
         "System A, data parallel": [systems.data_parallel(model, machines, network) for model in models],
         "System B, GPipe": [systems.pipeline(model, machines, everyone, network) for model in models],
         "System C, tensor parallel": [systems.tensor_parallel(model, machines, network) for model in models],
     }
-    rows = [row for name, steps in peers.items() for row in _rows(case, name, models, steps, sum(step.seconds for step in steps))]
-    best = min(sum(step.seconds for step in steps) for steps in peers.values())
+
+
+def _case(models: Sequence[Model], machines: Machines, network: Network, options: Options) -> list[Row]:
+    latency = "" if network.blocking else ", latency hidden"
+    case = f"{len(models)} models, {network.bits_per_second / 1e9:g} Gbit/s{latency}"
+    peers = _peers(models, machines, network)
+    totals = {name: sum(step.seconds for step in steps) for name, steps in peers.items()}
+    rows: list[Row] = []
+    for name, steps in peers.items():
+        rows += _rows(case, name, models, steps, totals[name])
+    best = min(totals.values())
     mixed = sum(min(step.seconds for step in steps) for steps in zip(*peers.values(), strict=True))
     rows.append(Row(BENCHMARK, case, "best of A, B, C for every model", "all models, one step each", mixed, "s"))
     published = _published(models, machines, network)

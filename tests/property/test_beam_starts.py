@@ -57,6 +57,7 @@ SPARE = 2
 
 def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     """(m,) objective of the whole job as if `path` and each candidate were its fair sample, summed in the order of the compiled beam."""
+    # More branches than elsewhere: the formula in the order in which the compiled beam adds, so that both round alike.
     volume, now, tax = volumes(costs, workers), len(path) + 1, costs.communication_weight
     known = len(path) / (len(path) + TYPICAL) if 1 < now < workers else 1.0
     weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50) * known

@@ -55,6 +55,7 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     """
     from ortools.sat.python import cp_model
 
+    # More branches than elsewhere: one model, whose constraints all need the same variables; read from top to bottom it is the docstring.
     costs, workers = instance.costs, instance.workers
     volume = volumes(costs, workers)
     slots = np.repeat(np.arange(len(instance.slots)), np.minimum(instance.slots, workers))
