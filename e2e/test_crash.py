@@ -43,7 +43,7 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_after_the_restart(insta
         installed, {"HYPERSCALE_IDENTITY": IDENTITY, "KILL_OPERATOR_AT": point}, name="operator-dying", wait=point != "look"
     )
     job.create()
-    dying.wait_killed(20)
+    dying.wait_killed(60)
     before = job.mpijob()
     recorded = job.plan().get("id")
 

@@ -222,7 +222,7 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
 
     jobs = ten_jobs(installed, space)
     dying = start_operator(installed, {**IDENTITY, "KILL_OPERATOR_AT": "created"}, name="operator-dying", wait=False)
-    dying.wait_killed(30)
+    dying.wait_killed(60)
     created = mpijob_uids(jobs)
     assert 0 < len(created) < len(jobs)
     print("created before the crash:", sorted(created))

@@ -36,7 +36,7 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
             recorder.note(look, replace(status, measured=None))
             recorder.note(look, status)
             recorder.note(look, status)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not reader.calibrations:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
@@ -82,7 +82,7 @@ def test_a_database_that_is_away_keeps_runs_waiting(tmp_path: Path) -> None:
 
     async def play() -> None:
         running = asyncio.create_task(recorder.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not failures():  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
@@ -101,7 +101,7 @@ def test_runs_that_are_too_old_are_deleted_and_not_recorded_again(tmp_path: Path
         for number in numbers:
             recorder.note(*ended(number, SAID))
         running = asyncio.create_task(recorder.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(RunStore(url).runs(10)) != runs:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()

@@ -12,7 +12,7 @@ from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 async def drained(queue: WorkQueue[str], work: Callable[[str], Awaitable[None]], done: Callable[[], bool]) -> None:
     """Run the queue until `done`."""
     running = asyncio.create_task(queue.run(work))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not done():  # noqa: ASYNC110 - what is awaited is a list of the caller's
             await asyncio.sleep(0.005)
     running.cancel()

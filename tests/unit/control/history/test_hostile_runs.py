@@ -97,7 +97,7 @@ def test_no_error_of_history_ends_the_operator(
 
     async def play() -> None:
         running = asyncio.create_task(recorder.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not running.done() and not failures():  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0)
         assert not running.done(), "the task of history has ended, and the process with it"
@@ -117,7 +117,7 @@ def test_the_database_of_a_hostile_tenant_lets_the_operator_start(tmp_path: Path
 
     async def play() -> None:
         running = asyncio.create_task(RunRecorder(reader, Telemetry(), url, 5, lambda: 2000.0).run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not running.done() and not reader.calibrations:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.01)
         assert not running.done()

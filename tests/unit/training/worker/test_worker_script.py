@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from e2e.cluster.ports import free_ports
 from hyperscale.control.render.commands import UNKNOWN_IMAGE_PROGRAM
 from hyperscale.training.data import part_store
 from hyperscale.training.worker import prepare, script
@@ -154,9 +154,7 @@ def test_a_script_that_is_not_there_ends_with_code_2_and_one_line(arguments: tup
 @ranks.needs_mpirun
 @pytest.mark.parametrize("start", [SCRIPT, ANY_IMAGE], ids=["our image", "theirs"])
 def test_two_ranks_of_a_script_meet_by_torch_distributed(tmp_path: Path, start: tuple[str, ...]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_ports(1)[0])
     (tmp_path / "meet.py").write_text(MEETING)
     job = {"MASTER_PORT": port, "OMP_NUM_THREADS": "1", "HYPERSCALE_TERMINATION_LOG": str(tmp_path / "log")}
     ended = ranks.start(2, [*start, str(tmp_path / "meet.py")], {**ranks.without_a_job(os.environ), **job})
