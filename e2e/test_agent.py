@@ -251,8 +251,8 @@ class Comparison:
 def _planned(watched: Watched, space: str, name: str, **spec: Any) -> Job:  # noqa: ANN401 - any JSON
     """A job that is only planned."""
     job = Job(watched.cluster.api(), space, name)
-    job.create(planOnly=True, **spec)
-    job.wait_reason("PlanOnly")
+    job.create(startPolicy="Never", **spec)
+    job.wait_reason("StartPolicyNever")
     return job
 
 

@@ -121,7 +121,7 @@ def test_a_node_that_blinks_changes_nothing(nodes: Cluster, space: str) -> None:
 def test_a_plan_awaiting_approval_is_made_anew_when_its_node_is_cordoned(nodes: Cluster, space: str) -> None:
     api = nodes.api()
     job = Job(api, space, "cora")
-    job.create(approval="Manual", workers=WHOLE_NODES)
+    job.create(startPolicy="Manual", workers=WHOLE_NODES)
     job.wait_reason("AwaitingApproval")
     planned, node = job.plan()["id"], job.nodes()[0]
     api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})

@@ -92,8 +92,8 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
 
 def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
-    job.create(planOnly=True)
-    job.wait_reason("PlanOnly")
+    job.create(startPolicy="Never")
+    job.wait_reason("StartPolicyNever")
     path = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
 
     def links() -> int:
@@ -128,13 +128,13 @@ def test_without_a_planner_it_is_a_plain_mpijob(calm: Cluster, space: str) -> No
     assert not any(gate["name"] == GATE for pod in job.pods() for gate in pod["spec"].get("schedulingGates", ()))
 
 
-def test_plan_only_reports_and_creates_nothing_until_it_may(calm: Cluster, space: str) -> None:
+def test_a_job_that_never_starts_reports_and_creates_nothing_until_it_may(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
-    job.create(planOnly=True)
-    job.wait_reason("PlanOnly")
+    job.create(startPolicy="Never")
+    job.wait_reason("StartPolicyNever")
     planned = job.plan()["id"]
     assert job.mpijob() is None
-    job.patch(spec={"planOnly": False})
+    job.patch(spec={"startPolicy": "Automatic"})
     job.wait_bound()
     assert job.status()["phase"] in ("Starting", "Running")
     assert planned
@@ -142,7 +142,7 @@ def test_plan_only_reports_and_creates_nothing_until_it_may(calm: Cluster, space
 
 def test_manual_approval_waits_for_the_annotation_with_the_plans_id(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
-    job.create(approval="Manual")
+    job.create(startPolicy="Manual")
     job.wait_reason("AwaitingApproval")
     assert job.plan()["id"] in job.condition("Approved")["message"]
     job.patch(metadata={"annotations": {"hyperscale.dev/approved-plan": "0000000000000000"}})

@@ -31,8 +31,8 @@ def space(calm: Cluster, operator: OperatorProcess, request: pytest.FixtureReque
 def planned(calm: Cluster, space: str, name: str, **spec: Any) -> Job:  # noqa: ANN401 - any JSON
     """A job that is only planned, so that nothing it runs changes the next plan."""
     job = Job(calm.api(), space, name)
-    job.create(planOnly=True, **spec)
-    job.wait_reason("PlanOnly")
+    job.create(startPolicy="Never", **spec)
+    job.wait_reason("StartPolicyNever")
     return job
 
 
@@ -89,7 +89,7 @@ def test_without_prometheus_the_job_still_gets_a_plan_from_labels_and_says_that_
     assert (degraded["status"], degraded["reason"] in UNANSWERED) == ("True", True), degraded
     assert "LinksEstimatedFromLabels" in job.plan()["fallbacks"]
     assert len(job.nodes()) == 2
-    job.patch(spec={"planOnly": False})
+    job.patch(spec={"startPolicy": "Automatic"})
     job.wait_bound()
     assert job.pod_nodes() == job.nodes()
 

@@ -73,7 +73,7 @@ def add_short(cluster: Cluster, space: str, policy: Object, workers: int = 2) ->
     """An urgent job of minutes that needs `workers` of those nodes."""
     job = Job(cluster.api(), space, "short")
     counts = {"min": workers, "max": workers, "gpusPerWorker": GPUS_PER_WORKER}
-    job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=counts, policyRef=policy, runPolicy={"priority": 10})
+    job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=counts, policyRef=policy, queueWeight=10)
     return job
 
 

@@ -68,7 +68,7 @@ class Pair(NamedTuple):
 
 def shapes() -> Iterator[tuple[str, Object]]:
     """Thirty jobs, each unlike the others: every model, graph, number of workers and further wish comes with several of the others."""
-    kinds: tuple[Object, ...] = ({"approval": "Manual"}, {"planOnly": True})
+    kinds: tuple[Object, ...] = ({"startPolicy": "Manual"}, {"startPolicy": "Never"})
     wheels = zip(itertools.cycle(MODELS), itertools.cycle(GRAPHS), itertools.cycle(WORKERS), itertools.cycle(FURTHER), strict=False)
     for number, (model, dataset, workers, further) in enumerate(itertools.islice(wheels, JOBS)):
         yield f"job-{number:02d}", {"model": model, "dataset": dataset, "workers": workers, **further, **kinds[number % 2]}
@@ -114,7 +114,7 @@ def foreseen(cluster: Cluster, folder: Path, space: str, name: str, spec: Object
 def operators(cluster: Cluster, space: str, name: str, spec: Object) -> Object:
     job = Job(cluster.api(), space, name)
     job.create(**spec)
-    job.wait(lambda: job.status().get("reason") in ("AwaitingApproval", "PlanOnly"), "it was not planned")
+    job.wait(lambda: job.status().get("reason") in ("AwaitingApproval", "StartPolicyNever"), "it was not planned")
     return job.plan()
 
 

@@ -81,8 +81,8 @@ def ten_jobs(cluster: Cluster, space: str) -> list[Job]:
     """They are there before the operator is, so that it finds all of them pending."""
     jobs = [Job(cluster.api(), space, f"train-{number}") for number in range(len(EPOCHS))]
     for number, job in enumerate(jobs):
-        policy = {"runPolicy": {"priority": 10}} if number == URGENT else {}
-        job.create(model={**MODEL, "epochs": EPOCHS[number]}, dataset=DATASET, workers=WORKERS, **policy)
+        weight = 10 if number == URGENT else 1
+        job.create(model={**MODEL, "epochs": EPOCHS[number]}, dataset=DATASET, workers=WORKERS, queueWeight=weight)
     return jobs
 
 
@@ -158,9 +158,9 @@ def assert_the_agent_is_used_only_where_no_worse(job: Job) -> None:
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
     set_policy(installed, gpus=SLOW_GPUS, queue={"patience": 4})
     alone = Job(installed.api(), space, "alone")
-    alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, planOnly=True)
+    alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, startPolicy="Never")
     with operating(installed):
-        alone.wait_reason("PlanOnly")
+        alone.wait_reason("StartPolicyNever")
     jobs = ten_jobs(installed, space)
     with cordoned(installed, "eu-h100-1"), operating(installed):
         running = wait_decided(jobs)

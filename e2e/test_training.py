@@ -118,7 +118,7 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
         first, reached = patient.mpijob(), _epoch(patient)
         assert len(patient.nodes()) == 3
         urgent = Job(api, space, "urgent")
-        one = _spec(CHECKPOINT_EPOCHS, {"min": 1, "max": 1}, policyRef=reference, runPolicy={"priority": 1000})
+        one = _spec(CHECKPOINT_EPOCHS, {"min": 1, "max": 1}, policyRef=reference, queueWeight=1000)
         urgent.create(**one)
         urgent.wait(lambda: bool(urgent.nodes()), "the urgent job does not start", training.FINISHED_SECONDS)
         patient.wait(lambda: len(patient.nodes()) == 2, "it does not go on with two workers", training.FINISHED_SECONDS)

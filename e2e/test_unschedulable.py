@@ -123,7 +123,7 @@ def test_ranks_go_where_their_volume_is(calm: Cluster, space: str) -> None:
 def test_a_taint_that_comes_after_the_plan_makes_another_plan(calm: Cluster, space: str) -> None:
     api = calm.api()
     job = Job(api, space, "cora")
-    job.create(approval="Manual", workers=WHOLE_NODES)
+    job.create(startPolicy="Manual", workers=WHOLE_NODES)
     job.wait_reason("AwaitingApproval")
     planned, node = job.plan()["id"], f"/api/v1/nodes/{job.nodes()[0]}"
     try:

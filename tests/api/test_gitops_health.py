@@ -35,7 +35,7 @@ DEGRADED = {
     Reason.FAILED,
 }
 SUSPENDED = {Reason.AWAITING_APPROVAL, Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.RESUMED_EXTERNALLY}
-HEALTHY = {Reason.PLAN_ONLY, Reason.RUNNING, Reason.SUCCEEDED}
+HEALTHY = {Reason.START_POLICY_NEVER, Reason.RUNNING, Reason.SUCCEEDED}
 """Of the others only those whose MPIJob runs are Healthy; the rest is on its way, and Progressing."""
 
 RUNS = {"Running": (True, "MPIJobRunning", "MPIJob team/cora is running.")}

@@ -150,7 +150,7 @@ def ended(kind: str, **changes: Any) -> ReconcileInput:
     return running(**{"mpijob": over, "pods": (), **changes})
 
 
-MANUAL: Final = job_spec(approval="Manual")
+MANUAL: Final = job_spec(startPolicy="Manual")
 SUSPEND: Final = job_spec(runPolicy={"suspend": True})
 FORCED: Final = job_spec(recovery={"forceDeleteAfterSeconds": 60})
 STUCK: Final = (worker(0, node="node-a", ready=True), worker(1, node="node-b", terminating=True, deletion="1970-01-12T13:44:00Z"))
@@ -208,14 +208,14 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "resumed-by-another-as-the-spec-says": placed(mpijob=mpijob(suspend_intent=True), pods=BOTH_GATED),
     "suspended-by-the-spec": placed(SUSPEND, mpijob=mpijob(suspended=True), pods=()),
     "queued": placed(mpijob=mpijob(suspended=True, queue="gold"), pods=()),
-    # lacks_plan, spec_changed_before_start, plan_only, plan_no_longer_fits, awaits_approval
+    # lacks_plan, spec_changed_before_start, start_policy_never, plan_no_longer_fits, awaits_approval
     "new": seen(),
     "no-room": seen(refusal=NO_ROOM),
     "never-fits": seen(refusal=Infeasible(reason=NEVER_FITS, message="no node has 16 GPUs")),
     "waits-for-its-turn": seen(admission=WAITS),
     "mpijob-without-a-plan": placed(plan=None, plan_recorded=False, pods=BOTH_GATED),
     "spec-changed": seen(plan=TWO, metadata=of_generation(2), status=status(Phase.PLANNED, condition("Planned", generation=1))),
-    "plan-only": seen(job_spec(planOnly=True), plan=TWO, metrics=MEASURED),
+    "plan-only": seen(job_spec(startPolicy="Never"), plan=TWO, metrics=MEASURED),
     "plan-no-longer-fits": seen(plan=TWO, misfits=(GONE,)),
     "plan-no-longer-fits-and-no-room": seen(plan=TWO, misfits=(GONE,), refusal=NO_ROOM),
     "awaits-approval": seen(MANUAL, plan=TWO, metrics=MEASURED),

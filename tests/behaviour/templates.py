@@ -157,7 +157,7 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
             }
         }
     ),
-    "manual-and-single-worker": job({"approval": "Manual", "workers": {"max": 1}}, nodes=("a",)),
+    "manual-and-single-worker": job({"startPolicy": "Manual", "workers": {"max": 1}}, nodes=("a",)),
     # Templates that are refused, each by its path.
     "refused-unknown-field": worker({"spce": {}}),
     "refused-spec-is-a-list": worker({"spec": []}),

@@ -177,8 +177,8 @@ def _typed() -> tuple[Bad, ...]:
             spec_path="spec.placement.nodeSelector.my zone",
         ),
         Bad("planner by its technique", {"spec.planner": "GNN"}, "spec.planner", spec_words="one of Auto, Learned, Heuristic, None"),
-        Bad("approval by a truth value", {"spec.approval": True}, "spec.approval", spec_words="true is not allowed"),
-        Bad("planOnly as text", {"spec.planOnly": "yes"}, "spec.planOnly", spec_words="true or false"),
+        Bad("approval by a truth value", {"spec.startPolicy": True}, "spec.startPolicy", spec_words="true is not allowed"),
+        Bad("a start policy that does not exist", {"spec.startPolicy": "Later"}, "spec.startPolicy", "Automatic"),
         Bad(
             "impatient force delete", {"spec.recovery.forceDeleteAfterSeconds": 1}, "spec.recovery.forceDeleteAfterSeconds", spec_words="30"
         ),
@@ -302,8 +302,10 @@ def _crossing() -> tuple[Bad, ...]:
             "spec.partitioning.method",
             "builtin and generated ones have none",
         ),
-        Bad("approval of no plan", {"spec.planner": "None", "spec.approval": "Manual"}, "spec.planner", "makes no plan to approve"),
-        Bad("only a plan from no planner", {"spec.planner": "None", "spec.planOnly": True}, "spec.planner", "makes no plan to approve"),
+        Bad("approval of no plan", {"spec.planner": "None", "spec.startPolicy": "Manual"}, "spec.planner", "makes no plan to approve"),
+        Bad(
+            "only a plan from no planner", {"spec.planner": "None", "spec.startPolicy": "Never"}, "spec.planner", "makes no plan to approve"
+        ),
         Bad(
             "one label required and preferred",
             {"spec.placement.topology": {"required": "topology.kubernetes.io/zone", "preferred": "topology.kubernetes.io/zone"}},
@@ -343,7 +345,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
         {
             "spec.model": {"architecture": "GAT", "heads": 8},
             "spec.dataset": {**STORED, "source": {"pvc": {"claimName": "graphs"}}},
-            "spec.approval": "Manual",
+            "spec.startPolicy": "Manual",
         }
     ),
     "hyper-parameters": job(
@@ -360,7 +362,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "parts that came with a stored graph": job({"spec.dataset": STORED, "spec.partitioning.method": "Precomputed"}),
     "1000 workers, 1000 parts": job({"spec.workers": {"min": 1000, "max": 1000}, "spec.partitioning.count": 1000}),
     "16000 ranks, 16000 parts": job({"spec.workers": {"min": 1000, "max": 1000, "gpusPerWorker": 16}, "spec.partitioning.count": 16000}),
-    "a plan only": job({"spec.planOnly": True, "spec.planner": "Heuristic"}),
+    "a plan only": job({"spec.startPolicy": "Never", "spec.planner": "Heuristic"}),
     "no planner": job({"spec.planner": "None"}),
     "required and preferred levels": job(
         {

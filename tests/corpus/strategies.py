@@ -80,8 +80,7 @@ def repaired(job: JobSpec) -> JobSpec:
         partitioning=repaired_partitioning(job.partitioning, workers, stored=is_stored(dataset)),
         recovery=job.recovery if shrinks else replace(job.recovery, shrink_after_seconds=None),
         placement=replace(job.placement, topology=type(job.placement.topology)()),
-        approval=type(job.approval).AUTOMATIC,
-        plan_only=False,
+        start_policy=type(job.start_policy).AUTOMATIC,
     )
 
 

@@ -29,7 +29,7 @@ def planning(operator: OperatorProcess, job: Job) -> Iterator[Job]:
     try:
         job.create()
         other = Job(job.api, job.namespace, "other")
-        other.create(planOnly=True)
+        other.create(startPolicy="Never")
         wait_until(lambda: waiting() == 1, PATIENCE_SECONDS, "nothing is being planned")
         yield other
     finally:

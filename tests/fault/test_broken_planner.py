@@ -53,7 +53,7 @@ def test_a_planner_killed_while_it_plans_costs_one_step_down(operator: OperatorP
     assert steps_down(job)[0] == "PlannerCrashed"
     assert job.condition("Degraded")["status"] == "True"
     assert "PlannerCrashed" in job.condition("Degraded")["message"]
-    waiting.wait_reason("PlanOnly")
+    waiting.wait_reason("StartPolicyNever")
     assert "PlannerCrashed" not in steps_down(waiting)
 
 

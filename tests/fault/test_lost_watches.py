@@ -43,8 +43,8 @@ def test_what_happens_between_two_watches_is_neither_lost_nor_done_twice(
 
 
 def test_a_job_deleted_while_nobody_watched_is_not_brought_back(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
-    job.create(planOnly=True)
-    job.wait_reason("PlanOnly")
+    job.create(startPolicy="Never")
+    job.wait_reason("StartPolicyNever")
     since = len(proxy.asked)
     with proxy.holding(lambda asked: asked.path.endswith("/gnntrainingjobs")) as held:
         proxy.cut_watches(GONE)

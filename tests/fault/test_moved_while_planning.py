@@ -42,7 +42,7 @@ def test_a_job_edited_while_its_plan_is_made_gets_a_plan_for_the_edit(
         job.patch(spec={"workers": {"min": 3, "max": 3}})
         wait_until(lambda: told(proxy, "MODIFIED", job.name), PATIENCE_SECONDS, "the operator was not told")
     wait_created(job)
-    other.wait_reason("PlanOnly")
+    other.wait_reason("StartPolicyNever")
     assert operator.metric("hyperscale_plans_total") - planned == 3, "one void plan, its successor, and the other job's"
     assert len(creates(proxy, job, since)) == 1
     assert (job.mpijob() or {})["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 3
@@ -59,7 +59,7 @@ def test_a_job_deleted_while_its_plan_is_made_leaves_nothing(operator: OperatorP
         job.delete()
         wait_until(lambda: told(proxy, "DELETED", job.name), PATIENCE_SECONDS, "the operator was not told")
         assert job.api.find(job.path) is None
-    other.wait_reason("PlanOnly")
+    other.wait_reason("StartPolicyNever")
     assert not creates(proxy, job, since)
     assert job.mpijob() is None
 

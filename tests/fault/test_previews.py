@@ -104,7 +104,7 @@ def plan(path: str, config: str, *more: str) -> tuple[Object, Ran]:
 def operators_plan(stage: Stage, space: str, name: str, **spec: Any) -> Object:
     """The plan of a job that waits for approval: it holds no GPU, so that each job is planned on the same cluster."""
     job = Job(stage.api, space, name)
-    job.create(approval="Manual", **spec)
+    job.create(startPolicy="Manual", **spec)
     job.wait_reason("AwaitingApproval")
     found = job.plan()
     job.delete()
@@ -249,7 +249,7 @@ def test_what_a_killed_process_left_is_taken_away_once_it_has_expired(
 ) -> None:
     for name, expires in (("old", "2026-01-01T00:00:00Z"), ("young", "2126-01-01T00:00:00Z"), ("odd", "soon")):
         metadata = {"labels": {JOB_LABEL: "true"}, "annotations": {"hyperscale.dev/preview-expires": expires}}
-        Job(stage.api, space, name).create(metadata, planOnly=True)
+        Job(stage.api, space, name).create(metadata, startPolicy="Never")
     plan(write(), people["editor"], "--from", "job")
     assert {job["metadata"]["name"] for job in temporary(stage, space)} == {"young", "odd"}
 

@@ -52,8 +52,8 @@ def volume(stage: Stage) -> Iterator[str]:
 
 def test_a_job_is_planned_in_the_zone_of_its_volume(operator: OperatorProcess, stage: Stage, job: Job, volume: str) -> None:
     claim(job, volumeName=volume, storageClassName="")
-    job.create(**STATE, planOnly=True)
-    job.wait_reason("PlanOnly")
+    job.create(**STATE, startPolicy="Never")
+    job.wait_reason("StartPolicyNever")
     known = zones(stage)
     assert {known[node] for node in job.nodes()} == {known["ap-v100-0"]}
     told = {entry["node"]: entry for entry in job.plan()["rejected"]}
@@ -69,8 +69,8 @@ def test_an_unbound_claim_is_planned_where_its_class_makes_volumes(operator: Ope
     stage.api.create(path, {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "zonal"}, **body})
     try:
         claim(job, storageClassName="zonal")
-        job.create(**STATE, planOnly=True)
-        job.wait_reason("PlanOnly")
+        job.create(**STATE, startPolicy="Never")
+        job.wait_reason("StartPolicyNever")
         assert {known[node] for node in job.nodes()} == {known["ap-v100-0"]}
     finally:
         stage.api.delete(f"{path}/zonal")

@@ -37,10 +37,10 @@ SHAPES = st.fixed_dictionaries(
         "workers": st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)).map(
             lambda drawn: {"min": drawn[0], "max": drawn[0] + drawn[1], "gpusPerWorker": drawn[2]}
         ),
-        "runPolicy": st.sampled_from([{}, {"priority": 5}]),
+        "queueWeight": st.sampled_from([1, 5]),
     }
 )
-KINDS = st.sampled_from([{}, {}, {}, {"planOnly": True}, {"approval": "Manual"}])
+KINDS = st.sampled_from([{}, {}, {}, {"startPolicy": "Never"}, {"startPolicy": "Manual"}])
 LABELS = st.sampled_from([{}, {}, {"kueue.x-k8s.io/queue-name": "gpu"}])
 
 

@@ -29,7 +29,7 @@ class Reason(enum.StrEnum):
     """Replaced by the planner's own reason (InsufficientGpus, ...) where it gave one."""
     WAITING_FOR_TURN = "WaitingForTurn"
     WAITING_FOR_BETTER_NODES = "WaitingForBetterNodes"
-    PLAN_ONLY = "PlanOnly"
+    START_POLICY_NEVER = "StartPolicyNever"
     AWAITING_APPROVAL = "AwaitingApproval"
     PLAN_STALE = "PlanStale"
     SPEC_CHANGED = "SpecChanged"

@@ -32,7 +32,7 @@ class Phase(enum.StrEnum):
     PENDING = "Pending"
     """Waiting for a plan: no room, bad spec, or about to be planned."""
     PLANNED = "Planned"
-    """A plan exists and nothing runs: planOnly, or waiting for approval."""
+    """A plan exists and nothing runs: startPolicy is Never, or it waits for approval."""
     PARTITIONING = "Partitioning"
     """A Job writes the parts of the training graph to the shared volume; nothing trains yet."""
     QUEUED = "Queued"

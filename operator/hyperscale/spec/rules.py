@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hyperscale.model.api.job import Approval, Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice
+from hyperscale.model.api.job import Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.util.quantity import parse_number
 
 MAX_NAME_LENGTH: Final = 50
@@ -153,9 +153,9 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="planner",
-        message="planner None makes no plan to approve or report; write Auto, or set approval: Automatic and planOnly: false",
-        cel="self.planner != 'None' || (self.approval != 'Manual' && !self.planOnly)",
-        holds=lambda job: job.planner is not PlannerChoice.NONE or (job.approval is not Approval.MANUAL and not job.plan_only),
+        message="planner None makes no plan to approve or report; write Auto, or startPolicy: Automatic",
+        cel="self.planner != 'None' || self.startPolicy == 'Automatic'",
+        holds=lambda job: job.planner is not PlannerChoice.NONE or (job.start_policy is StartPolicy.AUTOMATIC),
     ),
     Rule(
         path="placement.topology.preferred",

@@ -33,7 +33,7 @@ def test_jobs_of_several_documents_are_ordered_by_their_length(files: Files) -> 
 
 
 def test_a_list_is_several_jobs_too_and_priority_counts(files: Files) -> None:
-    urgent = named("urgent", 1000, runPolicy={"priority": 1000})
+    urgent = named("urgent", 1000, queueWeight=1000)
     path = files.write("jobs.json", json.dumps({"kind": "List", "items": [named("quick", 10), urgent]}))
     ran = files.plan(job=path)
     assert ran.code == 0, ran.err
@@ -62,16 +62,16 @@ def test_a_fault_names_its_document(files: Files) -> None:
 
 KUEUE = {"kueue.x-k8s.io/queue-name": "gpu"}
 NOT_STARTED: dict[str, tuple[dict[str, Any], dict[str, str], str, str]] = {
-    "planOnly": ({"planOnly": True}, {}, "plan only", "spec.planOnly is true"),
+    "Never": ({"startPolicy": "Never"}, {}, "plan only", "spec.startPolicy is Never"),
     "Manual": (
-        {"approval": "Manual"},
+        {"startPolicy": "Manual"},
         {},
         "waits for approval",
         "kubectl annotate --overwrite gnntj odd -n team-a hyperscale.dev/approved-plan=",
     ),
     "suspended": ({"runPolicy": {"suspend": True}}, {}, "suspended", "spec.runPolicy.suspend is true"),
     "queued": ({}, KUEUE, "waits for queue", 'Kueue admits it from queue "gpu"'),
-    "Manual and queued": ({"approval": "Manual"}, KUEUE, "waits for approval", 'then waits for queue "gpu"'),
+    "Manual and queued": ({"startPolicy": "Manual"}, KUEUE, "waits for approval", 'then waits for queue "gpu"'),
 }
 
 
@@ -111,7 +111,7 @@ def test_a_single_job_says_what_happens_with_its_plan(files: Files, case: str) -
 
 
 def test_the_command_that_approves_names_the_plan_that_was_shown(files: Files) -> None:
-    ran = files.plan(job=files.write("odd.yaml", odd({"approval": "Manual"}, {})))
+    ran = files.plan(job=files.write("odd.yaml", odd({"startPolicy": "Manual"}, {})))
     plan_id = next(line.split()[-1] for line in ran.out.splitlines() if line.startswith("Plan id"))
     assert f"hyperscale.dev/approved-plan={plan_id}" in ran.out
 
@@ -133,7 +133,7 @@ def test_jobs_of_different_policies_are_not_decided_together(files: Files) -> No
 
 
 def test_what_starts_leaves_less_for_a_job_that_waits_for_approval(files: Files) -> None:
-    wide = {"workers": {"min": 16, "max": 16, "gpusPerWorker": 2}, "approval": "Manual"}
+    wide = {"workers": {"min": 16, "max": 16, "gpusPerWorker": 2}, "startPolicy": "Manual"}
     beside = [named("plain", workers={"min": 8, "max": 8, "gpusPerWorker": 2}), odd(wide, {})]
     document = json.loads(files.plan("-o", "json", job=files.write("jobs.yaml", beside)).out)
     taken = Counter[str]()

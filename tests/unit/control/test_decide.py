@@ -124,39 +124,41 @@ def test_after_a_suspension_the_plan_is_made_anew_with_the_same_worker_count() -
     assert isinstance(decide(changed(look, metrics=MEASURED, plan_recorded=False)), Wait)
 
 
-def test_plan_only_ends_with_the_plan() -> None:
-    assert decide(seen(job_spec(planOnly=True), plan=TWO, metrics=MEASURED)).reason == Reason.PLAN_ONLY
+def test_a_job_that_never_starts_ends_with_the_plan() -> None:
+    assert decide(seen(job_spec(startPolicy="Never"), plan=TWO, metrics=MEASURED)).reason == Reason.START_POLICY_NEVER
 
 
 def test_manual_approval_waits_and_says_the_command() -> None:
-    decision = decide(seen(job_spec(approval="Manual"), plan=TWO, metrics=MEASURED))
+    decision = decide(seen(job_spec(startPolicy="Manual"), plan=TWO, metrics=MEASURED))
     assert decision.reason == Reason.AWAITING_APPROVAL
     assert f"{constants.APPROVED_PLAN_ANNOTATION}={TWO.plan_id}" in decision.message
 
 
 def test_approval_of_another_plan_does_not_count() -> None:
     metadata = JobMetadata(namespace="team", name="cora", uid=UID, generation=1, annotations={constants.APPROVED_PLAN_ANNOTATION: "feed"})
-    assert decide(seen(job_spec(approval="Manual"), plan=TWO, metrics=MEASURED, metadata=metadata)).reason == Reason.AWAITING_APPROVAL
+    assert decide(seen(job_spec(startPolicy="Manual"), plan=TWO, metrics=MEASURED, metadata=metadata)).reason == Reason.AWAITING_APPROVAL
 
 
 def test_an_approved_plan_runs() -> None:
     annotations = {constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}
     metadata = JobMetadata(namespace="team", name="cora", uid=UID, generation=1, annotations=annotations)
     look = seen(
-        job_spec(approval="Manual"), plan=TWO, plan_recorded=True, metadata=metadata, status=status(Phase.PLANNED, condition("Planned"))
+        job_spec(startPolicy="Manual"), plan=TWO, plan_recorded=True, metadata=metadata, status=status(Phase.PLANNED, condition("Planned"))
     )
     assert isinstance(decide(look), CreateMpiJob)
 
 
 def test_an_approved_plan_whose_node_went_away_is_made_anew() -> None:
-    decision = decide(seen(job_spec(approval="Manual"), plan=TWO, misfits=(GONE,)))
+    decision = decide(seen(job_spec(startPolicy="Manual"), plan=TWO, misfits=(GONE,)))
     assert isinstance(decision, MakePlan)
     assert decision.reason == Reason.PLAN_STALE
 
 
 def test_a_changed_spec_voids_a_plan_from_which_nothing_was_created() -> None:
     metadata = JobMetadata(namespace="team", name="cora", uid=UID, generation=2)
-    look = seen(job_spec(planOnly=True), plan=TWO, metadata=metadata, status=status(Phase.PLANNED, condition("Planned", generation=1)))
+    look = seen(
+        job_spec(startPolicy="Never"), plan=TWO, metadata=metadata, status=status(Phase.PLANNED, condition("Planned", generation=1))
+    )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
     assert decision.reason == Reason.SPEC_CHANGED

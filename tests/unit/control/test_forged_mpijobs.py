@@ -41,26 +41,26 @@ def test_an_mpijob_of_a_job_that_may_start_holds_its_plan_before_the_status_name
 @pytest.mark.parametrize(
     "spec",
     [
-        {"planOnly": True},
-        {"approval": "Manual"},
+        {"startPolicy": "Never"},
+        {"startPolicy": "Manual"},
         {"policyRef": {"name": "missing"}},
         {"runPolicy": {"suspend": True}},
         {"planner": "None"},
         {"dataset": {}},
     ],
-    ids=["planOnly", "not approved", "no policy", "suspended", "no planner", "bad spec"],
+    ids=["never", "not approved", "no policy", "suspended", "no planner", "bad spec"],
 )
 def test_one_of_a_job_that_may_not_start_holds_nothing(spec: dict[str, Any]) -> None:
     assert free(world(**spec), OTHER) == FREE
 
 
 def test_an_approved_plan_may_start_and_no_other() -> None:
-    assert free(world({constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}, approval="Manual"), OTHER) == HELD
-    assert free(world({constants.APPROVED_PLAN_ANNOTATION: "another"}, approval="Manual"), OTHER) == FREE
+    assert free(world({constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}, startPolicy="Manual"), OTHER) == HELD
+    assert free(world({constants.APPROVED_PLAN_ANNOTATION: "another"}, startPolicy="Manual"), OTHER) == FREE
 
 
 def test_one_that_this_process_made_is_the_jobs_whatever_its_spec_has_become() -> None:
-    made = world(planOnly=True)
+    made = world(startPolicy="Never")
     made.see_mpijob(mpijob(version=2), made=True)
     assert free(made, OTHER) == HELD
 
@@ -69,7 +69,7 @@ def test_one_that_the_status_names_is_the_jobs_whatever_its_spec_has_become() ->
     made = world()
     resource = job(version=2, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
     resource["metadata"] |= {"generation": 2}
-    made.see_job(resource | {"spec": {**SPEC, "planOnly": True}})
+    made.see_job(resource | {"spec": {**SPEC, "startPolicy": "Never"}})
     assert free(made, OTHER) == HELD
 
 
@@ -81,7 +81,7 @@ def test_a_policy_that_comes_later_lets_its_jobs_hold_their_plans() -> None:
 
 
 def test_the_job_says_that_the_name_is_taken() -> None:
-    made = world(planOnly=True)
+    made = world(startPolicy="Never")
     view = made.mpijob_named(CORA)
     assert view is not None
     assert made.is_forged(CORA)

@@ -66,7 +66,7 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
         (running(job_spec()), "checkpoint"),
         (running(mpijob=mpijob(conditions=RUNS, queue="gold")), "gold"),
         (running(job_spec(checkpoint={"volumeClaimName": "state"}, placement={"mode": "Preferred"})), "Strict"),
-        (running(job_spec(checkpoint={"volumeClaimName": "state"}, approval="Manual")), "Manual"),
+        (running(job_spec(checkpoint={"volumeClaimName": "state"}, startPolicy="Manual")), "Manual"),
         (running(status=status(Phase.RUNNING, replans=3)), "maxReplans"),
     ],
 )

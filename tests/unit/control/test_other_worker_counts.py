@@ -93,7 +93,7 @@ def test_the_new_plan_is_written_down_before_the_mpijob_is_resumed_on_it() -> No
     ("job", "view"),
     [
         (JOB, {"resizable": False}),
-        (job_spec(approval="Manual", checkpoint={"volumeClaimName": "state"}), {}),
+        (job_spec(startPolicy="Manual", checkpoint={"volumeClaimName": "state"}), {}),
     ],
     ids=["the launcher does not go by the plan", "a person approved so many workers"],
 )
@@ -154,7 +154,7 @@ def test_after_that_it_may_go_on_with_fewer() -> None:
     [
         lost(job_spec(checkpoint={"volumeClaimName": "state"})),
         lost(job_spec(recovery={"shrinkAfterSeconds": AFTER_SECONDS})),
-        lost(msgspec.structs.replace(JOB, approval=job_spec(approval="Manual").approval)),
+        lost(msgspec.structs.replace(JOB, start_policy=job_spec(startPolicy="Manual").start_policy)),
         lost(msgspec.structs.replace(JOB, placement=job_spec(placement={"mode": "Preferred"}).placement)),
         lost(msgspec.structs.replace(JOB, workers=job_spec(workers={"min": 3, "max": 4}).workers)),
         lost(mpijob=mpijob(workers=3, conditions=RUNS)),

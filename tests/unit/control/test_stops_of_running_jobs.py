@@ -83,7 +83,7 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
         running(job_spec()),
         running(mpijob=mpijob(conditions=RUNS, queue="gold")),
         running(job_spec(checkpoint={"volumeClaimName": "state"}, placement={"mode": "Preferred"})),
-        running(job_spec(checkpoint={"volumeClaimName": "state"}, approval="Manual")),
+        running(job_spec(checkpoint={"volumeClaimName": "state"}, startPolicy="Manual")),
         running(status=status(Phase.RUNNING, replans=3)),
     ],
     ids=["no checkpoint", "in a queue", "not strict", "approved by hand", "no replans left"],

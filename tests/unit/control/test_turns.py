@@ -29,8 +29,8 @@ async def test_a_job_that_is_alone_on_an_idle_cluster_is_planned_as_if_there_wer
     ("labels", "spec"),
     [
         ({constants.KUEUE_QUEUE_LABEL: "batch"}, {}),
-        ({}, {"planOnly": True}),
-        ({}, {"approval": "Manual"}),
+        ({}, {"startPolicy": "Never"}),
+        ({}, {"startPolicy": "Manual"}),
     ],
     ids=["in a queue", "plan only", "approved by a person"],
 )
@@ -70,7 +70,7 @@ async def test_one_question_decides_for_all_and_wakes_those_that_start() -> None
 async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() -> None:
     stage = Stage(nodes=2, gpus=4)
     slow = stage.add("slow", epochs=1000)
-    urgent = stage.add("urgent", epochs=900, runPolicy={"priority": 100})
+    urgent = stage.add("urgent", epochs=900, queueWeight=100)
     quick = stage.add("quick", epochs=100)
     medium = stage.add("medium", epochs=500)
     plans = await stage.run(slow, urgent, quick, medium)

@@ -66,7 +66,7 @@ def test_the_id_changes_with_job_demand_seed_snapshot_and_exclusions() -> None:
 
 
 def test_what_does_not_concern_the_plan_does_not_change_its_id() -> None:
-    assert planned(SEEN).plan_id == planned(SEEN, training(planOnly=True, recovery={"maxReplans": 9})).plan_id
+    assert planned(SEEN).plan_id == planned(SEEN, training(startPolicy="Never", recovery={"maxReplans": 9})).plan_id
 
 
 def test_a_preview_under_another_name_has_the_id_of_the_plan() -> None:

@@ -33,7 +33,7 @@ PLANS = pytest.mark.parametrize("plan", [WHOLE, UNLABELLED, CORRECTED, NAMELESS]
 
 def in_status(plan: Plan) -> dict[str, Any]:
     """`status.plan` as the API server gives it back."""
-    one = seen(job=job_spec(planOnly=True), plan=plan)
+    one = seen(job=job_spec(startPolicy="Never"), plan=plan)
     written: dict[str, Any] = json.loads(json.dumps(to_wire(derive(one, decide(one)))))
     plan_of: dict[str, Any] = written["plan"]
     return plan_of

@@ -207,7 +207,7 @@ def _add_snapshot_source(command: Parser, sources: tuple[str, ...] = SOURCES) ->
 
 def _add_source(command: Parser, sources: tuple[str, ...] = SOURCES) -> None:
     ways = "operator: its own figures; api: the API server's objects, with --prometheus or the ClusterTopology"
-    asks = "; job: ask the operator with a temporary planOnly job" if "job" in sources else ""
+    asks = "; job: ask the operator with a temporary job (startPolicy: Never)" if "job" in sources else ""
     command.add_argument("--from", dest="source", choices=sources, help=f"{ways}{asks} (default: the first of these that works)")
 
 

@@ -91,14 +91,16 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
     ),
     Reason.WAITING_FOR_TURN: Meaning(
-        "Other pending jobs go first.", "its turn", "Raise spec.runPolicy.priority, or lower spec.workers.min to fit beside others."
+        "Other pending jobs go first.", "its turn", "Raise spec.queueWeight, or lower spec.workers.min to fit beside others."
     ),
     Reason.WAITING_FOR_BETTER_NODES: Meaning(
         "It would fit now, but much slower than on nodes that running jobs will leave.",
         "better nodes",
         "The operator starts it when waiting longer cannot pay; PlannerPolicy spec.queue.patience says how choosy jobs are.",
     ),
-    Reason.PLAN_ONLY: Meaning("The plan is ready and nothing runs: spec.planOnly is true.", "", "Set spec.planOnly to false to run it."),
+    Reason.START_POLICY_NEVER: Meaning(
+        "The plan is ready and nothing runs: spec.startPolicy is Never.", "", "Set spec.startPolicy to Automatic to run it."
+    ),
     Reason.AWAITING_APPROVAL: Meaning("The plan waits for a person to approve it.", "approval"),
     Reason.PLAN_STALE: Meaning("The cluster moved under the plan, a new one is being made.", "a plan"),
     Reason.SPEC_CHANGED: Meaning("The spec was changed, a new plan is being made.", "a plan"),
@@ -135,7 +137,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.PREEMPTED: Meaning(
         "The job was stopped so that all jobs together end sooner; it continues from its last checkpoint when its turn comes.",
         "its turn in the queue",
-        "Raise spec.runPolicy.priority. No job is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
+        "Raise spec.queueWeight. No job is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
     ),
     Reason.WORKERS_STARTING: Meaning("The workers are starting; the launcher follows when all are ready.", "all workers to be ready"),
     Reason.OPENING_LAUNCHER: Meaning("All workers are ready, the launcher is released.", "the launcher"),

@@ -1,6 +1,6 @@
-"""Asks the operator for a plan with a temporary planOnly job in the user's own namespace, and takes the job away again.
+"""Asks the operator for a plan with a temporary job with `startPolicy: Never` in the user's own namespace, and takes the job away again.
 
-For people without a right beyond their namespace. The plan is the operator's own, but for its queue: a planOnly job does not queue.
+For people without a right beyond their namespace. The plan is the operator's own, but for its queue: such a job does not queue.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ def ask(cluster: LiveCluster, job: JobInput, arguments: argparse.Namespace) -> A
 def _resource(job: JobInput, arguments: argparse.Namespace) -> Json:
     """The job under another name, to be planned and nothing else."""
     spec = copy.deepcopy(job.resource["spec"])
-    spec["planOnly"] = True
-    spec.pop("approval", None)
+    spec["startPolicy"] = "Never"
     if isinstance(spec.get("runPolicy"), dict):
         spec["runPolicy"].pop("suspend", None)
     if arguments.planner is not None:
@@ -136,7 +135,7 @@ def _status(resource: Json) -> JobStatus:
 
 def _answer(status: JobStatus, name: str) -> Plan | Infeasible | None:
     """What the operator has decided; None as long as it has not."""
-    if status.reason == Reason.PLAN_ONLY and status.plan is not None:
+    if status.reason == Reason.START_POLICY_NEVER and status.plan is not None:
         return status.plan
     message = next((one.message for one in status.conditions if one.reason == status.reason and one.message), "")
     if status.reason in REFUSED:

@@ -115,7 +115,7 @@ class Preview:
         requests = [one.request for one in queued]
         first = self._queue.since_last_arrival_seconds or 0.0
         jobs = tuple(
-            QueuedJob(request, weight=float(min(request.job.run_policy.priority, policy.queue.max_priority)), gap_seconds=gap)
+            QueuedJob(request, weight=float(min(request.job.queue_weight, policy.queue.max_priority)), gap_seconds=gap)
             for request, gap in zip(requests, (first, *(0.0 for _ in requests[1:])), strict=True)
         )
         question = AdmissionRequest(

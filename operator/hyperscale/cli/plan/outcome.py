@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.model import constants
-from hyperscale.model.api.job import Approval, JobSpec
+from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.plan import Plan
 
 
@@ -38,10 +38,10 @@ def outcome_of(job: JobInput, spec: JobSpec) -> PlanOutcome:
     """In the order in which the operator looks (control/decide/chain.py)."""
     if spec.run_policy.suspend:
         return PlanOutcome(Then.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to plan and start the job")
-    if spec.plan_only:
-        return PlanOutcome(Then.PLAN_ONLY, "spec.planOnly is true; set it to false to run the plan")
+    if spec.start_policy is StartPolicy.NEVER:
+        return PlanOutcome(Then.PLAN_ONLY, "spec.startPolicy is Never; write Automatic or Manual to run the plan")
     queue = job.labels.get(constants.KUEUE_QUEUE_LABEL, "")
-    if spec.approval is Approval.MANUAL:
+    if spec.start_policy is StartPolicy.MANUAL:
         return PlanOutcome(Then.APPROVAL, f'then waits for queue "{queue}"' if queue else "")
     if queue:
         return PlanOutcome(Then.QUEUED, f'Kueue admits it from queue "{queue}"')

@@ -23,7 +23,7 @@ from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.cli.plan.known_inputs import KnownInputs, UnavailableError
 from hyperscale.cli.plan.outcome import outcome_of, sentence
 from hyperscale.cli.plan.plan_view import PlanView, refused, show
-from hyperscale.model.api.job import JobSpec, PlannerChoice
+from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes
@@ -96,7 +96,7 @@ def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: a
         deadline_seconds=arguments.deadline or asked.deadline_seconds,
         workers_fixed=arguments.workers,
     )
-    refusal = missing_volumes(job.namespace, volumes.missing) if volumes.missing and not spec.plan_only else None
+    refusal = missing_volumes(job.namespace, volumes.missing) if volumes.missing and spec.start_policy is not StartPolicy.NEVER else None
     return AskedJob(job, request, outcome_of(job, spec), refusal, missing)
 
 
@@ -181,7 +181,8 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     from hyperscale.control.specs.plan_question import missing_volumes
 
     cluster = inputs.connect(arguments)
-    if (missing := _look(cluster, job, spec).volumes.missing) and not spec.plan_only:  # of which a planOnly job says nothing
+    missing = _look(cluster, job, spec).volumes.missing
+    if missing and spec.start_policy is not StartPolicy.NEVER:  # a job that never starts says nothing of them
         return _refuse(missing_volumes(job.namespace, missing), arguments)
     try:
         answered = ask(cluster, job, arguments)

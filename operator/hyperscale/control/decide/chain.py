@@ -18,8 +18,8 @@ from hyperscale.control.decide.plan_job import (
     lacks_mpijob,
     lacks_plan,
     plan_no_longer_fits,
-    plan_only,
     spec_changed_before_start,
+    start_policy_never,
 )
 from hyperscale.control.decide.preconditions import deleted, finished, leaving_mpijob, name_is_taken, spec_is_bad, unreadable_mpijob
 from hyperscale.control.decide.preempt_job import preempted, preemption_pays
@@ -55,7 +55,7 @@ CHAIN: Final[tuple[Callable[[ReconcileInput], Decision | None], ...]] = (
     queued,  # the checks below need an MPIJob that may run
     lacks_plan,  # the checks below follow a plan
     spec_changed_before_start,  # a plan of an earlier spec is neither shown, approved nor carried out
-    plan_only,  # before the checks that carry a plan out
+    start_policy_never,  # before the checks that carry a plan out
     plan_no_longer_fits,  # before approval: a person approves only a plan that can start
     awaits_approval,  # before anything is created
     lacks_partitions,  # before the MPIJob: workers read their partitions when they start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.model import constants
-from hyperscale.model.api.job import Approval, PlannerChoice
+from hyperscale.model.api.job import PlannerChoice, StartPolicy
 from hyperscale.model.decision import CreateMpiJob, Decision, MakePlan, Reason, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 
@@ -29,10 +29,10 @@ def spec_changed_before_start(state: ReconcileInput) -> Decision | None:
     return request_plan(state, MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made"))
 
 
-def plan_only(state: ReconcileInput) -> Decision | None:
-    """Stop at the plan where `spec.planOnly` asks for nothing else."""
-    if state.gang.mpijob is None and state.job.spec.plan_only:
-        return Wait(Reason.PLAN_ONLY, "spec.planOnly is true; set it to false to run this plan")
+def start_policy_never(state: ReconcileInput) -> Decision | None:
+    """Stop at the plan where `spec.startPolicy` asks for nothing else."""
+    if state.gang.mpijob is None and state.job.spec.start_policy is StartPolicy.NEVER:
+        return Wait(Reason.START_POLICY_NEVER, "spec.startPolicy is Never; write Automatic or Manual to run this plan")
     return None
 
 
@@ -51,7 +51,7 @@ def plan_no_longer_fits(state: ReconcileInput) -> Decision | None:
 def awaits_approval(state: ReconcileInput) -> Decision | None:
     """Wait until a person approves this very plan; a later plan needs its own approval."""
     job, plan = state.job, state.plan
-    if state.gang.mpijob is not None or plan.in_force is None or job.spec.approval is not Approval.MANUAL:
+    if state.gang.mpijob is not None or plan.in_force is None or job.spec.start_policy is not StartPolicy.MANUAL:
         return None
     approved = job.metadata.annotations.get(constants.APPROVED_PLAN_ANNOTATION, "")
     if approved == plan.in_force.plan_id:

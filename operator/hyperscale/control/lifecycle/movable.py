@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hyperscale.model.api.job import Approval, JobSpec, PlacementMode
+from hyperscale.model.api.job import JobSpec, PlacementMode, StartPolicy
 from hyperscale.model.migration_query import MoveAdvice
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
@@ -28,8 +28,8 @@ def migration_blocker(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
         return "spec.checkpoint is not set, a restart would lose all work"
     if job.placement.mode is not PlacementMode.STRICT:
         return "spec.placement.mode is not Strict"
-    if job.approval is Approval.MANUAL:
-        return "spec.approval is Manual"
+    if job.start_policy is StartPolicy.MANUAL:
+        return "spec.startPolicy is Manual"
     if replans >= job.recovery.max_replans:
         return f"spec.recovery.maxReplans ({job.recovery.max_replans}) is used up"
     return ""
@@ -40,7 +40,7 @@ def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
 
     A person approved a plan of the former number of workers; a queue admitted that number.
     """
-    return mpijob.resizable and not mpijob.holder and job.approval is Approval.AUTOMATIC
+    return mpijob.resizable and not mpijob.holder and job.start_policy is StartPolicy.AUTOMATIC
 
 
 def resizes(state: ReconcileInput) -> bool:

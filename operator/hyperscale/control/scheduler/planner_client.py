@@ -23,7 +23,7 @@ from hyperscale.control.scheduler.waiting import Waiting
 from hyperscale.control.specs.plan_question import missing_volumes, question_about, worker_asks
 from hyperscale.model import constants
 from hyperscale.model.admission_query import claims_of
-from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan
@@ -114,7 +114,7 @@ class Planning:
         if self._claims is None or not claims or job is None:
             return None
         missing = (await self._claims.read(key, claims)).missing
-        if not missing or state.gang.mpijob is not None or job.plan_only:
+        if not missing or state.gang.mpijob is not None or job.start_policy is StartPolicy.NEVER:
             return None
         return missing_volumes(key.namespace, missing)
 

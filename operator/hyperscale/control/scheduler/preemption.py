@@ -200,7 +200,7 @@ class PreemptionPlanner:
 
     def _weight(self, key: Key, policy: PolicySpec) -> float:
         job = self._reader.read(self._world.jobs[key].resource, self._world.policies)[0]
-        return float(min(job.run_policy.priority, policy.queue.max_priority)) if job is not None else 1.0
+        return float(min(job.queue_weight, policy.queue.max_priority)) if job is not None else 1.0
 
     def _learn(self, keys: list[Key], answers: dict[str, StopAdvice], asked: dict[Key, StoppableJob], policy: PolicySpec) -> None:
         """Take in an answer; passes are asked for where people should know, or a stop is due."""

@@ -11,7 +11,7 @@ from hyperscale.control.lifecycle.movable import resizable
 from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, queued_since, run_is_over
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model import constants
-from hyperscale.model.api.job import Approval, JobSpec, PlannerChoice
+from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
@@ -88,7 +88,7 @@ def read_entry(
         edition=revision_of(record),
         policy=policy,
         request=request,
-        weight=float(min(job.run_policy.priority, policy.queue.max_priority)),
+        weight=float(min(job.queue_weight, policy.queue.max_priority)),
         created=queued_since(stop) if stop is not None else unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
         kind=kind_of(request),
         volumes=volumes,
@@ -113,8 +113,8 @@ def joins(job: JobSpec, labels: dict[str, str]) -> bool:
     return (
         not labels.get(constants.KUEUE_QUEUE_LABEL)
         and job.planner is not PlannerChoice.NONE
-        and not job.plan_only
-        and job.approval is Approval.AUTOMATIC
+        and job.start_policy is not StartPolicy.NEVER
+        and job.start_policy is StartPolicy.AUTOMATIC
         and not job.run_policy.suspend
     )
 

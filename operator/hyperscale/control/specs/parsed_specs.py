@@ -11,7 +11,7 @@ from hyperscale.control.render.template import RenderError
 from hyperscale.control.specs.plan_question import worker_asks
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes
-from hyperscale.model.api.job import Approval, JobSpec, PartitioningMethod, PlannerChoice
+from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
@@ -61,9 +61,9 @@ class JobReader:
     def may_start(self, resource: Json, policies: Mapping[str, Json], plan: Plan | None) -> bool:
         """Whether the operator can have made an MPIJob with this plan for the job: only a job that may start gets one."""
         job = self.read(resource, policies)[0]
-        if job is None or job.plan_only:
+        if job is None or job.start_policy is StartPolicy.NEVER:
             return False
-        if job.approval is not Approval.MANUAL:
+        if job.start_policy is not StartPolicy.MANUAL:
             return True
         approved = (resource["metadata"].get("annotations") or {}).get(constants.APPROVED_PLAN_ANNOTATION)
         return job.planner is PlannerChoice.NONE or (plan is not None and approved == plan.plan_id)

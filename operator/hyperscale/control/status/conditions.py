@@ -116,7 +116,7 @@ def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) ->
     if job is None and decision.reason == Reason.PARTITIONING:
         return Phase.PARTITIONING
     if job is None:
-        return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
+        return Phase.PLANNED if decision.reason in (Reason.START_POLICY_NEVER, Reason.AWAITING_APPROVAL) else Phase.PENDING
     if job.suspended:
         moves = decision.reason == Reason.MOVING or (state.restart.migrating and decision.reason == Reason.NODE_LOST)
         return Phase.STARTING if moves else Phase.QUEUED

@@ -30,7 +30,7 @@ AT_REST: Final = STALLED | {
     Reason.RESUMED_EXTERNALLY,
     Reason.QUEUED,
     Reason.QUEUED_BY_KUEUE,
-    Reason.PLAN_ONLY,
+    Reason.START_POLICY_NEVER,
     Reason.AWAITING_APPROVAL,
 }
 """Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""

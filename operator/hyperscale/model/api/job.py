@@ -73,11 +73,12 @@ class PlannerChoice(enum.StrEnum):
     NONE = "None"
 
 
-class Approval(enum.StrEnum):
-    """Who lets a plan run."""
+class StartPolicy(enum.StrEnum):
+    """What starts a job."""
 
     AUTOMATIC = "Automatic"
     MANUAL = "Manual"
+    NEVER = "Never"
 
 
 class CleanPodPolicy(enum.StrEnum):
@@ -325,9 +326,6 @@ class RunPolicy(Spec, frozen=True):
     ttl_seconds_after_finished: (
         Annotated[int, Meta(ge=0, le=31536000, description="Delete the MPIJob, not this object, so long after its end.")] | None
     ) = None
-    priority: Annotated[
-        int, Meta(ge=1, le=1000, description="Weight among the pending jobs that no external queue owns; 1 is an ordinary job.")
-    ] = 1
 
 
 class ReplicaTemplate(Spec, frozen=True):
@@ -354,11 +352,19 @@ class JobSpec(Spec, frozen=True):
     allreduce: AllreduceSpec = AllreduceSpec()
     placement: PlacementSpec = PlacementSpec()
     planner: Annotated[PlannerChoice, Meta(description="Auto takes the best checked plan; None gives a plain MPIJob.")] = PlannerChoice.AUTO
-    approval: Annotated[Approval, Meta(description="Manual waits for a person before anything is created.")] = Approval.AUTOMATIC
-    plan_only: Annotated[bool, Meta(description="Plan and report, create nothing.")] = False
+    start_policy: Annotated[
+        StartPolicy,
+        Meta(
+            description="Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the "
+            "plan; Never plans and reports only."
+        ),
+    ] = StartPolicy.AUTOMATIC
     recovery: RecoverySpec = RecoverySpec()
     checkpoint: CheckpointSpec | None = None
     run_policy: RunPolicy = RunPolicy()
+    queue_weight: Annotated[
+        int, Meta(ge=1, le=1000, description="Weight among the pending jobs that no external queue owns; 1 is an ordinary job.")
+    ] = 1
     launcher: ReplicaTemplate = ReplicaTemplate()
     worker: ReplicaTemplate = ReplicaTemplate()
     policy_ref: PolicyReference | None = None

@@ -197,7 +197,7 @@ class QueuePolicy(Spec, frozen=True):
         float, Meta(ge=1, le=1000, description="Start only where the run takes at most this multiple of its time on the empty cluster.")
     ] = 2.6
     max_priority: Annotated[
-        int, Meta(ge=1, le=1000, description="Most that runPolicy.priority counts: authors write it themselves; 1 makes all jobs equal.")
+        int, Meta(ge=1, le=1000, description="Most that queueWeight counts: authors write it themselves; 1 makes all jobs equal.")
     ] = 1000
     starvation_seconds: Annotated[
         float, Meta(ge=0, le=31_536_000, description="A job that has waited longer goes first; 0 means never.")

@@ -1,4 +1,4 @@
-"""A job's author writes its priority; the administrator says how much it counts."""
+"""A job's author writes its queue weight; the administrator says how much it counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.corpus.jobs import job as job_resource
 
 @pytest.mark.parametrize(("written", "counts"), [(1, 1.0), (5, 5.0), (1000, 5.0)])
 def test_a_priority_counts_no_more_than_the_policy_allows(written: int, counts: float) -> None:
-    resource = job_resource({"metadata.uid": "1", "spec.runPolicy": {"priority": written}})
+    resource = job_resource({"metadata.uid": "1", "spec.queueWeight": written})
     job = msgspec.convert(resource["spec"], JobSpec)
     entry = read_entry(Key("default", "job"), job_record(resource, JobStatus()), job, PolicySpec(queue=QueuePolicy(max_priority=5)))
     assert entry is not None
