@@ -11,7 +11,7 @@ from e2e.cluster import binaries
 from e2e.cluster.progress import duration, say, wall_seconds
 from e2e.cluster.real import images
 
-_PROGRAMS_CPU_SECONDS: Final = 600.0
+_PROGRAMS_CPU_SECONDS: Final = 500.0
 """Of the processor, for all Go programs that the cluster with real nodes needs, when none of their packages was compiled before."""
 
 

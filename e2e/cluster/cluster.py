@@ -25,7 +25,7 @@ import msgspec
 
 from e2e.cluster import audit, components, nodes, prometheus, providers
 from e2e.cluster.api import Api, ApiError, access_from
-from e2e.cluster.binaries import REAL_TOOLS, ensure_all
+from e2e.cluster.binaries import REAL_TOOLS, TOOLS, ensure_all
 from e2e.cluster.control_plane import Serving, audit_path, kubeconfig_path, wait_until
 from e2e.cluster.lock import locked
 from e2e.cluster.ports import LOOPBACK, free_ports
@@ -251,7 +251,7 @@ def _check_real(provider: str, topology: Topology) -> None:
 
 def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
     has_real = topology is not None and bool(topology.real)
-    binaries = ensure_all() | (ensure_all(REAL_TOOLS) if has_real else {})
+    binaries = ensure_all((*TOOLS, *REAL_TOOLS) if has_real else TOOLS)
     if topology is not None:
         state = _start_prometheus(directory, state, topology)
     say(f"starting the control plane ({state.provider})")

@@ -51,6 +51,14 @@ def test_the_compiler_wrapper_compiles_everything_else_in_cpp_20(standard: str) 
     assert (found["__cplusplus"], found["NAME"], found["QUOTED"]) == (CPP_20, "two words", '"text"')
 
 
+@needs_compiler
+def test_the_compiler_wrapper_makes_no_debug_information() -> None:
+    command = [str(WORKER / "c++20"), "-O2", "-g", "-DNDEBUG", "-S", "-x", "c++", "-", "-o", "-"]
+    finished = subprocess.run(command, input="int answer() { return 42; }", capture_output=True, text=True, check=True)
+    assert "answer" in finished.stdout
+    assert ".debug_info" not in finished.stdout
+
+
 def test_nvcc_is_of_the_release_of_pytorchs_own_cuda() -> None:
     def pins(lock: Path) -> dict[str, str]:
         return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock.read_text(), re.MULTILINE))

@@ -1,3 +1,0 @@
-module hyperscale.dev/e2e/tools/pause
-
-go 1.24
