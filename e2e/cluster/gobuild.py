@@ -58,12 +58,13 @@ def build(module: Path, packages: Sequence[str], patches: Sequence[Patch], scrat
     say(f"fetching the Go modules of {names}")
     sizes = _sizes(module, packages)
     # `go build -v` names a program when it compiles its own package; that it links the program it does not say.
-    expected = wall_seconds((sum(sizes.values()) + _LINK_BYTES * len(packages)) / 1e6 * _CPU_SECONDS_A_MEGABYTE)
+    work = sum(sizes.values()) + _LINK_BYTES * len(packages)
+    expected = wall_seconds(work / 1e6 * _CPU_SECONDS_A_MEGABYTE)
     say(f"building {names} from {len(sizes):,} Go packages: about {duration(expected)}, less where Go has compiled them before")
     out = scratch / "built"
     out.mkdir()
     arguments = ["build", "-v", *FLAGS, *patched_modules(module, patches, scratch), "-o", f"{out}{os.sep}", *packages]
-    _stream(module, arguments, sizes, Progress("building Go programs", expected))
+    _stream(module, arguments, sizes, work, Progress("building Go programs", expected))
     return {package: out / executable_name(package, module) for package in packages}
 
 
@@ -129,10 +130,10 @@ def _go(module: Path, *arguments: str) -> str:
     return finished.stdout
 
 
-def _stream(module: Path, arguments: Sequence[str], sizes: Mapping[str, int], progress: Progress) -> None:
+def _stream(module: Path, arguments: Sequence[str], sizes: Mapping[str, int], work: int, progress: Progress) -> None:
     command = [go_executable(), *arguments]
     words: list[str] = []
-    begun, total = set(), sum(sizes.values()) or 1
+    begun: set[str] = set()
     with subprocess.Popen(command, cwd=module, env=_environment(), text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         for line in process.stderr or ():
             name = line.strip()
@@ -140,6 +141,6 @@ def _stream(module: Path, arguments: Sequence[str], sizes: Mapping[str, int], pr
                 begun.add(name)
             else:
                 words.append(line)
-            progress.at(sum(sizes[one] for one in begun) / total, f"{len(sizes) - len(begun):,} of {len(sizes):,} packages left")
+            progress.at(sum(sizes[one] for one in begun) / work, f"{len(sizes) - len(begun):,} of {len(sizes):,} packages left")
     if process.returncode != 0:
         raise BuildError(f"go build in {module.name} failed:\n{''.join(words)[-2000:]}")

@@ -86,6 +86,21 @@ def test_a_build_says_every_twenty_seconds_how_much_is_left() -> None:
     assert len(said) == 5
 
 
+def test_linking_counts_as_work_that_is_left_when_every_package_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain = tmp_path / "go"
+    toolchain.write_text("#!/bin/sh\necho one >&2\necho two >&2\n")
+    toolchain.chmod(0o755)
+    monkeypatch.setattr(gobuild, "go_executable", lambda: str(toolchain))
+    shares: list[float] = []
+
+    class Recorded(progress.Progress):
+        def at(self, share: float, done: str) -> None:
+            shares.append(share)
+
+    gobuild._stream(tmp_path, ["build"], {"one": 30, "two": 50}, 100, Recorded("building", 1.0))
+    assert shares == [0.3, 0.8]
+
+
 def test_the_demo_lists_what_it_will_build_with_the_time_of_each(
     builds: list[tuple[str, tuple[str, ...]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
