@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
+from hyperscale.util.memo import Memo
 
 if TYPE_CHECKING:
     import networkx
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+KEPT_RESULTS: Final = 18
+"""Arrays of the nodes, doubts about figures, and the checks of sixteen different demands of a worker."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,9 @@ class ClusterGraph:
     inside: Inside
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
+
+    results: Memo[Any] = field(default_factory=lambda: Memo(KEPT_RESULTS), init=False, repr=False, compare=False)
+    """Results of pure functions of this graph, by function; they live as long as the graph. `dataclasses.replace` starts without any."""
 
     @cached_property
     def network(self) -> networkx.DiGraph[str]:

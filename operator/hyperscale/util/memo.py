@@ -27,7 +27,3 @@ class Memo(Generic[Kept]):
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
         return result
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec.structs import replace
 
@@ -14,7 +12,6 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import to_json
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.problem import candidates, figures
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.search import heuristic
@@ -25,21 +22,6 @@ from hyperscale.util.memo import Memo
 from tests.builders.clusters import POLICY, answer, gpu_node, link, measured, planned, random_cluster, snapshot, training
 
 ROOMY = snapshot(*(gpu_node(f"n{index}", free=16, load=None) for index in range(6)))
-
-
-def forget() -> None:
-    for module in (candidates, figures):
-        for kept in vars(module).values():
-            if isinstance(kept, Memo):
-                kept.clear()
-
-
-@pytest.fixture(autouse=True)
-def cold() -> Iterator[None]:
-    """Every test begins and ends with nothing kept."""
-    forget()
-    yield
-    forget()
 
 
 def problem_of(seen: ClusterSnapshot, **asked: object) -> Problem:
@@ -135,8 +117,7 @@ def test_a_search_that_was_cut_short_is_not_kept() -> None:
     hurried = make_plan(asked, graph, profile(job), POLICY, expired=lambda: True, planners=planners)
     assert isinstance(hurried, Plan)
     patient = make_plan(asked, graph, profile(job), POLICY, planners=planners)
-    forget()
-    assert patient == make_plan(asked, graph, profile(job), POLICY)
+    assert patient == make_plan(asked, build(seen, POLICY), profile(job), POLICY)
     assert isinstance(patient, Plan)
     assert patient.objective <= hurried.objective
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.util.float_sums import sum_in_order
-from hyperscale.util.memo import Memo
-
-KEPT_SNAPSHOTS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -24,12 +20,10 @@ class Doubts:
     """Confidence in a node's use of its GPUs, by position, where it is below 1."""
 
 
-_DOUBTS: Final[Memo[Doubts]] = Memo(KEPT_SNAPSHOTS)
-
-
 def doubts_of(graph: ClusterGraph) -> Doubts:
-    """The doubts about the snapshot behind `graph`."""
-    return _DOUBTS.get(graph.digest, lambda: _doubts(graph))
+    """Return the doubts about the snapshot behind `graph`; the graph keeps them."""
+    doubts: Doubts = graph.results.get(_doubts, lambda: _doubts(graph))
+    return doubts
 
 
 def link_confidence(graph: ClusterGraph, positions: Iterable[int]) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -101,7 +100,6 @@ def load(folder: Path) -> ConstructorNetwork:
         raise WeightsError(f"{NAME}: {error}") from None
 
 
-@cache
 def shipped() -> ConstructorNetwork:
-    """The network that came with the package, read once. Raises WeightsError as `load` does."""
+    """Return the network that came with the package. Raises WeightsError as `load` does."""
     return load(Path(str(resources.files("hyperscale.planner.learned"))) / "weights")

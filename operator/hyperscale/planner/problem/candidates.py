@@ -15,7 +15,6 @@ from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.node_checks import EARLY_CHECKS, LATE_CHECKS, first_failure
 from hyperscale.planner.problem.node_room import with_held, workers_that_fit
 from hyperscale.planner.problem.worker_demand import WorkerDemand
-from hyperscale.util.memo import Memo
 
 
 class Vetting(NamedTuple):
@@ -42,14 +41,13 @@ class Lasting(NamedTuple):
 
 CHANGING: Final = 3
 """Fields at the end of `WorkerDemand` that `Lasting` does not depend on."""
-KEPT_DEMANDS: Final = 16
-_LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
 
 
 def vet(graph: ClusterGraph, demand: WorkerDemand) -> Vetting:
     """Slots of every suitable node, and the first failed check of every other one."""
     figures = figures_of(graph)
-    lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph, demand)))
+    lasting: Lasting = graph.results.get((_lasting, demand[:-CHANGING]), lambda: _lasting(graph, demand))
+    lasting = _without_held(graph, demand, lasting)
     free = free_gpus(graph, demand)
     barred = np.zeros(len(free), dtype=np.bool_)
     barred[[graph.index[name] for name in demand.barred if name in graph.index]] = True

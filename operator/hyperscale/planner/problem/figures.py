@@ -9,10 +9,7 @@ import numpy as np
 
 from hyperscale.model.cluster import Node, Quality
 from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
-from hyperscale.util.memo import Memo
 
-KEPT_SNAPSHOTS: Final = 4
-"""Hundreds of jobs are planned on one snapshot, and few snapshots are in use at a time."""
 PERCENT_DIGITS: Final = 2
 """DCGM gives whole percents; less is noise, and would make a new problem of every reading."""
 
@@ -58,12 +55,10 @@ def _at(use: FloatArray, place: IntArray) -> FloatArray:
     return figures
 
 
-_FIGURES: Final[Memo[NodeFigures]] = Memo(KEPT_SNAPSHOTS)
-
-
 def figures_of(graph: ClusterGraph) -> NodeFigures:
-    """The figures of the snapshot behind `graph`."""
-    return _FIGURES.get(graph.digest, lambda: _figures(graph.nodes))
+    """Return the figures of the nodes of `graph`; the graph keeps them, since hundreds of jobs are planned on one."""
+    figures: NodeFigures = graph.results.get(_figures, lambda: _figures(graph.nodes))
+    return figures
 
 
 def gpu_memory_bytes(node: Node) -> int | None:

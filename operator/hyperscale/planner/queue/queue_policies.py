@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,7 +43,6 @@ def settings_of(policy: QueuePolicy) -> rule.RuleSettings:
     return rule.RuleSettings(rule.QueueOrder.SECONDS, policy.thrift_alone, policy.thrift, policy.patience)
 
 
-@cache
 def published_agent(folder: Path) -> QueueAgent | None:
     """The agent in a folder of published weights; None where they are damaged or of another version."""
     try:
@@ -52,7 +51,6 @@ def published_agent(folder: Path) -> QueueAgent | None:
         return None
 
 
-@cache
 def packaged_agent() -> QueueAgent | None:
     """The agent that ships with this program; None where its weights are missing or of another version."""
     try:

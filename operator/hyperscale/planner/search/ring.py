@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from itertools import permutations
 from typing import Final
 
@@ -51,11 +51,12 @@ def ring_orders(costs: Costs, orders: IntArray, fixed: BoolArray) -> IntArray:
     return canonical(np.concatenate(parts))
 
 
-@cache
+@lru_cache(maxsize=EXACT_WORKERS + 1)
 def all_rings(workers: int) -> IntArray:
-    """(r, k) positions in every ring that is different when neither start nor direction counts."""
+    """Return (r, k) positions in every ring that differs when neither start nor direction counts: a read-only table."""
     turns = [turn for turn in permutations(range(1, workers)) if len(turn) < 2 or turn[0] < turn[-1]]
     rings: IntArray = np.array([(0, *turn) for turn in turns], dtype=np.int64)
+    rings.flags.writeable = False
     return rings
 
 

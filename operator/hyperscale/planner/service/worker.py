@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hyperscale.model.admission_query import AdmissionResult
-from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec, QueuePolicy
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.migration_query import Moves
 from hyperscale.model.plan import Infeasible, Plan
@@ -32,7 +32,7 @@ from hyperscale.planner.preempt.preemption_problem import Terms
 from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
-from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.queue.queue_policies import Choosers, choosers
 from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.service.frames import (
     KEPT_WORLDS,
@@ -55,6 +55,7 @@ from hyperscale.planner.service.frames import (
     read_question,
 )
 from hyperscale.planner.workload.profile import profile
+from hyperscale.util.memo import Memo
 
 PARENT_CHECK_SECONDS: Final = 0.5
 DEADLINE_FRACTION: Final = 0.8
@@ -75,6 +76,7 @@ class PlannerService:
         self._graphs: dict[str, ClusterGraph] = {}
         self._desks: dict[str, PlacementOracle] = {}
         self._planners = planners(weights)
+        self._choosers: Memo[Choosers] = Memo(KEPT_WORLDS)
         self._heuristic = next(planner for planner in self._planners if isinstance(planner, Heuristic))
 
     def learn(self, world: ClusterFrame) -> None:
@@ -114,7 +116,7 @@ class PlannerService:
     def _turns(self, ask: AskTurns, started: float) -> AdmissionResult:
         world = self._worlds[ask.world]
         desk = self._desk(world, ask.question.deadline_seconds, started)
-        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue, self._weights))
+        return take_turns(ask.question, desk, world.policy.queue, self._choosers_of(world.policy.queue))
 
     def _stops(self, ask: AskStops, started: float) -> Stops:
         world = self._worlds[ask.world]
@@ -122,7 +124,11 @@ class PlannerService:
         desk = self._desk(world, ask.question.deadline_seconds, started)
         own = policy.queue.preemption
         terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.replan.restart_seconds)
-        return evaluate_preemptions(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
+        return evaluate_preemptions(ask.question, desk, policy.queue, terms, self._choosers_of(policy.queue))
+
+    def _choosers_of(self, policy: QueuePolicy) -> Choosers:
+        """Return who may choose by `policy`; this planner reads the weights of a policy once."""
+        return self._choosers.get(policy, lambda: choosers(policy, self._weights))
 
     def _desk(self, world: ClusterFrame, deadline_seconds: float, started: float) -> PlacementOracle:
         """Keeps what it has found on this world; under the deadline of the question in hand."""
