@@ -56,8 +56,8 @@ def wait_told(job: Job, words: str) -> None:
 
     def told() -> bool:
         look = Job(job.api, job.namespace, f"look-{next(numbers)}")
-        look.create(planOnly=True)
-        look.wait_reason("PlanOnly")
+        look.create(startPolicy="Never")
+        look.wait_reason("StartPolicyNever")
         return words in look.condition("Degraded").get("message", "")
 
     wait_until(told, PATIENCE_SECONDS, f"{words} is not said")
