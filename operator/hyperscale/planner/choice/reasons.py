@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -193,7 +194,9 @@ def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
     rejections: list[tuple[float, Rejection]] = []
     for member, cost, outside in zip(unused.tolist(), seconds.tolist(), apart, strict=True):
         rejections.append((cost, _why_not(problem, chosen, problem.names[member], cost, outside)))
-    return [rejection for _, rejection in sorted(rejections, key=lambda entry: (entry[0], entry[1].node))]
+    # NaN, which is neither more nor less than a number, would leave the order to the sorting algorithm.
+    rejections.sort(key=lambda entry: (math.inf if math.isnan(entry[0]) else entry[0], entry[1].node))
+    return [rejection for _, rejection in rejections]
 
 
 def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, outside: bool) -> Rejection:
