@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from hyperscale.control.history.runs_table import FinishedRun
 
 RUN = FinishedRun(
@@ -34,3 +37,9 @@ RUN = FinishedRun(
     plan="{}",
     measured='{"epoch":100}',
 )
+
+
+def open_files(folder: Path) -> set[Path]:
+    """Files below a folder that this process holds open."""
+    links = (Path(entry) for entry in Path("/proc/self/fd").iterdir())
+    return {Path(os.readlink(link)) for link in links if link.exists() and folder in Path(os.readlink(link)).parents}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.plan import Correction, Prediction
 from hyperscale.model.status import Phase
 from hyperscale.util.rfc3339 import unix_seconds
+from tests.builders.history import open_files
 from tests.builders.seen import seen
 from tests.unit.control.partition_cases import (
     SAID,
@@ -40,11 +42,14 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
             while not reader.calibrations:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
+        await asyncio.wait([running])
+        assert open_files(tmp_path) == set(), recorder
 
     asyncio.run(play())
     (known,) = reader.calibration(seen().job.spec)
     assert (known.products, known.factor, known.runs) == ("A100", 2.0, 3)
-    assert len(RunStore(url).runs(10)) == 3
+    with closing(RunStore(url)) as kept:
+        assert len(kept.runs(10)) == 3
 
 
 @pytest.mark.parametrize(("generated", "observed"), [(False, 1.0), (True, 0.0)])
@@ -102,8 +107,9 @@ def test_runs_that_are_too_old_are_deleted_and_not_recorded_again(tmp_path: Path
             recorder.note(*ended(number, SAID))
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(60):
-            while len(RunStore(url).runs(10)) != runs:  # noqa: ASYNC110 - it sends no event
-                await asyncio.sleep(0.02)
+            with closing(RunStore(url)) as kept:
+                while len(kept.runs(10)) != runs:  # noqa: ASYNC110 - it sends no event
+                    await asyncio.sleep(0.02)
         running.cancel()
 
     asyncio.run(play(2, 0, 1))

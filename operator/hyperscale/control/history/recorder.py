@@ -6,6 +6,7 @@ Everything here is beside the passes: a database that is slow or away costs runs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -95,11 +96,17 @@ class RunRecorder:
         """Until cancelled; at once where no history is kept."""
         if not self._url:
             return
+        with contextlib.ExitStack() as at_the_end:
+            await self._record_until_cancelled(self._url, at_the_end)
+
+    async def _record_until_cancelled(self, url: str, at_the_end: contextlib.ExitStack) -> None:
+        """Open the database, again where that fails, and write what waits; `at_the_end` closes it."""
         history: RunStore | None = None
         while True:
             try:
                 if history is None:
-                    history = await in_daemon_thread(partial(_open, self._url))
+                    history = await in_daemon_thread(partial(_open, url))
+                    at_the_end.callback(history.close)
                     await in_daemon_thread(partial(history.redate, self._clock()))
                     await self._prune(history)
                     await self._learn(history)

@@ -19,7 +19,7 @@ from hyperscale.control.history.calibration import calibrate
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.model.api.measured import Measured
-from tests.builders.history import RUN
+from tests.builders.history import RUN, open_files
 
 POSTGRES = next((folder for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
@@ -177,12 +177,6 @@ def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path
     assert "\n" not in str(caught.value)
     with pytest.raises(HistoryError, match="unable to open"):
         RunStore(f"sqlite:///{tmp_path}/missing/history.sqlite")
-
-
-def open_files(folder: Path) -> set[Path]:
-    """Files below a folder that this process holds open."""
-    links = (Path(entry) for entry in Path("/proc/self/fd").iterdir())
-    return {Path(os.readlink(link)) for link in links if link.exists() and folder in Path(os.readlink(link)).parents}
 
 
 def test_a_database_that_is_refused_is_closed(tmp_path: Path) -> None:

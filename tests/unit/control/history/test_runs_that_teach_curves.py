@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -75,8 +75,10 @@ def runs() -> list[FinishedRun]:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> RunStore:
-    return RunStore(f"sqlite:///{tmp_path}/history.sqlite")
+def history(tmp_path: Path) -> Iterator[RunStore]:
+    made = RunStore(f"sqlite:///{tmp_path}/history.sqlite")
+    yield made
+    made.close()
 
 
 def taught(history: RunStore) -> tuple[Calibration, ...]:
