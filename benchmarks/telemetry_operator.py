@@ -136,7 +136,7 @@ def _loop_rows(case: str, steps: dict[str, list[tuple[float, float]]]) -> Iterat
 
 
 def _is_whole(status: dict[str, Any]) -> bool:
-    return bool(status["linkCount"]) and not status["metrics"].get("failedQueries")
+    return bool(status["linkCount"]) and not status.get("failedQueries")
 
 
 class _Prober:

@@ -103,8 +103,8 @@ def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str
     seen = calm.api().get(path)["status"]
     assert seen["nodeCount"] == 12
     assert seen["linkCount"] == 132
-    assert seen["metrics"]["reason"] == "MetricsAvailable"
-    assert {link["quality"] for link in seen["links"]} == {"measured"}
+    assert [one["reason"] for one in seen["conditions"]] == ["MetricsAvailable"]
+    assert {link["quality"] for link in seen["links"]} == {"Measured"}
 
 
 @pytest.mark.parametrize("mode", ["Preferred", "Advisory"])

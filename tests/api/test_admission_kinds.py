@@ -100,4 +100,4 @@ def test_a_topology_of_any_size_is_stored(api: Api, nodes: int, neighbours: int)
     assert stored["linkCount"] == nodes * neighbours
     assert len(stored["nodes"]) == min(nodes, 5000)
     assert len(stored["links"]) == min(nodes * neighbours, len(status.links)) > 0
-    assert stored["takenAt"] == "2027-01-15T08:00:00Z"
+    assert stored["snapshotTime"] == "2027-01-15T08:00:00Z"

@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
@@ -19,7 +20,6 @@ from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, R
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import (
-    Condition,
     JobStatus,
     LastStop,
     Phase,

@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.meta import JobMetadata
@@ -14,7 +15,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase
+from hyperscale.model.status import JobStatus, ObjectReference, Phase
 
 UID = "job-uid"
 MPIJOB_UID = "mpijob-uid"

@@ -60,7 +60,7 @@ def test_noise_is_not_written_a_change_is_and_a_restart_writes_nothing_that_is_t
         operator.wait_ready()
         wait_until(lambda: 0.5e-3 < latency_of(stage) < 2e-3, PATIENCE_SECONDS, f"no ClusterTopology with links:\n{operator.log}")
         seen = stage.api.get(TOPOLOGY)["status"]
-        assert (seen["nodeCount"], seen["linkCount"], seen["metrics"]["reason"]) == (12, 2, "MetricsAvailable")
+        assert (seen["nodeCount"], seen["linkCount"], seen["conditions"][0]["reason"]) == (12, 2, "MetricsAvailable")
         read_again(prometheus, 1)
         before = written(stage)
         read_again(prometheus, LOOKS_READINGS)

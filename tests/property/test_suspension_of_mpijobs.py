@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale.control.decide.chain import decide
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import FindWorkload, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import Condition, LastStop, Phase, StatusScheduling
+from hyperscale.model.status import LastStop, Phase, StatusScheduling
 from tests.builders.seen import MEASURED, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 LAST = LastStop("1970-01-12T13:00:00Z", ("team/short",), 40.0)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan, plan_of
 
@@ -46,18 +47,6 @@ class Phase(enum.StrEnum):
 
 class Out(Struct, frozen=True, gc=False, rename="camel"):
     """Base of what is written to status; unknown fields of newer versions are ignored when read back."""
-
-
-class Condition(Struct, frozen=True, gc=False, rename="camel"):
-    """metav1.Condition."""
-
-    type: Annotated[str, Meta(max_length=64)]
-    status: Annotated[str, Meta(max_length=7)]
-    """True, False or Unknown."""
-    reason: Annotated[str, Meta(max_length=128)]
-    message: Annotated[str, Meta(max_length=2048)] = ""
-    observed_generation: int = 0
-    last_transition_time: Annotated[str, Meta(max_length=32)] = ""
 
 
 class ObjectReference(Out, frozen=True):

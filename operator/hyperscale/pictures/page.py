@@ -53,7 +53,7 @@ def page(status: TopologyStatus, refresh_seconds: int | None = None) -> str:
 def _head(status: TopologyStatus) -> Iterator[str]:
     free, every = status.free_gpu_count, status.gpu_count
     yield f"<h1>{status.node_count} node{'s' * (status.node_count != 1)}, {free} of {every} GPUs free, {status.link_count} links</h1>"
-    yield f"<p>As of {_text(status.taken_at)}.</p>"
+    yield f"<p>As of {_text(status.snapshot_time)}.</p>"
     if not status.metrics.available:
         yield f'<p class="warn">No metrics ({_text(status.metrics.reason)}): {_text(status.metrics.message)}</p>'
     elif status.metrics.failed_queries:
@@ -149,9 +149,9 @@ def _slowest(links: Iterable[TopologyLink]) -> list[TopologyLink]:
 def _tooltip(link: TopologyLink) -> str:
     rate = _rate(link.bandwidth_bytes_per_second) if link.bandwidth_bytes_per_second else "bandwidth unknown"
     latency = f"{_time(link.latency_seconds)} one way" if link.latency_seconds is not None else "latency unknown"
-    source = f" by {link.origin}" if link.origin else ""
+    source = f" by {', '.join(link.sources)}" if link.sources else ""
     age = f", {link.age_seconds:.0f} s old" if link.age_seconds is not None else ""
-    return f"{link.source} to {link.destination}: {latency}, {rate}\n{link.quality}{source}, confidence {link.confidence:.2f}{age}"
+    return f"{link.source} to {link.destination}: {latency}, {rate}\n{link.quality.lower()}{source}, confidence {link.confidence:.2f}{age}"
 
 
 def _line(start: Place, end: Place, colour: str, width: float, tooltip: str) -> str:
@@ -183,7 +183,14 @@ def _table(status: TopologyStatus) -> Iterator[str]:
     yield "<table><tr><th>Slowest links</th><th></th><th>one way</th><th>bandwidth</th><th>quality</th><th>measured by</th></tr>"
     for link in slowest:
         rate = _rate(link.bandwidth_bytes_per_second) if link.bandwidth_bytes_per_second else "unknown"
-        cells = (link.source, link.destination, _time(link.latency_seconds or 0.0), rate, str(link.quality), link.origin or "unknown")
+        cells = (
+            link.source,
+            link.destination,
+            _time(link.latency_seconds or 0.0),
+            rate,
+            link.quality.lower(),
+            ", ".join(link.sources) or "unknown",
+        )
         yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
     yield "</table>"
 

@@ -16,7 +16,7 @@ import yaml
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.topology import TopologyStatus
+from hyperscale.model.api.topology import METRICS_AVAILABLE, TopologyStatus
 from hyperscale.model.status import JobStatus
 from hyperscale.spec import crd_cel
 from hyperscale.spec.crd_schema import Schema, struct_schema
@@ -87,9 +87,9 @@ def _topology() -> Schema:
         ("Nodes", "integer", ".status.nodeCount", 0),
         ("Links", "integer", ".status.linkCount", 0),
         ("GPUs", "integer", ".status.gpuCount", 0),
-        ("Free", "integer", ".status.freeGpuCount", 0),
-        ("Metrics", "string", ".status.metrics.reason", 0),
-        ("Taken", "date", ".status.takenAt", 0),
+        ("Free-GPUs", "integer", ".status.freeGPUCount", 0),
+        ("Metrics", "string", f'.status.conditions[?(@.type=="{METRICS_AVAILABLE}")].reason', 0),
+        ("Snapshot-Age", "date", ".status.snapshotTime", 0),
     ]
     return _definition(constants.TOPOLOGY_KIND, constants.TOPOLOGY_PLURAL, "gnntopo", "Cluster", schema, columns)
 

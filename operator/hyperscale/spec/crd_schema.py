@@ -37,6 +37,8 @@ def schema_of(wrapped: inspect.Type, path: str, defaults: bool) -> Schema:
         schema = _container(bare, path, defaults)
     else:
         schema = _scalar(bare, path)
+    if shape.format:
+        schema |= {"format": shape.format}
     return {**schema, "description": shape.description} if shape.description else schema
 
 

@@ -30,21 +30,25 @@ class Shape:
     """"" where the type has none."""
     optional: bool
     """None is allowed and means absent."""
+    format: str = ""
+    """Of OpenAPI, e.g. date-time; "" where the type has none."""
 
 
 def shape_of(wrapped: inspect.Type) -> Shape:
     """`wrapped` without Metadata and None; the outermost description wins."""
-    description, optional, bare = "", False, wrapped
+    description, kind_of_text, optional, bare = "", "", False, wrapped
     while True:
         if isinstance(bare, inspect.Metadata):
-            description = description or str((bare.extra_json_schema or {}).get("description", ""))
+            given = bare.extra_json_schema or {}
+            description = description or str(given.get("description", ""))
+            kind_of_text = kind_of_text or str(given.get("format", ""))
             bare = bare.type
         elif isinstance(bare, inspect.UnionType) and any(isinstance(member, inspect.NoneType) for member in bare.types):
             optional = True
             members = tuple(member for member in bare.types if not isinstance(member, inspect.NoneType))
             bare = members[0] if len(members) == 1 else inspect.UnionType(members)
         else:
-            return Shape(bare, description, optional)
+            return Shape(bare, description, optional, kind_of_text)
 
 
 @cache

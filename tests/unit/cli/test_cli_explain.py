@@ -11,10 +11,11 @@ import pytest
 from hyperscale.cli.explain.explanation import ExplainedJob, RecordedEvent, explain
 from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.control.status.conditions import degraded
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Condition, JobStatus, Phase, ReadyCount, to_wire
+from hyperscale.model.status import JobStatus, Phase, ReadyCount, to_wire
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run
 
 __all__ = ["files_fixture"]

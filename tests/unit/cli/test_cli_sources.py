@@ -134,8 +134,8 @@ def test_what_cannot_be_used_is_one_line_and_the_next_way_is_taken(case: str, cl
 def test_who_may_not_read_the_clustertopology_looks_in_the_usual_place(cluster: Cluster, files: Files) -> None:
     cluster.world.raw[TOPOLOGY] = (403, b'{"message":"forbidden"}')
     usual = operator_state.DEFAULT_PLACE
-    cluster.world.objects[f"/api/v1/namespaces/{usual.namespace}/secrets/{usual.secret}"] = cluster.world.objects[SECRET]
-    moved = DOCUMENT.replace("/ops/", f"/{usual.namespace}/").replace(":previews:", f":{usual.service}:")
+    cluster.world.objects[f"/api/v1/namespaces/{usual.namespace}/secrets/{usual.secret_name}"] = cluster.world.objects[SECRET]
+    moved = DOCUMENT.replace("/ops/", f"/{usual.namespace}/").replace(":previews:", f":{usual.service_name}:")
     cluster.world.raw[moved] = cluster.world.raw[DOCUMENT]
     assert json.loads(cluster.run("plan", "-f", files.job, "-o", "json").out)["figures"]["source"] == "Operator"
 

@@ -10,13 +10,14 @@ from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import MakePlan, Reason
 from hyperscale.model.metrics_reading import MetricsReading, Series
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.status import Condition, JobStatus, to_wire
+from hyperscale.model.status import JobStatus, to_wire
 from tests.builders.seen import changed
 from tests.corpus.queue_stage import Stage
 

@@ -18,10 +18,11 @@ from hyperscale.control.lifecycle.movable import (
     proposed,
 )
 from hyperscale.control.status.conditions import derive
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import BeginMove, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
-from hyperscale.model.status import Condition, Phase, StatusMove, StatusMovedWorker
+from hyperscale.model.status import Phase, StatusMove, StatusMovedWorker
 from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 
 OLD = plan("node-a", "node-b")

@@ -26,6 +26,7 @@ from hyperscale.control.lifecycle.stoppable import (
     waits_again,
 )
 from hyperscale.control.status.conditions import derive
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.model.decision import BeginStop, DeletePods, MakePlan, Reason, SetSuspend, Wait
@@ -33,7 +34,7 @@ from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, R
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice
-from hyperscale.model.status import Condition, JobStatus, LastMove, LastStop, Phase, QueueDecision, StatusStop
+from hyperscale.model.status import JobStatus, LastMove, LastStop, Phase, QueueDecision, StatusStop
 from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 PLAN = plan("node-a", "node-b")

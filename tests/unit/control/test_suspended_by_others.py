@@ -13,10 +13,11 @@ from hyperscale.control.lifecycle.stoppable import is_preempted
 from hyperscale.control.render.mpijob import render
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import FindWorkload, MakePlan, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.status import Condition, LastStop, Phase
+from hyperscale.model.status import LastStop, Phase
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 from tests.builders import placement
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker

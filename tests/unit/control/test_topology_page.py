@@ -69,7 +69,7 @@ def test_every_node_and_few_links_are_drawn_and_told_with_their_source() -> None
     assert tags.open == []
     assert text.count('class="node"') == 6
     assert text.count('class="link"') >= 30
-    assert "measured by agent, confidence 0.75, 2 s old" in text
+    assert "measured by Agent, confidence 0.75, 2 s old" in text
     assert "cordoned" in text
     assert 'http-equiv="refresh" content="15"' in text
 

@@ -15,9 +15,10 @@ from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, ProbeSchedul
 from hyperscale.control.apply.api_errors import ConflictError, TransientError
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology import writer as publish
+from hyperscale.control.topology.topology_changes import ALL_PAIRS_NODES
 from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.topology import ALL_PAIRS_NODES, topology_status
+from hyperscale.model.api.topology import topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 
 OBJECT = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
@@ -100,7 +101,7 @@ async def test_noise_ages_and_wording_are_no_reason_to_write() -> None:
         world.now = cluster(1.3e-3)
         await looked(api, 2)
         assert api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] == 1.3e-3
-        assert api.objects[OBJECT]["status"]["links"][0]["origin"] == "agent"
+        assert api.objects[OBJECT]["status"]["links"][0]["sources"] == ["Agent"]
 
 
 async def test_a_figure_that_creeps_away_is_written_once_it_is_far_from_what_stands_there() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.admission import settled
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.observed.reconcile_input import AdmissionTurn
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.status import Condition, JobStatus, Phase, QueueDecision
+from hyperscale.model.status import JobStatus, Phase, QueueDecision
 from tests.corpus.queue_stage import CREATED, Stage, taken
 
 

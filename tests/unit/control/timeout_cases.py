@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.status import Condition, JobStatus, Phase, StatusRefusedNode, StatusScheduling
+from hyperscale.model.status import JobStatus, Phase, StatusRefusedNode, StatusScheduling
 from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import mpijob, plan, seen, status, worker
 

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.model.api.topology import TopologyStatus, topology_status
-from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality, Sample
+from hyperscale.control.topology.topology_changes import settled
+from hyperscale.model.api.topology import LinkQuality, TopologySource, TopologyStatus, topology_status
+from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Origin, Quality, Sample
+from hyperscale.observe.kube.topology_object import links_of
 
 
 def cluster(count: int) -> ClusterSnapshot:
@@ -34,7 +36,40 @@ def test_counts_cover_everything_and_a_cordoned_node_has_no_free_gpus() -> None:
 
 def test_a_link_is_as_good_as_its_worse_figure_and_as_old_as_its_older() -> None:
     link = topology_status(cluster(2)).links[0]
-    assert (link.quality, link.age_seconds, link.latency_seconds, link.bandwidth_bytes_per_second) == (Quality.UNKNOWN, 9.0, 0.001, None)
+    assert (link.quality, link.age_seconds, link.latency_seconds, link.bandwidth_bytes_per_second) == (
+        LinkQuality.UNKNOWN,
+        9.0,
+        0.001,
+        None,
+    )
+
+
+def test_a_link_that_nothing_gets_through_is_dead_and_read_back_as_measured() -> None:
+    dead = Link("node-00", "node-01", Sample(None, 9.0, Quality.UNKNOWN, "no answer"), Sample(0.0, 3.0, Quality.MEASURED))
+    status = topology_status(replace(cluster(2), links=(dead,)))
+    assert status.links[0].quality is LinkQuality.DEAD
+    (read,) = links_of(status, 0.0)
+    assert (read.bandwidth_bytes_per_second.value, read.bandwidth_bytes_per_second.quality) == (0.0, Quality.MEASURED)
+
+
+def test_sources_are_words_of_the_api_and_other_words_of_files_are_left_out() -> None:
+    figures = [Sample(1e-3, 1.0, Quality.MEASURED, source=source) for source in ("node-exporter", "agent", "a file's own")]
+    links = (Link("node-00", "node-01", figures[0], figures[1]), Link("node-01", "node-00", figures[2], figures[1]))
+    found = [link.sources for link in topology_status(replace(cluster(2), links=links)).links]
+    assert found == [(TopologySource.AGENT, TopologySource.NODE_EXPORTER), (TopologySource.AGENT,)]
+    assert {origin.name for origin in Origin} == {source.name for source in TopologySource}
+
+
+def test_the_state_of_the_metrics_is_a_condition_that_keeps_its_time_until_it_changes() -> None:
+    states = (MetricsState(True, failed_queries=("power",)), MetricsState(True), MetricsState(False, "PrometheusTimeout", "no answer"))
+    first, second, third = (topology_status(replace(cluster(2), taken_at=60.0 * at, metrics=state)) for at, state in enumerate(states))
+    assert first.metrics == states[0]
+    wire = msgspec.to_builtins(first)
+    assert (wire["snapshotTime"], wire["failedQueries"], wire["freeGPUCount"]) == ("1970-01-01T00:00:00Z", ("power",), 3)
+    (kept,), (changed,) = settled(second, first).conditions, settled(third, first).conditions
+    assert (kept.type, kept.status, kept.last_transition_time) == ("MetricsAvailable", "True", "1970-01-01T00:00:00Z")
+    assert (changed.status, changed.reason, changed.last_transition_time) == ("False", "PrometheusTimeout", "1970-01-01T00:02:00Z")
+    assert third.metrics == states[2]
 
 
 @pytest.mark.parametrize("max_bytes", [0, 100, 1000, 5000, 10**6])

@@ -12,9 +12,10 @@ from hyperscale.cli.text_tables import counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
 from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan, Prediction
-from hyperscale.model.status import Condition, JobStatus, Phase
+from hyperscale.model.status import JobStatus, Phase
 
 SHOWN_EVENTS: Final = 8
 

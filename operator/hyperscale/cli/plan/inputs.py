@@ -149,7 +149,7 @@ def topology_status(cluster: LiveCluster) -> TopologyStatus | None:
 
     try:
         status = msgspec.convert(cluster.object(paths.topology(constants.TOPOLOGY_NAME)).get("status"), TopologyStatus)
-        unix_seconds(status.taken_at)
+        unix_seconds(status.snapshot_time)
     except (ApiRefusedError, msgspec.ValidationError, ValueError):
         return None
     return status

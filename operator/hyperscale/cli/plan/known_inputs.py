@@ -153,7 +153,7 @@ def of_api(cluster: LiveCluster, arguments: argparse.Namespace, job: JobInput | 
 def _written(topology: TopologyStatus) -> str:
     from hyperscale.util.rfc3339 import unix_seconds
 
-    ago = _ago(time.time() - unix_seconds(topology.taken_at))
+    ago = _ago(time.time() - unix_seconds(topology.snapshot_time))
     return f"links of the ClusterTopology, written {ago} (again only when a figure changes)"
 
 

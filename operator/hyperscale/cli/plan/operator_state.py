@@ -37,9 +37,9 @@ class Read(NamedTuple):
 def read_state(cluster: LiveCluster, policy: str) -> Read:
     """The operator's state for a policy, "" for the default one; raises UnavailableError, or InputError where the policy is not there."""
     place = _place(cluster)
-    where = f"{place.namespace}/{place.service}"
+    where = f"{place.namespace}/{place.service_name}"
     key = _key(cluster, place)
-    path = f"/api/v1/namespaces/{place.namespace}/services/http:{place.service}:preview/proxy{PATH}"
+    path = f"/api/v1/namespaces/{place.namespace}/services/http:{place.service_name}:preview/proxy{PATH}"
     try:
         answer = cluster.request(path, {POLICY_QUERY: policy} if policy else {}, headers={KEY_HEADER: key}, max_bytes=MAX_BYTES)
     except ApiRefusedError as error:
@@ -75,16 +75,16 @@ def _place(cluster: LiveCluster) -> TopologyPreview:
 
 def _key(cluster: LiveCluster, place: TopologyPreview) -> str:
     try:
-        secret = cluster.object(f"/api/v1/namespaces/{place.namespace}/secrets/{place.secret}")
+        secret = cluster.object(f"/api/v1/namespaces/{place.namespace}/secrets/{place.secret_name}")
         key = base64.b64decode(str((secret.get("data") or {})["key"]), validate=True).decode("ascii").strip()
     except ApiRefusedError as error:
-        raise UnavailableError(_why(error, f"{place.namespace}/{place.secret}")) from None
+        raise UnavailableError(_why(error, f"{place.namespace}/{place.secret_name}")) from None
     except InputError as error:
         raise UnavailableError(str(error)) from None
     except (KeyError, AttributeError, binascii.Error, UnicodeDecodeError):
-        raise UnavailableError(f"the Secret {place.namespace}/{place.secret} holds no key under `key`") from None
+        raise UnavailableError(f"the Secret {place.namespace}/{place.secret_name} holds no key under `key`") from None
     if not key.isprintable() or not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise UnavailableError(f"the Secret {place.namespace}/{place.secret} holds no key that a header can carry")
+        raise UnavailableError(f"the Secret {place.namespace}/{place.secret_name} holds no key that a header can carry")
     return key
 
 

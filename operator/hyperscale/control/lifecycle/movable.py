@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec, PlacementMode, StartPolicy
 from hyperscale.model.migration_query import MoveAdvice
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedWorker
+from hyperscale.model.status import MAX_MOVED, JobStatus, StatusMove, StatusMovedWorker
 
 MOVING_CONDITION = "Moving"
 PROPOSED_CONDITION = "MoveProposed"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from hyperscale.control.lifecycle.movable import is_moving, migration_blocker
 from hyperscale.control.lifecycle.suspension import resumed_by_other
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
@@ -15,7 +16,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice, StoppableJob
-from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, Phase, StatusStop
+from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastStop, Phase, StatusStop
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
 PREEMPTED_CONDITION = "Preempted"

@@ -13,13 +13,14 @@ from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, observed
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, bounded
-from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, ReadyCount, StatusMove, StatusStop
+from hyperscale.model.status import JobStatus, ObjectReference, Phase, QueueDecision, ReadyCount, StatusMove, StatusStop
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
 
 PARTITIONED_CONDITION = "Partitioned"

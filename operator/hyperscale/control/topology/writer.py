@@ -19,9 +19,10 @@ from hyperscale.control.apply.api_errors import ApiError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.control.topology.topology_changes import settled, tells_the_same
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.topology import TopologyPreview, TopologyStatus, settled, tells_the_same, topology_status
+from hyperscale.model.api.topology import TopologyPreview, TopologyStatus, topology_status
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.util.threads import in_daemon_thread
 from hyperscale.util.token_bucket import TokenBucket

@@ -6,15 +6,15 @@ It is a bounded projection of `ClusterSnapshot`: an object of etcd has at most 1
 from __future__ import annotations
 
 import datetime
-from collections.abc import Set
+import enum
 from typing import Annotated, Final, TypeVar
 from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
 
-from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality
+from hyperscale.model.api.condition import Condition
+from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Origin, Quality
 
 MAX_NODES: Final = 5000
 MAX_LINKS: Final = 20000
@@ -23,15 +23,42 @@ MAX_STATUS_BYTES: Final = 1_200_000
 
 DIGITS: Final = 3
 """Significant digits of figures."""
-NOISE_RATIO: Final = 1.2
-"""A link's figure is written again when the larger of the new and the written one exceeds the smaller by this factor."""
-CONFIDENCE_NOISE: Final = 0.15
-ALL_PAIRS_NODES: Final = 45
-"""Up to this number of nodes agents always measure the same pairs; there a pair that comes or goes is worth a write."""
+METRICS_AVAILABLE: Final = "MetricsAvailable"
+"""Type of the condition about the metrics source."""
 
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 
 NodeName = Annotated[str, Meta(max_length=253)]
+
+
+class LinkQuality(enum.StrEnum):
+    """How far the figures of a link may be trusted."""
+
+    MEASURED = "Measured"
+    ESTIMATED = "Estimated"
+    UNKNOWN = "Unknown"
+    DEAD = "Dead"
+    """Measured, and nothing gets through."""
+
+
+class TopologySource(enum.StrEnum):
+    """Where a figure came from, as `Origin` explains."""
+
+    OVERRIDE = "Override"
+    AGENT = "Agent"
+    DCGM = "DCGM"
+    PROMETHEUS = "Prometheus"
+    INFINIBAND = "InfiniBand"
+    NODE_EXPORTER = "NodeExporter"
+    GFD = "GFD"
+    LABELS = "Labels"
+    HYPERNODE = "HyperNode"
+    PODS = "Pods"
+
+
+_SOURCES: Final = {origin.value: TopologySource[origin.name] for origin in Origin}
+"""Snapshots and the files of them have words of their own."""
+_QUALITIES: Final = {quality: LinkQuality[quality.name] for quality in Quality}
 
 
 class TopologyFigures(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -44,7 +71,7 @@ class TopologyNode(TopologyFigures, frozen=True):
     name: NodeName
     gpus: int
     """Allocatable GPUs."""
-    free_gpus: int
+    free_gpus: int = field(name="freeGPUs")
     """GPUs that a new pod could get; 0 on a node that takes no pods."""
     ready: bool = True
     schedulable: bool = True
@@ -60,54 +87,47 @@ class TopologyLink(TopologyFigures, frozen=True):
 
     source: NodeName
     destination: NodeName
-    quality: Quality
-    """The worse of the qualities of the two figures."""
+    quality: LinkQuality
+    """Dead where nothing gets through, else the worse of the qualities of the two figures."""
     latency_seconds: float | None = None
     """One way; absent when unknown."""
     bandwidth_bytes_per_second: float | None = None
     """Sustained; absent when unknown."""
     age_seconds: float | None = None
     """Age of the older figure when the snapshot was taken."""
-    origin: Annotated[str, Meta(max_length=32)] = ""
-    """Who measured it: agent, dcgm, prometheus and so on; two where the figures differ in that."""
+    sources: Annotated[tuple[TopologySource, ...], Meta(max_length=2)] = ()
+    """Who measured it; two where the figures differ in that."""
     confidence: float = 1.0
     """The lower of the two figures', 0..1."""
-
-
-class TopologyMetrics(TopologyFigures, frozen=True):
-    """State of the metrics source."""
-
-    available: bool
-    reason: Annotated[str, Meta(max_length=64)]
-    """CamelCase, e.g. MetricsAvailable or PrometheusTimeout."""
-    message: Annotated[str, Meta(max_length=1024)] = ""
-    failed_queries: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=32)] = field(default_factory=tuple)
-    """Figures whose query failed."""
 
 
 class TopologyPreview(TopologyFigures, frozen=True):
     """Where `hyperscale plan` finds what the operator's next plan depends on (docs/rbac.md says who may read it)."""
 
     namespace: Annotated[str, Meta(max_length=63)]
-    service: Annotated[str, Meta(max_length=63)]
+    service_name: Annotated[str, Meta(max_length=63)]
     """Its port is called `preview`."""
-    secret: Annotated[str, Meta(max_length=253)]
+    secret_name: Annotated[str, Meta(max_length=253)]
     """Holds the key that every request shows, under `key`."""
 
 
 class TopologyStatus(TopologyFigures, frozen=True):
     """What was seen, when, and how far it may be trusted."""
 
-    taken_at: Annotated[str, Meta(max_length=32)]
-    """RFC 3339, UTC."""
-    metrics: TopologyMetrics
+    snapshot_time: Annotated[str, Meta(max_length=32, extra_json_schema={"format": "date-time"})]
+    """RFC 3339, UTC: when the figures were read."""
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=4)]
+    """MetricsAvailable: state of the metrics source, with a reason such as MetricsAvailable or PrometheusTimeout."""
     node_count: int
     """Nodes with GPUs, listed or not."""
     link_count: int
     """Measured links, listed or not."""
     gpu_count: int
     """Allocatable GPUs of all nodes."""
-    free_gpu_count: int
+    free_gpu_count: int = field(name="freeGPUCount")
+    """Of all nodes."""
+    failed_queries: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=32)] = ()
+    """Figures whose query failed."""
     levels: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=15)] = ()
     """Topology label keys, widest first."""
     nodes: Annotated[tuple[TopologyNode, ...], Meta(max_length=MAX_NODES)] = ()
@@ -117,20 +137,24 @@ class TopologyStatus(TopologyFigures, frozen=True):
     preview: TopologyPreview | None = None
     """Absent where the operator serves none."""
 
+    @property
+    def metrics(self) -> MetricsState:
+        """State of the metrics, as the snapshot had it."""
+        for condition in self.conditions:
+            if condition.type == METRICS_AVAILABLE:
+                return MetricsState(condition.status == "True", condition.reason, condition.message, self.failed_queries)
+        return MetricsState(available=False, reason="MetricsNotConfigured")
+
 
 def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES) -> TopologyStatus:
     """The snapshot as status: every node that fits, then as many measured links as still fit into `max_bytes` of JSON."""
     nodes, left = _fitting([_node(node) for node in snapshot.nodes[:MAX_NODES]], max_bytes)
     links, _ = _fitting([_link(link) for link in _drawn(snapshot.links)], left)
-    state = snapshot.metrics
+    time = datetime.datetime.fromtimestamp(snapshot.taken_at, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return TopologyStatus(
-        taken_at=datetime.datetime.fromtimestamp(snapshot.taken_at, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        metrics=TopologyMetrics(
-            available=state.available,
-            reason=state.reason[:64],
-            message=state.message[:1024],
-            failed_queries=tuple(name[:64] for name in state.failed_queries[:32]),
-        ),
+        snapshot_time=time,
+        conditions=(_metrics_condition(snapshot.metrics, time),),
+        failed_queries=tuple(name[:64] for name in snapshot.metrics.failed_queries[:32]),
         node_count=len(snapshot.nodes),
         link_count=len(snapshot.links),
         gpu_count=sum(node.allocatable_gpus for node in snapshot.nodes),
@@ -139,6 +163,11 @@ def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES
         nodes=tuple(nodes),
         links=tuple(sorted(links, key=lambda link: (link.source, link.destination))),
     )
+
+
+def _metrics_condition(state: MetricsState, time: str) -> Condition:
+    status = "True" if state.available else "False"
+    return Condition(METRICS_AVAILABLE, status, state.reason[:128], state.message[:1024], last_transition_time=time)
 
 
 def _drawn(links: tuple[Link, ...]) -> list[Link]:
@@ -163,87 +192,32 @@ def _node(node: Node) -> TopologyNode:
     )
 
 
-def settled(status: TopologyStatus, written: TopologyStatus) -> TopologyStatus:
-    """`status` with the figures that `written` gives wherever they differ by noise only, so that noise is no reason to write.
-
-    A figure is kept as long as it stays within NOISE_RATIO of the one written, whatever it does in between.
-    """
-    by_pair = {(link.source, link.destination): link for link in written.links}
-    return replace(status, links=tuple(_settled(link, by_pair.get((link.source, link.destination))) for link in status.links))
-
-
-def tells_the_same(status: TopologyStatus, written: TopologyStatus) -> bool:
-    """Whether there is nothing in `status` worth writing: times, ages and the wording of the metrics' state do not count.
-
-    Nor does it that other pairs were measured than before: agents of large clusters draw new ones every minute, for ever.
-    """
-    now, then = _by_pair(status), _by_pair(written)
-    if any(then.get(pair, link) != link for pair, link in now.items()):
-        return False
-    if now.keys() != then.keys() and not _drawn_again(now.keys(), then.keys(), cut=status.link_count > len(status.links)):
-        return False
-    less, more = sorted((status.link_count, written.link_count))
-    return more <= NOISE_RATIO * less and _timeless(status) == _timeless(written)
-
-
-_Pair = tuple[str, str]
-
-
-def _by_pair(status: TopologyStatus) -> dict[_Pair, TopologyLink]:
-    return {(link.source, link.destination): replace(link, age_seconds=None) for link in status.links}
-
-
-def _drawn_again(now: Set[_Pair], then: Set[_Pair], cut: bool) -> bool:
-    """Whether the pairs are another sample of the same nodes, half of the pairs unchanged.
-
-    cut: not all pairs are shown, so that nodes may be missing.
-    """
-    nodes, before = ({name for pair in pairs for name in pair} for pairs in (now, then))
-    same_nodes = cut or (nodes == before and len(nodes) > ALL_PAIRS_NODES)
-    return same_nodes and 2 * len(then - now) <= len(then) and 2 * len(now - then) <= len(now)
-
-
-def _settled(link: TopologyLink, before: TopologyLink | None) -> TopologyLink:
-    if before is None:
-        return link
-    return replace(
-        link,
-        latency_seconds=_kept(link.latency_seconds, before.latency_seconds),
-        bandwidth_bytes_per_second=_kept(link.bandwidth_bytes_per_second, before.bandwidth_bytes_per_second),
-        confidence=before.confidence if abs(link.confidence - before.confidence) <= CONFIDENCE_NOISE else link.confidence,
-    )
-
-
-def _kept(figure: float | None, before: float | None) -> float | None:
-    if figure is None or before is None or before <= 0:
-        return figure
-    return before if before / NOISE_RATIO <= figure <= before * NOISE_RATIO else figure
-
-
-def _timeless(status: TopologyStatus) -> TopologyStatus:
-    """Without links, which are compared by themselves."""
-    return replace(status, taken_at="", metrics=replace(status.metrics, message=""), links=(), link_count=0)
-
-
 def _rounded(figure: float | None) -> float | None:
     return None if figure is None else float(f"{figure:.{DIGITS}g}")
 
 
 def _link(link: Link) -> TopologyLink:
     figures = (link.latency_seconds, link.bandwidth_bytes_per_second)
-    origins = sorted({str(figure.source) for figure in figures if figure.source and figure.value is not None})
+    sources = {_SOURCES[figure.source] for figure in figures if figure.source in _SOURCES and figure.value is not None}
     ages = [figure.age_seconds for figure in figures if figure.age_seconds is not None]
-    worst_first = (Quality.UNKNOWN, Quality.ESTIMATED, Quality.MEASURED)
     return TopologyLink(
         source=link.source,
         destination=link.destination,
-        quality=min((figure.quality for figure in figures), key=worst_first.index),
+        quality=_quality(link),
         latency_seconds=_rounded(link.latency_seconds.value),
         bandwidth_bytes_per_second=_rounded(link.bandwidth_bytes_per_second.value),
         age_seconds=round(max(ages), 1) if ages else None,
-        origin="+".join(origins)[:32],
+        sources=tuple(sorted(sources)),
         confidence=round(min(figure.confidence for figure in figures), 2),
     )
+
+
+def _quality(link: Link) -> LinkQuality:
+    if link.bandwidth_bytes_per_second.value == 0.0:
+        return LinkQuality.DEAD
+    worst_first = (Quality.UNKNOWN, Quality.ESTIMATED, Quality.MEASURED)
+    figures = (link.latency_seconds, link.bandwidth_bytes_per_second)
+    return _QUALITIES[min((figure.quality for figure in figures), key=worst_first.index)]
 
 
 def _fitting(items: list[_Item], max_bytes: int) -> tuple[list[_Item], int]:

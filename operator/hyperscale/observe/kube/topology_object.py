@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.api.topology import TopologyLink, TopologyNode, TopologyStatus
-from hyperscale.model.cluster import UNKNOWN_SAMPLE, ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
+from hyperscale.model.api.topology import LinkQuality, TopologyLink, TopologyNode, TopologyStatus
+from hyperscale.model.cluster import UNKNOWN_SAMPLE, ClusterSnapshot, Link, Node, Quality, Sample
 from hyperscale.observe.kube.node_labels import domains
 from hyperscale.util.rfc3339 import unix_seconds
 
@@ -16,7 +16,7 @@ SOURCE: Final = "ClusterTopology"
 
 def with_links(snapshot: ClusterSnapshot, status: TopologyStatus) -> ClusterSnapshot:
     """The snapshot with the links of a ClusterTopology in place of its own, and the state of the metrics that they were taken from."""
-    return replace(snapshot, links=links_of(status, snapshot.taken_at), metrics=metrics_of(status))
+    return replace(snapshot, links=links_of(status, snapshot.taken_at), metrics=status.metrics)
 
 
 def snapshot_of(status: TopologyStatus, now: float) -> ClusterSnapshot:
@@ -26,12 +26,12 @@ def snapshot_of(status: TopologyStatus, now: float) -> ClusterSnapshot:
     """
     nodes = tuple(sorted((_node(node, status.levels) for node in status.nodes), key=lambda node: node.name))
     links = links_of(status, now)
-    return ClusterSnapshot(taken_at=now, nodes=nodes, links=links, levels=status.levels, metrics=metrics_of(status), source=SOURCE)
+    return ClusterSnapshot(taken_at=now, nodes=nodes, links=links, levels=status.levels, metrics=status.metrics, source=SOURCE)
 
 
 def links_of(status: TopologyStatus, now: float) -> tuple[Link, ...]:
     """The links, sorted, with ages as of `now` (Unix seconds)."""
-    waited = max(0.0, now - unix_seconds(status.taken_at))
+    waited = max(0.0, now - unix_seconds(status.snapshot_time))
     links = (
         Link(one.source, one.destination, _sample(one.latency_seconds, one, waited), _sample(one.bandwidth_bytes_per_second, one, waited))
         for one in status.links
@@ -39,17 +39,12 @@ def links_of(status: TopologyStatus, now: float) -> tuple[Link, ...]:
     return tuple(sorted(links, key=lambda link: (link.source, link.destination)))
 
 
-def metrics_of(status: TopologyStatus) -> MetricsState:
-    """State of the metrics as the operator last saw it."""
-    metrics = status.metrics
-    return MetricsState(metrics.available, metrics.reason, metrics.message, metrics.failed_queries)
-
-
 def _sample(value: float | None, link: TopologyLink, waited_seconds: float) -> Sample:
     if value is None:
         return UNKNOWN_SAMPLE
     age = link.age_seconds + waited_seconds if link.age_seconds is not None else None
-    quality = link.quality if link.quality is not Quality.UNKNOWN else Quality.ESTIMATED
+    measured = link.quality in (LinkQuality.MEASURED, LinkQuality.DEAD)
+    quality = Quality.MEASURED if measured else Quality.ESTIMATED
     return Sample(value=value, age_seconds=age, quality=quality, source=SOURCE, confidence=link.confidence)
 
 
