@@ -43,7 +43,7 @@ def test_a_job_without_room_says_why_and_starts_when_another_ends(nodes: Cluster
     first.create(workers=WHOLE_NODES, placement=product)
     first.wait_phase("Running")
     second.create(workers=WHOLE_NODES, placement=product)
-    second.wait_reason("InsufficientGpus")
+    second.wait_reason("InsufficientGPUs")
     condition = second.condition("Planned")
     assert condition["status"] == "False"
     assert "16" in condition["message"]
@@ -135,7 +135,7 @@ def test_a_plan_awaiting_approval_is_made_anew_when_its_node_is_cordoned(nodes: 
 
 
 def _settled(job: Job) -> bool:
-    return job.status().get("reason") in ("Running", "InsufficientGpus", "WaitingForTurn")
+    return job.status().get("reason") in ("Running", "InsufficientGPUs", "WaitingForAdmission")
 
 
 def _untainted(api: Api, path: str) -> bool:

@@ -50,7 +50,7 @@ def planned_elsewhere(calm: Cluster, space: str, avoided: set[str]) -> Job:
 
 def test_load_on_the_planned_nodes_moves_the_next_identical_job_elsewhere(calm: Cluster, space: str) -> None:
     first = planned(calm, space, "first")
-    assert first.condition("Degraded")["reason"] in ("MetricsAvailable", "InsideAssumed")
+    assert first.condition("Degraded")["reason"] in ("MetricsAvailable", "IntraNodeLinkAssumed")
     loaded = set(first.nodes())
     for node in loaded:
         calm.set_load(node, 97)

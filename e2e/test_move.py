@@ -103,18 +103,18 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         time.sleep(HOLD_SECONDS + 8)
         since = installed.position()
         time.sleep(8)
-        assert not job.condition("MoveProposed"), "nothing changed"
+        assert not job.condition("MigrationProposed"), "nothing changed"
         assert writes_of_operator(installed, since) == [], "an idle job costs nothing although it is judged"
 
         slow = planned[1]
         began = time.monotonic()
         slow_down(installed, slow)
-        job.wait(lambda: bool(job.condition("MoveProposed")), "no advice", seconds=60)
+        job.wait(lambda: bool(job.condition("MigrationProposed")), "no advice", seconds=60)
         after_seconds = time.monotonic() - began
-        print(f"proposed {after_seconds:.0f} s after the link became slow: {job.condition('MoveProposed')['message']}")
+        print(f"proposed {after_seconds:.0f} s after the link became slow: {job.condition('MigrationProposed')['message']}")
         assert after_seconds >= HOLD_SECONDS
-        assert job.condition("MoveProposed")["reason"] == "BetterPlacementFound"
-        job.wait(lambda: "MoveProposed" in {event["reason"] for event in job.events()}, "no event")
+        assert job.condition("MigrationProposed")["reason"] == "BetterPlacementFound"
+        job.wait(lambda: "MigrationProposed" in {event["reason"] for event in job.events()}, "no event")
         assert_one_worker_should_leave(job.status()["move"], slow, *(GIANT - set(planned)))
         assert job.pod_nodes() == planned
 
@@ -126,13 +126,13 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         assert written == [], "the same advice is not written again"
 
         installed.reset_exporter()
-        job.wait(lambda: not job.condition("MoveProposed"), "the advice stays", seconds=60)
+        job.wait(lambda: not job.condition("MigrationProposed"), "the advice stays", seconds=60)
         assert "move" not in job.status()
 
 
 def moved(job: Job, old: list[str]) -> bool:
     nodes = job.pod_nodes()
-    return job.nodes() != old and nodes == job.nodes() and job.status()["phase"] == "Running" and not job.condition("Moving")
+    return job.nodes() != old and nodes == job.nodes() and job.status()["phase"] == "Running" and not job.condition("Migrating")
 
 
 def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_others_where_they_were(
@@ -196,7 +196,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             print(job.condition("Reconciling")["message"])
             dying.wait_killed(60)
         assert time.monotonic() - lost >= SHRINK_SECONDS - 1, "the status tells whole seconds"
-        assert job.condition("Moving")["status"] == "True"
+        assert job.condition("Migrating")["status"] == "True"
         assert len(job.pods()) == 3, "nothing has happened before it is written down"
         with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
             dying.wait_killed(60)
@@ -255,7 +255,7 @@ def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
 def runs_with(job: Job, workers: int) -> bool:
     status = job.status()
     placed = job.pod_nodes() == job.nodes() and len(job.nodes()) == workers
-    return placed and status["phase"] == "Running" and not job.condition("Moving")
+    return placed and status["phase"] == "Running" and not job.condition("Migrating")
 
 
 def hosts(job: Job) -> int:

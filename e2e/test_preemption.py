@@ -86,7 +86,7 @@ def end(job: Job) -> None:
 
 def runs_as_planned(job: Job) -> bool:
     status = job.status()
-    return status.get("phase") == "Running" and job.pod_nodes() == job.nodes() and not job.condition("Moving")
+    return status.get("phase") == "Running" and job.pod_nodes() == job.nodes() and not job.condition("Migrating")
 
 
 def uid(job: Job) -> str:
@@ -144,7 +144,7 @@ def tells_why_it_stopped(long: Job) -> None:
     long.wait(lambda: long.status()["reason"] == "Preempted" and long.condition("Planned")["status"] == "False", "it is not told why")
     status, preempted = long.status(), long.condition("Preempted")
     print(preempted["message"], "|", long.condition("Planned")["message"])
-    assert (status["phase"], preempted["reason"]) == ("Queued", "StoppedForOthers")
+    assert (status["phase"], preempted["reason"]) == ("Queued", "PreemptedForOthers")
     assert f"{short} could start" in preempted["message"]
     assert status["lastStop"]["beneficiaries"] == [short]
     long.wait(lambda: "Preempted" in {event["reason"] for event in long.events()}, "no event")

@@ -32,7 +32,7 @@ SLOW_GPUS: Final = [
     {"product": product, "teraflops": 0.1} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S", "Tesla-V100")
 ]
 """So slow that an epoch pays more workers than one node holds."""
-WAITING: Final = frozenset({"WaitingForTurn", "WaitingForBetterNodes", "InsufficientGpus"})
+WAITING: Final = frozenset({"WaitingForAdmission", "WaitingForBetterNodes", "InsufficientGPUs"})
 
 
 @pytest.fixture

@@ -192,7 +192,9 @@ def _policy(api: Api, name: str, **spec: object) -> Iterator[Object]:
 def _runs_with(job: Job, workers: int) -> bool:
     """Whether it runs with `workers` workers, each where it was planned."""
     status = job.status()
-    return status["phase"] == "Running" and len(job.nodes()) == workers and not job.condition("Moving") and job.pod_nodes() == job.nodes()
+    return (
+        status["phase"] == "Running" and len(job.nodes()) == workers and not job.condition("Migrating") and job.pod_nodes() == job.nodes()
+    )
 
 
 def _create(

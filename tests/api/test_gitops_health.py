@@ -30,7 +30,7 @@ DEGRADED = {
     Reason.INVALID_POD_TEMPLATE,
     Reason.NAME_CONFLICT,
     Reason.PARTITIONING_FAILED,
-    Reason.REPLANS_EXHAUSTED,
+    Reason.PLAN_CHANGES_EXHAUSTED,
     Reason.WORKER_LOST,
     Reason.FAILED,
 }
@@ -76,7 +76,7 @@ def cases() -> Iterator[Case]:
             if name != ENDS.get(reason, name) or (name in ("succeeded", "failed") and reason not in ENDS):
                 continue
             yield case(f"{reason}-{name}", kind(reason, f"because of {reason}"), seen(plan=plan("a", "b"), plan_recorded=True, mpijob=job))
-    for refusal in ("InsufficientGpus", "NodesCannotReachEachOther"):
+    for refusal in ("InsufficientGPUs", "NodesCannotReachEachOther"):
         look = seen(refusal=Infeasible(reason=refusal, message="needs 8, 6 are free"))
         yield case(refusal, Wait(Reason.NO_PLAN, "needs 8, 6 are free"), look)
 

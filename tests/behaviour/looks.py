@@ -53,7 +53,7 @@ TWO: Final = plan("node-a", "node-b")
 MOVED: Final = plan("node-a", "node-c", plan_id="fedcba9876543210")
 THREE: Final = plan("node-a", "node-b", "node-c", plan_id="fedcba9876543210")
 RUNS: Final = {"Running": (True, "MPIJobRunning", "")}
-NO_ROOM: Final = Infeasible(reason="InsufficientGpus", message="needs 2 GPUs, 1 is free")
+NO_ROOM: Final = Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs, 1 is free")
 SAVED: Final = {"volumeClaimName": "state", "everyEpochs": 5}
 RANGE: Final = job_spec(checkpoint=SAVED, recovery={"shrinkAfterSeconds": 600})
 WORDS: Final = "0/12 nodes are available: 1 Insufficient rdma/hca"
@@ -66,7 +66,7 @@ ENDING: Final = (worker(0, node="node-a", terminating=True, deletion="1970-01-12
 MOVE: Final = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
 STOP: Final = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST_STOP: Final = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
-WAITS: Final = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForTurn", "number 2 of 2", retry_after_seconds=12.0)
+WAITS: Final = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2", retry_after_seconds=12.0)
 STARTS: Final = AdmissionTurn(QueueDecision(0, 2, "Rule", 30.0, 1.0, 40.0))
 HALF: Final = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
@@ -89,7 +89,7 @@ def running(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
 
 def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
-    return running(**{"plan": MOVED, "migrating": True, "status": status(Phase.RUNNING, condition("Moving")), **changes})
+    return running(**{"plan": MOVED, "migrating": True, "status": status(Phase.RUNNING, condition("Migrating")), **changes})
 
 
 def preempted(**changes: Any) -> ReconcileInput:

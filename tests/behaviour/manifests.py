@@ -95,7 +95,7 @@ def suspension_patches() -> Json:
     found: Json = {}
     for name, look in looks.items():
         for suspend in (True, False):
-            step = SetSuspend(Reason.MOVING, suspend=suspend)
+            step = SetSuspend(Reason.MIGRATING, suspend=suspend)
             patch = suspension(mpijob(resource_version="42" if suspend else ""), look, step)
             found[f"{'suspended' if suspend else 'resumed'} {name}"] = normalised(patch, look.plan.in_force)
     return found

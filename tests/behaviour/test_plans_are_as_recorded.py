@@ -29,6 +29,6 @@ def test_the_cases_ask_for_every_planner_and_architecture_and_meet_refusals() ->
     assert {spec["model"]["architecture"] for spec in specs} == {architecture.value for architecture in Architecture}
     answers = [stored.read(plans.KIND, case)["answer"] for case in PLAN_CASES]
     reasons = {answer["refusal"]["reason"] for answer in answers if "refusal" in answer}
-    assert reasons >= {"NeverFits", "InsufficientGpus", "NodesCannotReachEachOther"}
+    assert reasons >= {"NeverFits", "InsufficientGPUs", "NodesCannotReachEachOther"}
     assert {answer["plan"]["planner"] for answer in answers if "plan" in answer} == {"Heuristic", "Learned"}
     assert max(len(case.snapshot["nodes"]) for case in PLAN_CASES.values()) == 200

@@ -169,7 +169,7 @@ def test_a_job_that_does_not_fit_is_refused_in_the_operators_words_by_every_way(
         ran = run("plan", "-f", path, "--kubeconfig", people[person], "--from", way, "-o", "json")
         assert ran.code == 1, ran
         assert "500" in ran.err
-        assert json.loads(ran.out)["reason"] in ("InsufficientGpus", "NeverFits")
+        assert json.loads(ran.out)["reason"] in ("InsufficientGPUs", "NeverFits")
 
 
 @pytest.mark.usefixtures("operator")

@@ -66,7 +66,7 @@ def goes_on(job: Job, workers: int) -> None:
     assert len(job.nodes()) == workers
     labels = (job.mpijob() or {})["metadata"]["labels"]
     assert written(job)["planId"] == labels["hyperscale.dev/plan-id"] == job.plan()["id"]
-    assert job.condition("Moving")["status"] == "True", "no pod is there yet"
+    assert job.condition("Migrating")["status"] == "True", "no pod is there yet"
 
 
 @pytest.mark.parametrize("point", ["planned", "after-status", "before-resume"])
@@ -87,7 +87,7 @@ def test_killed_between_the_plan_for_another_number_and_the_resume_it_resumes_wi
     dying.wait_killed()
     assert (is_suspended(job), replicas(job)) == (True, 3)
     recorded, is_written = job.plan()["id"], point != "planned"
-    assert (recorded != before, len(job.nodes()) == 4, bool(job.condition("Moving"))) == (is_written, is_written, is_written)
+    assert (recorded != before, len(job.nodes()) == 4, bool(job.condition("Migrating"))) == (is_written, is_written, is_written)
     operate()
     goes_on(job, 4)
     assert not is_written or job.plan()["id"] == recorded
@@ -114,7 +114,7 @@ def test_killed_with_the_plan_for_fewer_workers_in_its_file_alone_it_makes_one_a
         delete_workers(job, 1)
         create_workers(job, 1)
         dying.wait_killed()
-        assert (job.plan()["id"], job.condition("Moving"), is_suspended(job)) == (before, {}, False)
+        assert (job.plan()["id"], job.condition("Migrating"), is_suspended(job)) == (before, {}, False)
         assert len(written(job)["workers"]) == 2, "the file is ahead of the status"
         operate()
         job.wait(lambda: is_suspended(job), "it does not stop")

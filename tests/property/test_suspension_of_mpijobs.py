@@ -18,7 +18,7 @@ from tests.builders.seen import MEASURED, condition, job_spec, launcher, mpijob,
 LAST = LastStop("1970-01-12T13:00:00Z", ("team/short",), 40.0)
 RELEASED = Condition("Placed", "False", "SchedulingTimeout")
 CONDITIONS = st.lists(
-    st.sampled_from([condition("Moving"), condition("Preempted"), condition("Suspended"), RELEASED]),
+    st.sampled_from([condition("Migrating"), condition("Preempted"), condition("Suspended"), RELEASED]),
     max_size=3,
     unique_by=lambda one: one.type,
 )
@@ -51,7 +51,7 @@ LOOKS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "release_recorded": st.booleans(),
         "workload": st.sampled_from([None, "", "mpijob-cora-1a2b3"]),
         "workload_read": st.booleans(),
-        "refusal": st.sampled_from([None, Infeasible("InsufficientGpus", "needs 2 GPUs")]),
+        "refusal": st.sampled_from([None, Infeasible("InsufficientGPUs", "needs 2 GPUs")]),
         "metrics": st.sampled_from([None, MEASURED]),
     }
 )

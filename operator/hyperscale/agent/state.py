@@ -16,7 +16,7 @@ class DriverCondition(Enum):
     READY = "Ready"
     NO_LIBRARY = "NoLibrary"
     NO_DRIVER = "NoDriver"
-    NO_GPU = "NoGpu"
+    NO_GPU = "NoGPU"
     NO_PERMISSION = "NoPermission"
     VERSION_MISMATCH = "VersionMismatch"
     GPU_LOST = "GpuLost"

@@ -155,7 +155,7 @@ class Deferral(msgspec.Struct, frozen=True, rename="camel"):
 
     key: str
     reason: str
-    """WaitingForTurn, WaitingForBetterNodes, or the planner's own where the job does not fit."""
+    """WaitingForAdmission, WaitingForBetterNodes, or the planner's own where the job does not fit."""
     message: str
     run_seconds: float | None = None
     """Predicted on the empty cluster; None where it does not fit even that."""
@@ -177,4 +177,4 @@ class AdmissionResult(msgspec.Struct, frozen=True, rename="camel"):
     arrivals: Arrivals = Arrivals()
     """With the new jobs of the question."""
     fallbacks: tuple[str, ...] = ()
-    """Steps down: QueueAgentUnavailable, QueueAgentFailed, QueueRuleFailed."""
+    """Steps down: LearnedQueueUnavailable, LearnedQueueFailed, QueueRuleFailed."""

@@ -125,8 +125,8 @@ class Rejection(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
 
     node: NodeName
     reason: Annotated[str, Meta(max_length=64)]
-    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, NodeAffinity, Volume, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, Resource,
-    GpuFault, MigGpu, SharedGpu, SchedulerRefused, Unreachable, Constraint, SlowerPlan."""
+    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, NodeAffinity, Volume, GPUProduct, GPUMemory, NoFreeGPUs, CPU, Memory, Resource,
+    GPUFault, MIGDevice, SharedGPU, SchedulerRefused, Unreachable, Constraint, SlowerPlan."""
     message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 
@@ -138,7 +138,7 @@ class Infeasible(Struct, frozen=True, gc=False, rename="camel"):
     """No plan exists on this snapshot; the one dominant reason and what to change."""
 
     reason: str
-    """CamelCase: NeverFits, InsufficientGpus, GpuMemoryTooSmall, NoMatchingNodes, NodesCannotReachEachOther, MemoryTooSmall,
+    """CamelCase: NeverFits, InsufficientGPUs, GPUMemoryTooSmall, NoMatchingNodes, NodesCannotReachEachOther, MemoryTooSmall,
     PlannerFailed."""
     message: str
     """One line: what was needed, what was found, what to try instead."""

@@ -57,13 +57,13 @@ def sliced(labels: Mapping[str, str], offered: int = 0) -> tuple[str, str] | Non
     slice_label = _SLICE.search(product)
     profile = slice_label.group(1) if slice_label is not None else labels.get(_SLICE_LABEL, "").strip()
     if profile:
-        return "MigGpu", f"offers MIG slices ({profile}), not whole GPUs"
+        return "MIGDevice", f"offers MIG slices ({profile}), not whole GPUs"
     replicas, cards = count_of(labels, REPLICAS_LABEL), count_of(labels, COUNT_LABEL)
     if replicas > 1:
-        return "SharedGpu", f"offers each GPU {replicas} times ({REPLICAS_LABEL})"
+        return "SharedGPU", f"offers each GPU {replicas} times ({REPLICAS_LABEL})"
     if 0 < cards < offered:
-        return "SharedGpu", f"offers {offered} GPUs and has {cards} ({COUNT_LABEL})"
+        return "SharedGPU", f"offers {offered} GPUs and has {cards} ({COUNT_LABEL})"
     for label in _SHARING_LABELS:
         if (way := labels.get(label, "").strip()) not in ("", "none"):
-            return "SharedGpu", f"shares its GPUs among pods ({label}: {way})"
-    return ("SharedGpu", f"shares its GPUs among pods ({PRODUCT_LABEL}: {product})") if _SHARED.search(product) else None
+            return "SharedGPU", f"shares its GPUs among pods ({label}: {way})"
+    return ("SharedGPU", f"shares its GPUs among pods ({PRODUCT_LABEL}: {product})") if _SHARED.search(product) else None

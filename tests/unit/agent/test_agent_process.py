@@ -51,7 +51,7 @@ def test_without_a_library_the_state_says_so_and_what_to_do(tmp_path: Path) -> N
     if 'state="Ready"' in finished.stdout:
         pytest.skip("this machine has an NVIDIA driver")
     assert finished.returncode == 1
-    assert samples(finished.stdout)["hyperscale_agent_state"][0][0]["state"] in {"NoLibrary", "NoDriver", "NoGpu"}
+    assert samples(finished.stdout)["hyperscale_agent_state"][0][0]["state"] in {"NoLibrary", "NoDriver", "NoGPU"}
     assert finished.stderr.count("\n") == 1
     assert "Traceback" not in finished.stderr
 

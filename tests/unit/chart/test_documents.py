@@ -70,7 +70,7 @@ def test_every_reason_of_planners_and_metrics_is_explained() -> None:
         found |= set(re.findall(r'return "([A-Z][A-Za-z]+)", f?"', text))
         if path.name in {"trust.py", "child.py", "process.py", "reader.py", "portfolio.py"}:
             found |= set(re.findall(r'^[A-Z_]+: Final = "([A-Z][A-Za-z]+)"', text, re.MULTILINE))
-    assert {"InsufficientGpus", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
+    assert {"InsufficientGPUs", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
     assert not found - words("reference/conditions.md") - entries()
 
 

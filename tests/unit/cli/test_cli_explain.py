@@ -58,7 +58,7 @@ def test_a_job_without_status_waits_for_the_operator() -> None:
 
 def test_the_message_of_the_condition_that_carries_the_reason_is_told() -> None:
     message = "needs 8 GPUs with at least 24 GiB; 6 found. Try workers.max: 6."
-    state = status(reason="InsufficientGpus", conditions=(condition("Planned", "False", "InsufficientGpus", message),))
+    state = status(reason="InsufficientGPUs", conditions=(condition("Planned", "False", "InsufficientGPUs", message),))
     explained = explain(record(state))
     assert explained.summary[1].lower() == message.lower()
     assert explained.waits_for == "free GPUs"

@@ -70,7 +70,7 @@ def test_json_holds_the_documented_keys_and_is_a_plan(files: Files) -> None:
     out = files.plan("-o", "json").out
     document = json.loads(out)
     assert document.keys() == DOCUMENTED_KEYS
-    assert {step.partition(":")[0] for step in document["fallbacks"]} == {"InsideAssumed"}
+    assert {step.partition(":")[0] for step in document["fallbacks"]} == {"IntraNodeLinkAssumed"}
     assert {"index", "rank", "node", "gpus", "share"} <= document["workers"][0].keys()
     assert {"epochSeconds", "communicationSeconds"} <= document["predicted"].keys()
     assert abs(sum(worker["share"] for worker in document["workers"]) - 1.0) < 1e-9

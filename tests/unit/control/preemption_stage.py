@@ -152,7 +152,7 @@ def stopped_status(scene: Scene) -> JobStatus:
     last = scene.watch.begin(LONG, scene.policy)
     assert last is not None
     assert scene.plan is not None
-    preempted = Condition(PREEMPTED_CONDITION, "True", "StoppedForOthers")
+    preempted = Condition(PREEMPTED_CONDITION, "True", "PreemptedForOthers")
     return JobStatus(plan=scene.plan, conditions=(preempted,), last_stop=last, stops=1)
 
 

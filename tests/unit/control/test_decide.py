@@ -14,7 +14,7 @@ from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import Phase
 from tests.builders.seen import GONE, MEASURED, STARTED, UID, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
-NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 2 GPUs, 1 is free")
+NO_ROOM = Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs, 1 is free")
 TWO = plan("node-a", "node-b")
 
 
@@ -40,7 +40,7 @@ def test_a_planned_job_gets_its_mpijob() -> None:
 def test_a_job_without_room_says_what_is_missing_and_asks_again() -> None:
     decision = decide(seen(refusal=NO_ROOM))
     assert isinstance(decision, Wait)
-    assert (decision.reason, decision.message) == ("InsufficientGpus", NO_ROOM.message)
+    assert (decision.reason, decision.message) == ("InsufficientGPUs", NO_ROOM.message)
     assert decision.retry_after_seconds
 
 
@@ -211,7 +211,7 @@ def test_when_replans_are_used_up_the_job_waits_for_a_person() -> None:
     look = placed(
         pods=(worker(0, node="node-a", ready=True), worker(1, gated=True)), misfits=(GONE,), status=status(Phase.RUNNING, replans=3)
     )
-    assert decide(look).reason == Reason.REPLANS_EXHAUSTED
+    assert decide(look).reason == Reason.PLAN_CHANGES_EXHAUSTED
 
 
 def test_lost_workers_stay_gated_where_replacement_is_switched_off() -> None:

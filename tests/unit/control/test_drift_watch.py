@@ -203,6 +203,6 @@ async def test_a_run_that_reports_its_epochs_is_judged_by_them() -> None:
 
 
 def test_a_status_with_the_condition_counts_as_moving() -> None:
-    wire = {"conditions": [{"type": "Moving", "status": "True", "reason": "MovingWorkers"}]}
+    wire = {"conditions": [{"type": "Migrating", "status": "True", "reason": "Migrating"}]}
     assert is_moving(msgspec.convert(wire, JobStatus))
     assert isinstance(PLAN, Plan)

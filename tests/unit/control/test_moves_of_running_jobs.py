@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.movable import (
-    MOVING_CONDITION,
+    MIGRATING_CONDITION,
     PROPOSED_CONDITION,
     held_gpus,
     is_moving,
@@ -30,7 +30,7 @@ NEW = plan("node-a", "node-c", plan_id="fedcba9876543210")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 JOB = job_spec(checkpoint={"volumeClaimName": "state"})
 MOVE = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
-MOVING = condition(MOVING_CONDITION)
+MOVING = condition(MIGRATING_CONDITION)
 
 
 def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
@@ -81,7 +81,7 @@ def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str)
 def test_nothing_is_stopped_before_the_new_plan_is_written_down() -> None:
     decision = decide(moving(plan_recorded=False))
     assert isinstance(decision, Wait)
-    assert (decision.reason, decision.retry_after_seconds) == (Reason.MOVING, 0.0)
+    assert (decision.reason, decision.retry_after_seconds) == (Reason.MIGRATING, 0.0)
 
 
 def test_the_pods_stop_once_the_new_plan_is_written_down() -> None:
@@ -93,7 +93,7 @@ def test_the_pods_stop_once_the_new_plan_is_written_down() -> None:
 def test_the_old_pods_are_waited_for() -> None:
     decision = decide(moving(mpijob=mpijob(suspended=True)))
     assert isinstance(decision, Wait)
-    assert decision.reason == Reason.MOVING
+    assert decision.reason == Reason.MIGRATING
     assert "2 pods" in decision.message
 
 
@@ -116,7 +116,7 @@ def test_a_person_who_suspends_the_job_meanwhile_is_obeyed() -> None:
     assert (decision.suspend, decision.reason) == (True, Reason.SUSPENDED)
     after = decide(moving(job=job, mpijob=mpijob(suspended=True)))
     assert after.reason == Reason.SUSPENDED
-    assert of_type(derive(moving(job=job), after).conditions, MOVING_CONDITION) is None
+    assert of_type(derive(moving(job=job), after).conditions, MIGRATING_CONDITION) is None
 
 
 def test_the_status_says_moving_from_the_first_write_until_every_rank_is_there() -> None:

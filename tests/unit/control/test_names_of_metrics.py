@@ -40,7 +40,7 @@ def test_only_a_job_that_ends_counts_as_finished() -> None:
 @pytest.mark.parametrize(("used", "label"), [(Chooser.AGENT, "Learned"), (Chooser.RULE, "Rule")])
 def test_a_queue_decision_is_counted_by_the_policy_that_made_it(used: Chooser, label: str) -> None:
     telemetry = Telemetry()
-    held = Deferral(key="team/cora", reason="WaitingForTurn", message="another job is first")
+    held = Deferral(key="team/cora", reason="WaitingForAdmission", message="another job is first")
     telemetry.count_decisions(AdmissionResult(holds=(held,), score=QueueScore(rule=1.0, agent=1.0, used=used)))
-    labels = {"chooser": label, "outcome": "WaitingForTurn"}
+    labels = {"chooser": label, "outcome": "WaitingForAdmission"}
     assert telemetry.registry.get_sample_value("hyperscale_queue_decisions_total", labels) == 1.0

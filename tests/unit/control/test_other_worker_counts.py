@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived
+from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived
 from hyperscale.control.scheduler.queue_entry import read_entry
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import MakePlan, Reason, SetSuspend, Stop, Wait
@@ -21,7 +21,7 @@ from tests.builders.seen import GONE, MEASURED, changed, condition, job_spec, mp
 from tests.corpus.queue_stage import POLICY, Stage, gpu_node
 
 THREE, TWO = plan("node-a", "node-b", "node-c"), plan("node-a", "node-c", plan_id="fedcba9876543210")
-NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 3 GPUs, 2 are free. Wait until GPUs are free.")
+NO_ROOM = Infeasible(reason="InsufficientGPUs", message="needs 3 GPUs, 2 are free. Wait until GPUs are free.")
 AFTER_SECONDS = 60
 PLACED_LOST_AT = unix_seconds("2026-01-01T00:00:00Z")
 """Transition time of the builders' conditions."""
@@ -54,7 +54,7 @@ def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) 
 
 def shrinking(**changes: Any) -> ReconcileInput:
     """A plan with two workers is in force; the pods are still the old ones."""
-    written = status(Phase.RUNNING, condition(MOVING_CONDITION))
+    written = status(Phase.RUNNING, condition(MIGRATING_CONDITION))
     return lost(**{"plan": TWO, "migrating": True, "misfits": (), "status": written, **changes})
 
 
@@ -75,7 +75,7 @@ def test_without_room_it_stays_suspended_and_asks_again() -> None:
     look = suspended(refusal=NO_ROOM)
     decision = decide(look)
     assert isinstance(decision, Wait)
-    assert (decision.reason, bool(decision.retry_after_seconds)) == ("InsufficientGpus", True)
+    assert (decision.reason, bool(decision.retry_after_seconds)) == ("InsufficientGPUs", True)
     assert derive(look, decision).phase == Phase.QUEUED
 
 
@@ -83,7 +83,7 @@ def test_the_new_plan_is_written_down_before_the_mpijob_is_resumed_on_it() -> No
     made = suspended(plan=TWO, plan_recorded=False, migrating=True, metrics=MEASURED)
     decision = decide(made)
     assert isinstance(decision, Wait)
-    assert any(found.type == MOVING_CONDITION for found in derive(made, decision).conditions)
+    assert any(found.type == MIGRATING_CONDITION for found in derive(made, decision).conditions)
     again = decide(suspended(plan=TWO, migrating=True))
     assert isinstance(again, SetSuspend)
     assert not again.suspend
@@ -171,7 +171,7 @@ def test_who_must_not_go_on_with_fewer_does_not(look: ReconcileInput) -> None:
 def test_when_replans_are_used_up_it_waits_for_a_person() -> None:
     decision = decide(lost(status=status(Phase.RUNNING, condition("Placed", "False"), replans=3)))
     assert isinstance(decision, Stop)
-    assert decision.reason == Reason.REPLANS_EXHAUSTED
+    assert decision.reason == Reason.PLAN_CHANGES_EXHAUSTED
 
 
 def test_the_pods_that_are_left_stop_once_the_smaller_plan_is_written_down_although_none_of_them_changes_its_node() -> None:

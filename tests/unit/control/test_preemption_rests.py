@@ -141,7 +141,7 @@ async def test_of_two_that_stop_for_one_the_first_without_pods_does_not_start_ag
     answer = await scene.ask_for(twin, preempted=True)
     assert answer.found is None
     assert answer.turn is not None
-    assert (answer.turn.reason, answer.turn.message) == ("WaitingForTurn", "team/long is giving its GPUs to others")
+    assert (answer.turn.reason, answer.turn.message) == ("WaitingForAdmission", "team/long is giving its GPUs to others")
     await scene.ask_for(SHORT)
     assert [job.request.job_key for job in scene.planner.questions[-1].jobs] == [str(SHORT)], "nor by the question of another"
     scene.see_pods(gone=True)

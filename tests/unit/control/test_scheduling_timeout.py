@@ -129,7 +129,7 @@ def test_after_so_many_tries_only_a_person_helps_and_nothing_is_held() -> None:
     look = gone(releases=4)
     decision = decide(look)
     assert isinstance(decision, Stop)
-    assert decision.reason == Reason.REPLANS_EXHAUSTED
+    assert decision.reason == Reason.PLAN_CHANGES_EXHAUSTED
     assert WORDS in decision.message
     assert "spec.recovery.maxReplans (3)" in decision.message
     assert isinstance(decide(gone(job=job_spec(recovery={"maxReplans": 4}), releases=4)), MakePlan)
@@ -137,10 +137,10 @@ def test_after_so_many_tries_only_a_person_helps_and_nothing_is_held() -> None:
 
 
 def test_without_room_elsewhere_it_says_what_is_missing_and_keeps_the_schedulers_words() -> None:
-    look = gone(refusal=Infeasible(reason="InsufficientGpus", message="needs 2 GPUs; 1 found"))
+    look = gone(refusal=Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs; 1 found"))
     decision = decide(look)
     assert isinstance(decision, Wait)
-    assert decision.reason == "InsufficientGpus"
+    assert decision.reason == "InsufficientGPUs"
     assert WORDS in placed(derive(look, decision)).message
 
 
@@ -196,6 +196,6 @@ def test_gated_again_its_ranks_are_planned_anew_and_wait_their_delay() -> None:
 
 def test_a_move_whose_ranks_find_no_node_ends_with_the_release() -> None:
     look = released(
-        migrating=True, status=status(Phase.STARTING, RELEASED, condition("Moving"), scheduling=released().job.status.scheduling)
+        migrating=True, status=status(Phase.STARTING, RELEASED, condition("Migrating"), scheduling=released().job.status.scheduling)
     )
-    assert not [each for each in derive(look, decide(look)).conditions if each.type == "Moving"]
+    assert not [each for each in derive(look, decide(look)).conditions if each.type == "Migrating"]

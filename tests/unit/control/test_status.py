@@ -54,13 +54,13 @@ def test_what_the_planning_pass_said_of_degradation_stays_in_later_passes() -> N
 
 
 def test_without_room_the_job_is_pending_and_says_why() -> None:
-    status = after(seen(refusal=Infeasible(reason="InsufficientGpus", message="needs 8, 6 are free. Try workers.max: 6.")))
+    status = after(seen(refusal=Infeasible(reason="InsufficientGPUs", message="needs 8, 6 are free. Try workers.max: 6.")))
     assert status.phase is Phase.PENDING
-    assert conditions(status)["Planned"] == ("False", "InsufficientGpus")
-    assert status.reason == "InsufficientGpus"
+    assert conditions(status)["Planned"] == ("False", "InsufficientGPUs")
+    assert status.reason == "InsufficientGPUs"
 
 
-@pytest.mark.parametrize("reason", [Reason.INVALID_SPEC, Reason.NAME_CONFLICT, Reason.INVALID_POD_TEMPLATE, Reason.REPLANS_EXHAUSTED])
+@pytest.mark.parametrize("reason", [Reason.INVALID_SPEC, Reason.NAME_CONFLICT, Reason.INVALID_POD_TEMPLATE, Reason.PLAN_CHANGES_EXHAUSTED])
 def test_what_only_a_person_can_mend_is_stalled_not_reconciling(reason: Reason) -> None:
     status = derive(seen(), Stop(reason, "see here"))
     assert conditions(status)["Stalled"] == ("True", str(reason))

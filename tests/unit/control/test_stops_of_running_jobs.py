@@ -43,7 +43,7 @@ JOB = job_spec(checkpoint={"volumeClaimName": "state"})
 STOP = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 PREEMPTED = condition(PREEMPTED_CONDITION)
-WAITS = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForTurn", "number 2 of 2 in the queue, team/short goes first")
+WAITS = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2 in the queue, team/short goes first")
 
 
 def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
@@ -169,8 +169,8 @@ def test_while_it_waits_the_status_says_so_and_the_old_plan_is_no_plan() -> None
     planned, preempted = of_type(after.conditions, "Planned"), of_type(after.conditions, PREEMPTED_CONDITION)
     assert planned is not None
     assert preempted is not None
-    assert (planned.status, planned.reason) == ("False", "WaitingForTurn")
-    assert (preempted.reason, preempted.message) == ("StoppedForOthers", preemption_message(LAST, "team/cora"))
+    assert (planned.status, planned.reason) == ("False", "WaitingForAdmission")
+    assert (preempted.reason, preempted.message) == ("PreemptedForOthers", preemption_message(LAST, "team/cora"))
     assert after.queue_decision == WAITS.decision
     assert of_type(after.conditions, "Suspended") is None
     again = changed(look, status=after)
@@ -178,12 +178,12 @@ def test_while_it_waits_the_status_says_so_and_the_old_plan_is_no_plan() -> None
 
 
 def test_without_room_it_waits_as_well() -> None:
-    look = stopped(refusal=Infeasible("InsufficientGpus", "2 GPUs are wanted, 1 is free"))
+    look = stopped(refusal=Infeasible("InsufficientGPUs", "2 GPUs are wanted, 1 is free"))
     after = derive(look, decide(look))
     planned = of_type(after.conditions, "Planned")
     assert after.reason == "Preempted"
     assert planned is not None
-    assert planned.reason == "InsufficientGpus"
+    assert planned.reason == "InsufficientGPUs"
 
 
 def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
@@ -191,10 +191,10 @@ def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
     look = stopped(plan=new, plan_recorded=False, metrics=MEASURED, preempted=False, migrating=True)
     first = decide(look)
     assert isinstance(first, Wait)
-    assert first.reason == Reason.MOVING
+    assert first.reason == Reason.MIGRATING
     written = derive(look, first)
     assert not is_preempted(written)
-    assert of_type(written.conditions, "Moving") is not None
+    assert of_type(written.conditions, "Migrating") is not None
     assert written.last_stop == LAST
     resumes = decide(stopped(plan=new, preempted=False, migrating=True, status=written))
     assert isinstance(resumes, SetSuspend)

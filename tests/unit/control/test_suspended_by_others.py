@@ -56,7 +56,7 @@ def test_an_mpijob_that_another_suspended_stays_suspended_and_the_condition_says
 @pytest.mark.parametrize(
     "begun",
     [
-        {"migrating": True, "status": status(Phase.STARTING, condition("Moving"))},
+        {"migrating": True, "status": status(Phase.STARTING, condition("Migrating"))},
         {"preempted": True, "preemption_recorded": True, "status": status(Phase.QUEUED, condition("Preempted"), last_stop=LAST)},
         {"job": ASKED_TO},
         {"mpijob": mpijob(suspended=True, suspend_intent=False, resizable=True)},
@@ -68,8 +68,8 @@ def test_nothing_that_the_operator_had_begun_resumes_it(begun: dict[str, Any]) -
 
 
 def test_a_move_ends_where_another_suspends_the_mpijob() -> None:
-    look = suspended(migrating=True, status=status(Phase.STARTING, condition("Moving")))
-    assert not [each for each in derive(look, decide(look)).conditions if each.type == "Moving"]
+    look = suspended(migrating=True, status=status(Phase.STARTING, condition("Migrating")))
+    assert not [each for each in derive(look, decide(look)).conditions if each.type == "Migrating"]
 
 
 def test_kueue_is_asked_for_the_workload_before_anything_is_said() -> None:
@@ -150,7 +150,7 @@ def moved(**changes: Any) -> ReconcileInput:
             "plan": plan("node-a", "node-c"),
             "plan_recorded": True,
             "migrating": True,
-            "status": status(Phase.STARTING, condition("Moving")),
+            "status": status(Phase.STARTING, condition("Migrating")),
             "pods": (worker(0, node="node-a"), worker(1, node="node-b")),
             **changes,
         }

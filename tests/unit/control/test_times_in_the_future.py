@@ -22,7 +22,7 @@ CREATED = "2026-01-01T00:00:00Z"
 NOW = unix_seconds("2026-01-02T00:00:00Z")
 NEVER = "9999-01-01T00:00:00Z"
 STOPPED: dict[str, Any] = {"time": NEVER, "beneficiaries": ["team/cora"], "epochsDone": 1.0}
-PREEMPTED = {"type": "Preempted", "status": "True", "reason": "StoppedForOthers", "message": "", "lastTransitionTime": CREATED}
+PREEMPTED = {"type": "Preempted", "status": "True", "reason": "PreemptedForOthers", "message": "", "lastTransitionTime": CREATED}
 
 
 def stored(**status: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.control.apply.actions import suspension
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.lifecycle.movable import MOVING_CONDITION
+from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION
 from hyperscale.control.lifecycle.stoppable import epochs_safe
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.status.conditions import derive
@@ -48,7 +48,7 @@ def shrinking(**changes: Any) -> ReconcileInput:
         plan_recorded=True,
         migrating=True,
         pods=(worker(0, node="node-a"), worker(2, node="node-c")),
-        status=status(Phase.RUNNING, condition(MOVING_CONDITION), measured=SAID),
+        status=status(Phase.RUNNING, condition(MIGRATING_CONDITION), measured=SAID),
     )
     return changed(look, **changes)
 
@@ -120,7 +120,7 @@ def test_it_is_starting_not_queued_while_a_pod_on_a_lost_node_keeps_it_from_goin
 def test_the_mpijob_is_labelled_with_the_plan_that_it_is_resumed_on() -> None:
     stopped = mpijob(workers=3, resizable=True, suspended=True)
     look = shrinking(mpijob=stopped, pods=())
-    body = suspension(stopped, look, SetSuspend(Reason.MOVING, suspend=False))
+    body = suspension(stopped, look, SetSuspend(Reason.MIGRATING, suspend=False))
     assert body["metadata"]["labels"] == {constants.PLAN_ID_LABEL: TWO.plan_id}
     assert body["spec"] == {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Worker": {"replicas": 2}}}
 

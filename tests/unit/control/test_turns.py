@@ -116,9 +116,9 @@ async def test_a_job_that_waits_is_told_its_place_and_asks_nothing_while_nothing
     assert [turn.decision.position for turn in turns.values() if turn is not None] == [1, 2, 3]
     head, behind = answers[keys[1]], turns[keys[3]]
     assert isinstance(head.found, Infeasible)
-    assert head.found.reason == "InsufficientGpus"
+    assert head.found.reason == "InsufficientGPUs"
     assert behind is not None
-    assert behind.reason == "WaitingForTurn"
+    assert behind.reason == "WaitingForAdmission"
     assert "team/job-1 goes first" in behind.message
 
 
@@ -208,7 +208,7 @@ async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
     assert all(gpus <= 32 for gpus in taken(plans).values())
 
 
-def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForTurn") -> tuple[AdmissionTurn, JobStatus]:
+def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForAdmission") -> tuple[AdmissionTurn, JobStatus]:
     decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
     planned = Condition(type="Planned", status="False", reason=reason, message="as told")
     return AdmissionTurn(decision, reason, "again"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))

@@ -36,7 +36,7 @@ ERRORS = {
     "VersionMismatch": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}, "restart the agent's pod"),
     "NoDriver": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_DRIVER_NOT_LOADED}, "load it"),
     "NoLibrary": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND}, "runtimeClassName"),
-    "NoGpu": ({"error.nvmlDeviceGetCount_v2": pynvml.NVML_ERROR_NOT_FOUND}, "agent.nodeSelector"),
+    "NoGPU": ({"error.nvmlDeviceGetCount_v2": pynvml.NVML_ERROR_NOT_FOUND}, "agent.nodeSelector"),
     "Unreadable": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_UNKNOWN}, "the agent's log"),
 }
 
@@ -98,7 +98,7 @@ def test_an_error_of_nvml_ends_in_a_finding_that_names_node_and_fix(nvml: FakeNv
     assert f"cannot read GPUs of the node: {state}: gpu-2" in one.message
     assert one.where == ("gpu-2",)
     assert fix in one.fix
-    assert one.state is (Level.INFO if state in ("NoLibrary", "NoGpu") else Level.WARNING)
+    assert one.state is (Level.INFO if state in ("NoLibrary", "NoGPU") else Level.WARNING)
 
 
 def test_a_stalled_driver_is_found() -> None:

@@ -53,7 +53,7 @@ def test_an_empty_cluster_has_everything_missing_and_each_has_a_fix(tmp_path: Pa
     with serving(World(raw={"/version": VERSION})) as url:
         code, report, err = doctor(url, tmp_path)
     assert code == 4
-    assert faults(report) >= {"CrdMissing", "MpiCrdMissing", "OperatorMissing", "NoGpuNodes", "PrometheusNotSet"}
+    assert faults(report) >= {"CrdMissing", "MpiCrdMissing", "OperatorMissing", "NoGPUNodes", "PrometheusNotSet"}
     assert all(one["fix"] for check in report["checks"] for one in check["findings"])
     assert err == ""
 

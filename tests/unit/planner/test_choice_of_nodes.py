@@ -98,7 +98,7 @@ def test_a_gpu_with_a_hardware_error_is_avoided_and_named() -> None:
     harmless = gpu_node("n1", gpus=(Gpu(uuid="GPU-1", utilization_ratio=measured(0.0), last_xid=measured(31.0)),))
     plan = planned(snapshot(broken, harmless, gpu_node("n2")), training(**PAIR))
     assert nodes_of(plan) == {"n1", "n2"}
-    assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n0", "GpuFault")]
+    assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n0", "GPUFault")]
 
 
 def test_gpus_held_by_other_pods_do_not_make_the_free_ones_look_busy() -> None:

@@ -95,7 +95,7 @@ def test_the_inside_of_a_node_by_its_product_alone_is_a_guess(fields: dict[str, 
     assert plan.allreduce is not None
     assert plan.allreduce.measured is told
     name = fields.get("product", "NVIDIA-A100-SXM4-80GB")
-    assert (f"InsideAssumed:{name}" in plan.fallbacks) is not told
+    assert (f"IntraNodeLinkAssumed:{name}" in plan.fallbacks) is not told
 
 
 def test_an_assumed_inside_widens_the_forecast_as_an_estimated_link_does() -> None:
@@ -110,4 +110,4 @@ def test_an_assumed_inside_widens_the_forecast_as_an_estimated_link_does() -> No
 def test_a_node_with_one_rank_has_no_inside_to_assume() -> None:
     assert planned(cluster(), JOB).fallbacks == ()
     shared = snapshot(gpu_node("n", free=2))
-    assert planned(shared, training(workers={"min": 2, "max": 2})).fallbacks == ("InsideAssumed:NVIDIA-A100-SXM4-80GB",)
+    assert planned(shared, training(workers={"min": 2, "max": 2})).fallbacks == ("IntraNodeLinkAssumed:NVIDIA-A100-SXM4-80GB",)

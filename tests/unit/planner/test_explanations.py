@@ -64,7 +64,7 @@ def test_a_node_that_cannot_hold_its_part_is_not_called_slower() -> None:
     big = {"vertices": 10_000_000, "edges": 20_000_000, "featureSize": 128, "classes": 2}
     job = training(dataset={"source": {"pvc": {"claimName": "g"}}, **big}, workers={"min": 2, "max": 2}, partitioning={"balance": "Equal"})
     plan = planned(snapshot(gpu_node("n0"), gpu_node("n1"), gpu_node("n2", gpu_memory_bytes=GIB // 64)), job)
-    assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n2", "GpuMemory")]
+    assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n2", "GPUMemory")]
 
 
 def test_nodes_outside_a_required_domain_are_named_as_such() -> None:

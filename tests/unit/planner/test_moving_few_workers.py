@@ -189,7 +189,7 @@ def test_a_repair_that_finds_no_node_is_told_like_any_other_lack_of_room() -> No
     seen = cluster()
     held = replace(seen, nodes=tuple(replace(node, requested_gpus=1) for node in seen.nodes))
     refusal = refused(held, JOB, workers_fixed=4, pinned={0: "a1", 2: "a3", 3: "a4"})
-    assert refusal.reason == "InsufficientGpus"
+    assert refusal.reason == "InsufficientGPUs"
 
 
 def test_a_job_of_hundreds_of_workers_is_repaired_within_seconds() -> None:

@@ -36,14 +36,14 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         "too few free nodes",
         beside(flat(3), gpu_node("x0", requested_gpus=1), gpu_node("x1", requested_gpus=1)),
         need(5),
-        "InsufficientGpus",
+        "InsufficientGPUs",
         ("needs 5 GPUs", "3 found", "spec.workers.min: 3"),
     ),
     (
         "everything busy",
         flat(4, requested_gpus=1),
         need(2),
-        "InsufficientGpus",
+        "InsufficientGPUs",
         ("0 found, free among the 4 of the 4 matching nodes, the others are in use", "Wait until GPUs are free"),
     ),
     (
@@ -54,18 +54,18 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
             gpu_node("h1", product="H"),
         ),
         need(2, gpuProducts=["H"]),
-        "InsufficientGpus",
+        "InsufficientGPUs",
         ("needs 2 GPUs", "1 found", "2 matching nodes", "Wait until GPUs are free, or try spec.workers.min: 1"),
     ),
     (
         "GPU memory too small",
         beside(flat(4, gpu_memory_bytes=16 * GIB), *AWAY),
         need(2, gpuMemory="24Gi"),
-        "GpuMemoryTooSmall",
+        "GPUMemoryTooSmall",
         (">= 24 GiB", "has 16 GiB"),
     ),
-    ("GPU memory not stated", flat(4, gpu_memory_bytes=None), need(2, gpuMemory="24Gi"), "GpuMemoryTooSmall", ("nvidia.com/gpu.memory",)),
-    ("product", beside(flat(4), *AWAY), need(2, gpuProducts=["H"]), "NoMatchingNodes", ("GpuProduct", "spec.workers.gpuProducts")),
+    ("GPU memory not stated", flat(4, gpu_memory_bytes=None), need(2, gpuMemory="24Gi"), "GPUMemoryTooSmall", ("nvidia.com/gpu.memory",)),
+    ("product", beside(flat(4), *AWAY), need(2, gpuProducts=["H"]), "NoMatchingNodes", ("GPUProduct", "spec.workers.gpuProducts")),
     ("tainted", flat(4, taints=(Taint("team", "x"),)), need(2), "NoMatchingNodes", ("team=x:NoSchedule", "toleration")),
     ("cordoned", flat(4, schedulable=False), need(2), "NoMatchingNodes", ("Cordoned",)),
     ("not ready", flat(4, ready=False), need(2), "NoMatchingNodes", ("NotReady",)),
@@ -94,7 +94,7 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         "one domain",
         snapshot(gpu_node("a0", domain="eu/a"), gpu_node("a1", domain="eu/a", requested_gpus=1), gpu_node("b", domain="eu/b")),
         {**need(2), "placement": {"topology": {"required": ZONE}}},
-        "InsufficientGpus",
+        "InsufficientGPUs",
         (f"inside one domain of {ZONE}", "has room for 1"),
     ),
     (
@@ -212,7 +212,7 @@ def test_what_may_pass_is_not_never(now: dict[str, Any]) -> None:
 def test_waiting_is_no_advice_for_gpus_that_the_device_plugin_does_not_offer(offered: int) -> None:
     hidden = gpu_node("n0", free=offered, labels={"nvidia.com/gpu.count": "8"})
     refusal = refused(snapshot(hidden), training(**need(1, gpusPerWorker=8)))
-    assert refusal.reason == "InsufficientGpus"
+    assert refusal.reason == "InsufficientGPUs"
     assert f"The device plugin offers {offered} of 8 GPUs of n0: `hyperscale doctor`" in refusal.message
     assert "Wait" not in refusal.message
     assert refusal.rejected[0].message.endswith(f"a worker needs 8; the device plugin offers {offered} of 8")

@@ -139,7 +139,7 @@ def test_the_whole_pod_is_counted_as_it_is_rendered(spec: dict[str, Any], name: 
         (
             {"containers": [{"name": "worker"}, {"name": "log", "resources": {"requests": {"cpu": "3"}}}]},
             {"requested_cpu_cores": 14.0},
-            "Cpu",
+            "CPU",
         ),
     ],
     ids=["device not offered", "device unknown there", "device in use", "pods in use", "storage in use", "cores for a side container"],
@@ -165,7 +165,7 @@ def test_what_ranks_of_other_plans_hold_is_taken(held: dict[str, float]) -> None
     request = asked(with_template(containers=containers(cpu="2", **{RDMA: "1"})))
     assert chosen(request, seen) == ["poor"]
     assert chosen(replace(request, reserved_amounts={"poor": held}), seen) == ["rich"]
-    assert rejected(replace(request, reserved_amounts={"poor": held}), seen, "poor") in ("Cpu", "Resource")
+    assert rejected(replace(request, reserved_amounts={"poor": held}), seen, "poor") in ("CPU", "Resource")
 
 
 def alone(selector: dict[str, Any], key: str = "kubernetes.io/hostname", **more: Any) -> dict[str, Any]:

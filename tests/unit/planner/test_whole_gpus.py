@@ -17,15 +17,15 @@ def parts(free: int = 8, **labels: str) -> Node:
 
 
 PARTS = [
-    (parts(7, nvidia_com__gpu_product="NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"), "MigGpu", "offers MIG slices (1g.10gb), not whole GPUs"),
-    (parts(nvidia_com__gpu_product="NVIDIA-A100-SXM4-80GB-MIG-1g.10gb-SHARED"), "MigGpu", "1g.10gb"),
-    (parts(nvidia_com__gpu_product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"), "MigGpu", "1g.10gb.me"),
-    (parts(nvidia_com__gpu_product="NVIDIA-A100-SXM4-80GB-SHARED"), "SharedGpu", "NVIDIA-A100-SXM4-80GB-SHARED"),
-    (parts(nvidia_com__gpu_replicas="8"), "SharedGpu", "offers each GPU 8 times (nvidia.com/gpu.replicas)"),
-    (parts(nvidia_com__gpu_count="1"), "SharedGpu", "offers 8 GPUs and has 1 (nvidia.com/gpu.count)"),
-    (gpu_node("parts", free=8, labels={"nvidia.com/gpu.sharing-strategy": "mps"}), "SharedGpu", "mps"),
-    (gpu_node("parts", free=8, labels={"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"}), "SharedGpu", "time-sharing"),
-    (gpu_node("parts", free=8, labels={"cloud.google.com/gke-gpu-partition-size": "1g.5gb"}), "MigGpu", "1g.5gb"),
+    (parts(7, nvidia_com__gpu_product="NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"), "MIGDevice", "offers MIG slices (1g.10gb), not whole GPUs"),
+    (parts(nvidia_com__gpu_product="NVIDIA-A100-SXM4-80GB-MIG-1g.10gb-SHARED"), "MIGDevice", "1g.10gb"),
+    (parts(nvidia_com__gpu_product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"), "MIGDevice", "1g.10gb.me"),
+    (parts(nvidia_com__gpu_product="NVIDIA-A100-SXM4-80GB-SHARED"), "SharedGPU", "NVIDIA-A100-SXM4-80GB-SHARED"),
+    (parts(nvidia_com__gpu_replicas="8"), "SharedGPU", "offers each GPU 8 times (nvidia.com/gpu.replicas)"),
+    (parts(nvidia_com__gpu_count="1"), "SharedGPU", "offers 8 GPUs and has 1 (nvidia.com/gpu.count)"),
+    (gpu_node("parts", free=8, labels={"nvidia.com/gpu.sharing-strategy": "mps"}), "SharedGPU", "mps"),
+    (gpu_node("parts", free=8, labels={"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"}), "SharedGPU", "time-sharing"),
+    (gpu_node("parts", free=8, labels={"cloud.google.com/gke-gpu-partition-size": "1g.5gb"}), "MIGDevice", "1g.5gb"),
 ]
 
 

@@ -31,7 +31,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "room in the quota",
         "Raise the ResourceQuota that the message names, or end other objects of namespace {namespace}; the operator then tries again.",
     ),
-    Reason.RIGHTS_MISSING: Meaning(
+    Reason.FORBIDDEN: Meaning(
         "The operator has no right to create an object that this job needs.",
         "the right",
         "Grant the operator's service account what the message names (docs/rbac.md); the operator then tries again.",
@@ -73,13 +73,13 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "other nodes, or another spec",
         "Change what the message names, or add nodes: the job is planned again when nodes change.",
     ),
-    "InsufficientGpus": Meaning("There are not enough free GPUs that suit the job.", "free GPUs", f"Lower spec.workers. {_AGAIN}"),
+    "InsufficientGPUs": Meaning("There are not enough free GPUs that suit the job.", "free GPUs", f"Lower spec.workers. {_AGAIN}"),
     "VolumeMissing": Meaning(
         "A PersistentVolumeClaim that the workers mount does not exist; nothing is planned before it does.",
         "the claim",
         "Create the claim that the message names; it is looked for every 30 s.",
     ),
-    "GpuMemoryTooSmall": Meaning("No free GPU has enough memory.", _NO_ROOM, f"Lower spec.workers.gpuMemory or raise workers. {_AGAIN}"),
+    "GPUMemoryTooSmall": Meaning("No free GPU has enough memory.", _NO_ROOM, f"Lower spec.workers.gpuMemory or raise workers. {_AGAIN}"),
     "NoMatchingNodes": Meaning(
         "No node matches what the job asks for.", _NO_ROOM, "Check spec.placement.nodeSelector, spec.workers.gpuProducts and tolerations."
     ),
@@ -90,7 +90,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "PlannerFailed": Meaning(
         "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
     ),
-    Reason.WAITING_FOR_TURN: Meaning(
+    Reason.WAITING_FOR_ADMISSION: Meaning(
         "Other pending jobs go first.", "its turn", "Raise spec.queueWeight, or lower spec.workers.min to fit beside others."
     ),
     Reason.WAITING_FOR_BETTER_NODES: Meaning(
@@ -124,7 +124,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.WORKER_LOST: Meaning(
         "A worker was lost and spec.recovery.replaceLostWorkers is false.", "a person", "Delete the job and create it again."
     ),
-    Reason.REPLANS_EXHAUSTED: Meaning(
+    Reason.PLAN_CHANGES_EXHAUSTED: Meaning(
         "The plan may not be changed any more.", "a person", "Raise spec.recovery.maxReplans, or delete the job and create it again."
     ),
     Reason.NODE_LOST: Meaning("A planned node was lost.", "replacement pods"),
@@ -133,7 +133,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "another plan",
         "Remove the cause that the scheduler names, or wait: the nodes are left out for half an hour.",
     ),
-    Reason.MOVING: Meaning("A better placement pays for a restart: the job stops and starts again there.", "its pods"),
+    Reason.MIGRATING: Meaning("A better placement pays for a restart: the job stops and starts again there.", "its pods"),
     Reason.PREEMPTED: Meaning(
         "The job was stopped so that all jobs together end sooner; it continues from its last checkpoint when its turn comes.",
         "its turn in the queue",

@@ -202,7 +202,7 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
 
 
 def _refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
-    waits = answer.reason in (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_BETTER_NODES)
+    waits = answer.reason in (Reason.WAITING_FOR_ADMISSION, Reason.WAITING_FOR_BETTER_NODES)
     print(exit_codes.one_line(f"{'waits' if waits else 'no plan'}: {answer.message or answer.reason}"), file=sys.stderr)
     print(refused(answer, arguments.output), end="")
     return exit_codes.INFEASIBLE

@@ -40,7 +40,7 @@ _KNOWN: Final = 4096
 
 AGAIN_SECONDS: Final = 30.0
 """Until what a quota or a missing right refused is tried again."""
-_CURABLE: Final = {"exceeded quota": Reason.QUOTA_EXCEEDED, "cannot create resource": Reason.RIGHTS_MISSING}
+_CURABLE: Final = {"exceeded quota": Reason.QUOTA_EXCEEDED, "cannot create resource": Reason.FORBIDDEN}
 """What the API server's 403 says where the object itself is sound (apiserver's quota evaluator and RBAC authorizer)."""
 
 

@@ -18,13 +18,13 @@ def migrating(state: ReconcileInput) -> Decision | None:
     if not state.restart.migrating or mpijob is None or plan.in_force is None or state.job.spec.run_policy.suspend:
         return None
     if not plan.recorded:
-        return Wait(Reason.MOVING, "the new plan is being written down", retry_after_seconds=0.0)
+        return Wait(Reason.MIGRATING, "the new plan is being written down", retry_after_seconds=0.0)
     if mpijob.holder:  # a queue that was named meanwhile
         return None if mpijob.suspended else _plan_in_place(state, mpijob)
     if mpijob.suspended:
         return _resume_migrated(state)
     if resumed_by_other(mpijob):
-        again = SetSuspend(Reason.MOVING, "the MPIJob was resumed, not by this operator", suspend=False)
+        again = SetSuspend(Reason.MIGRATING, "the MPIJob was resumed, not by this operator", suspend=False)
         return _plan_in_place(state, mpijob) or again
     return _suspend_to_migrate(state, mpijob, plan.in_force)
 
@@ -32,17 +32,17 @@ def migrating(state: ReconcileInput) -> Decision | None:
 def _resume_migrated(state: ReconcileInput) -> Decision:
     """Resume the MPIJob on its new plan once the old pods are gone."""
     if left := state.gang.unfinished_pods:
-        return stuck_on_lost_node(state) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
-    return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
+        return stuck_on_lost_node(state) or Wait(Reason.MIGRATING, f"{left} pods of the old placement are still ending")
+    return SetSuspend(Reason.MIGRATING, "starts on the new plan", suspend=False)
 
 
 def _suspend_to_migrate(state: ReconcileInput, mpijob: MpiJobView, plan: Plan) -> Decision | None:
     """Suspend a running MPIJob whose workers differ from the plan, in number or in place."""
     if resizes(state):
         change = f"with {len(plan.workers)} workers instead of {mpijob.workers}"
-        return SetSuspend(Reason.MOVING, f"stops because it continues {change}", suspend=True)
+        return SetSuspend(Reason.MIGRATING, f"stops because it continues {change}", suspend=True)
     if misplaced := misplaced_workers(state):
-        return SetSuspend(Reason.MOVING, f"stops because {len(misplaced)} workers change their node", suspend=True)
+        return SetSuspend(Reason.MIGRATING, f"stops because {len(misplaced)} workers change their node", suspend=True)
     return None
 
 
@@ -54,7 +54,7 @@ def migration_pays(state: ReconcileInput) -> Decision | None:
         return None
     if migration_blocker(job.spec, mpijob, job.status.replans):
         return None
-    return BeginMove(Reason.MOVING, "a better placement pays for the restart", plan=advice.plan)
+    return BeginMove(Reason.MIGRATING, "a better placement pays for the restart", plan=advice.plan)
 
 
 def _plan_in_place(state: ReconcileInput, mpijob: MpiJobView) -> Decision | None:
@@ -63,7 +63,7 @@ def _plan_in_place(state: ReconcileInput, mpijob: MpiJobView) -> Decision | None
     if not (resizes(state) or misplaced_workers(state)):
         return None
     if left := sum(1 for pod in workers if pod.terminating):
-        return Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
+        return Wait(Reason.MIGRATING, f"{left} pods of the old placement are still ending")
     message = "the MPIJob was resumed, not by this operator, before its workers had moved"
     pinned = {pod.index: pod.node for pod in workers if pod.bound and pod.index is not None}
     return request_plan(state, MakePlan(Reason.PLAN_STALE, message, workers_fixed=mpijob.workers, pinned=pinned))

@@ -48,7 +48,7 @@ def plan_gated_workers(state: ReconcileInput, mpijob: MpiJobView, gated: list[Po
     pinned = _bound_nodes(state.gang.workers, without={pod.index for pod in gated})
     if pinned and job.status.replans >= recovery.max_replans:
         used_up = f"{misfits_text(state)}, and spec.recovery.maxReplans ({recovery.max_replans}) is used up; raise it"
-        return Stop(Reason.REPLANS_EXHAUSTED, used_up)
+        return Stop(Reason.PLAN_CHANGES_EXHAUSTED, used_up)
     step = MakePlan(
         Reason.PLAN_STALE,
         misfits_text(state),

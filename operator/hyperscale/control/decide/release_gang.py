@@ -63,6 +63,6 @@ def delay_of_release(state: ReconcileInput) -> Stop | Wait | None:
     if release.releases > limit:
         times = f"{release.releases} times in a row" if release.releases > 1 else "once"
         used = f"spec.recovery.maxReplans ({limit}) allows no other try; correct the cause, then raise it or suspend and resume the job"
-        return Stop(Reason.REPLANS_EXHAUSTED, f"all ranks were released {times}, {used}. Last: {release.message}")
+        return Stop(Reason.PLAN_CHANGES_EXHAUSTED, f"all ranks were released {times}, {used}. Last: {release.message}")
     left = delay_left(job.status, state.clock.now)
     return Wait(Reason.SCHEDULING_TIMEOUT, release.message, retry_after_seconds=left) if left > 0.0 else None

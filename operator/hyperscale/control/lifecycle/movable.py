@@ -13,8 +13,8 @@ from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import MAX_MOVED, JobStatus, StatusMove, StatusMovedWorker
 
-MOVING_CONDITION = "Moving"
-PROPOSED_CONDITION = "MoveProposed"
+MIGRATING_CONDITION = "Migrating"
+PROPOSED_CONDITION = "MigrationProposed"
 ADVISES = "the PlannerPolicy only advises"
 MATERIAL_RATIO = 0.1
 DIGITS = 4
@@ -52,7 +52,7 @@ def resizes(state: ReconcileInput) -> bool:
 
 def is_moving(status: JobStatus) -> bool:
     """Whether a move was written down that has not ended."""
-    return any(condition.type == MOVING_CONDITION and condition.status == "True" for condition in status.conditions)
+    return any(condition.type == MIGRATING_CONDITION and condition.status == "True" for condition in status.conditions)
 
 
 def holds_plan(mpijob: MpiJobView, moving: bool) -> bool:

@@ -152,7 +152,7 @@ def proposed(stop: StatusStop, own_key: str) -> Condition:
         f"{stop.saved_seconds:.4g} s shorter with all stops that are proposed, the price of this one, {stop.price_seconds:.4g} s for the "
         f"restart and work done again, paid{why_not}"
     )
-    return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersWouldGain", message=message[:2048])
+    return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersGainMore", message=message[:2048])
 
 
 def preemption_message(stop: LastStop, own_key: str) -> str:

@@ -10,7 +10,7 @@ from hyperscale.model.decision import Reason
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.status import JobStatus
 
-_OWN_STOPS = ("Moving", "Preempted")
+_OWN_STOPS = ("Migrating", "Preempted")
 """Conditions under which the operator itself suspends."""
 
 

@@ -135,7 +135,7 @@ class AdmissionScheduler:
     def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionTurn:
         place, count, _ = self._pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, None)
-        return AdmissionTurn(decision, Reason.WAITING_FOR_TURN, f"{releasing} is giving its GPUs to others")
+        return AdmissionTurn(decision, Reason.WAITING_FOR_ADMISSION, f"{releasing} is giving its GPUs to others")
 
     def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
@@ -200,11 +200,11 @@ def _words(entry: QueueEntry, hold: Deferral, place: int, count: int, first: Que
         return hold.reason, hold.message
     if first is None:
         behind = f"first of {count} in the queue" if count > 1 else ""
-        reason = hold.reason if hold.reason != Reason.WAITING_FOR_TURN or hold.message else Reason.PLANNING
+        reason = hold.reason if hold.reason != Reason.WAITING_FOR_ADMISSION or hold.message else Reason.PLANNING
         return str(reason), "; ".join(text for text in (hold.message.rstrip("."), behind) if text)
     own, other = _length(entry), _length(first)
     order = f"number {place} of {count} in the queue"
-    if hold.reason == Reason.WAITING_FOR_TURN:
+    if hold.reason == Reason.WAITING_FOR_ADMISSION:
         why = f" ({hold.message})" if hold.message else ""
         return hold.reason, f"{order}, {first.key} goes first{why}: {other} against {own}"
     return hold.reason, f"{hold.message.rstrip('.')}; {order}, first is {first.key}: {other} against {own}"

@@ -226,7 +226,7 @@ class Pending:
 
     def passed_over(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict:
         """For a job that does not fit by the number of free GPUs, while others go first: there is nothing to ask."""
-        hold = Deferral(str(entry.key), Reason.WAITING_FOR_TURN, "", entry.run_seconds)
+        hold = Deferral(str(entry.key), Reason.WAITING_FOR_ADMISSION, "", entry.run_seconds)
         last = self._told.get(entry.key)
         score = last.score if last is not None else None
         return CachedVerdict(entry.edition, entry.policy, snapshot, self._world.version, self._clock(), score, hold=hold)

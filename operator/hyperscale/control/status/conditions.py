@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived, proposed, resizes
+from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
 from hyperscale.control.lifecycle.run_messages import run_condition
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
@@ -88,7 +88,7 @@ def _measured(state: ReconcileInput) -> Measured | None:
 
 def _move(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
     """The proposed move of a running job; what the status says stays until the job is judged again."""
-    if job is None or not _undisturbed(state, job) or decision.reason == Reason.MOVING:
+    if job is None or not _undisturbed(state, job) or decision.reason == Reason.MIGRATING:
         return None
     return state.job.status.move if state.restart.migration is None else state.restart.migration.proposal
 
@@ -119,7 +119,7 @@ def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) ->
     if job is None:
         return Phase.PLANNED if decision.reason in (Reason.START_POLICY_NEVER, Reason.AWAITING_APPROVAL) else Phase.PENDING
     if job.suspended:
-        moves = decision.reason == Reason.MOVING or (state.restart.migrating and decision.reason == Reason.NODE_LOST)
+        moves = decision.reason == Reason.MIGRATING or (state.restart.migrating and decision.reason == Reason.NODE_LOST)
         return Phase.STARTING if moves else Phase.QUEUED
     return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
 
@@ -160,7 +160,7 @@ def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
     begun = state.restart.migrating or isinstance(decision, BeginMove)
     if not begun or state.restart.released or arrived(state) or decision.reason in (*SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
-    return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
+    return _condition(MIGRATING_CONDITION, True, str(Reason.MIGRATING), decision.message if decision.reason == Reason.MIGRATING else "")
 
 
 def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
@@ -170,7 +170,7 @@ def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None
         return None
     if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
-    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", preemption_message(stop, state.job.metadata.key))
+    return _condition(PREEMPTED_CONDITION, True, "PreemptedForOthers", preemption_message(stop, state.job.metadata.key))
 
 
 def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:

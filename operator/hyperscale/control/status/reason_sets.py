@@ -14,7 +14,7 @@ STALLED: Final = frozenset(
         Reason.NAME_CONFLICT,
         Reason.UNREADABLE_MPIJOB,
         Reason.PARTITIONING_FAILED,
-        Reason.REPLANS_EXHAUSTED,
+        Reason.PLAN_CHANGES_EXHAUSTED,
         Reason.WORKER_LOST,
         Reason.FAILED,
         NEVER_FITS,

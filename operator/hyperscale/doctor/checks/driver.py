@@ -14,7 +14,7 @@ UNREAD: Final = {
         "set agent.runtimeClassName=nvidia in the chart, or run dcgm-exporter",
     ),
     "NoDriver": ("the NVIDIA driver is not loaded", "load it: nvidia-smi on the node says what it lacks"),
-    "NoGpu": ("the driver sees no GPU", "keep agents off such nodes with agent.nodeSelector, or look at the node's PCI bus"),
+    "NoGPU": ("the driver sees no GPU", "keep agents off such nodes with agent.nodeSelector, or look at the node's PCI bus"),
     "NoPermission": ("the pod may not open /dev/nvidia*", "let the pods' user open /dev/nvidiactl and /dev/nvidia*"),
     "VersionMismatch": ("the driver was exchanged under a running pod", "restart the agent's pod, or the node if that does not help"),
     "GpuLost": ("a GPU fell off the bus", "drain the node and reset or replace the GPU"),
@@ -27,7 +27,7 @@ UNREAD: Final = {
 }
 """The states of docs/explanation/agent.md that are faults to cause and fix."""
 _LATER: Final = ("the agent knows a state that this command does not", "use the command of the agent's version; see the agent's log")
-_LINKS_ONLY: Final = ("NoLibrary", "NoGpu")
+_LINKS_ONLY: Final = ("NoLibrary", "NoGPU")
 """Links are measured all the same, and the check of queries reports a missing exporter."""
 
 

@@ -27,7 +27,7 @@ def parts_of(node: Node) -> Parts | None:
     if labels.get(PRODUCT_LABEL, "").strip().endswith(INVALID):
         return Fault.GPUS_SLICED, MIXED_SLICES
     if (divided := sliced(labels, offered)) is not None:
-        return (Fault.GPUS_SLICED if divided[0] == "MigGpu" else Fault.GPUS_SHARED), divided[1]
+        return (Fault.GPUS_SLICED if divided[0] == "MIGDevice" else Fault.GPUS_SHARED), divided[1]
     slices = [] if offered or gpus_of(node, "capacity") else slices_of(node)
     return (Fault.GPUS_SLICED, f"offers {some(slices)} and no {constants.GPU_RESOURCE}") if slices else None
 

@@ -18,7 +18,7 @@ MEMORY: Final = "memory"
 POD: Final = "pods"
 STORAGE: Final = "ephemeral-storage"
 GIB: Final = 1024**3
-REASONS: Final = {CPU: "Cpu", MEMORY: "Memory"}
+REASONS: Final = {CPU: "CPU", MEMORY: "Memory"}
 MAX_DIGITS: Final = 18
 """Of an integer that surely has 64 bits."""
 ROUNDING: Final = 1e-6

@@ -41,7 +41,7 @@ def _lacks_room(node: Node, arriving: list[WorkerPlacement], planned: list[Worke
     if needed > max(0, free):
         staying = len(planned) - len(arriving)
         beside = f" beside {staying} that stay" if staying else ""
-        yield "NoFreeGpus", f"{node.name} has {max(0, free)} free GPUs for {needed} of the plan{beside}"
+        yield "NoFreeGPUs", f"{node.name} has {max(0, free)} free GPUs for {needed} of the plan{beside}"
     for reason, sentence in lacking(node, len(arriving), request):
         yield reason, f"{node.name} {sentence}"
 
@@ -121,8 +121,8 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], .
     ("Constraint", _excluded),
     ("SchedulerRefused", _refused),
     ("NodeSelector", _unlabelled),
-    ("SharedGpu", _part_of_a_gpu),
-    ("GpuProduct", _wrong_product),
-    ("GpuMemory", _too_little_gpu_memory),
+    ("SharedGPU", _part_of_a_gpu),
+    ("GPUProduct", _wrong_product),
+    ("GPUMemory", _too_little_gpu_memory),
 )
 """Checked in this order, so that the first failure is the one to report: first what excludes the node for every job."""

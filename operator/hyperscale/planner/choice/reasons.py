@@ -19,11 +19,11 @@ from hyperscale.planner.search.search_result import Candidate
 
 REASON_ORDER: Final = (
     "SchedulerRefused",
-    "GpuFault",
-    "MigGpu",
-    "SharedGpu",
-    "GpuMemory",
-    "GpuProduct",
+    "GPUFault",
+    "MIGDevice",
+    "SharedGPU",
+    "GPUMemory",
+    "GPUProduct",
     "Constraint",
     "NodeSelector",
     "NodeAffinity",
@@ -31,10 +31,10 @@ REASON_ORDER: Final = (
     "Tainted",
     "Cordoned",
     "NotReady",
-    "Cpu",
+    "CPU",
     "Memory",
     "Resource",
-    "NoFreeGpus",
+    "NoFreeGPUs",
     "Unreachable",
     "SlowerPlan",
 )
@@ -204,7 +204,7 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
     if outside:
         return Rejection(name, "Constraint", f"outside the domain of {problem.job.placement.topology.required} that was chosen")
     if np.isnan(seconds):
-        return Rejection(name, "GpuMemory", "its GPUs do not hold their part of the training graph")
+        return Rejection(name, "GPUMemory", "its GPUs do not hold their part of the training graph")
     if not np.isfinite(seconds):
         return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
     # Below the plan's own only where a preferred domain was worth that much, or time was up.

@@ -17,7 +17,7 @@ from hyperscale.planner.problem.node_room import GIB
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
 
-KIND: Final[dict[str, str]] = {"NoFreeGpus": "InsufficientGpus", "GpuMemory": "GpuMemoryTooSmall"}
+KIND: Final[dict[str, str]] = {"NoFreeGPUs": "InsufficientGPUs", "GPUMemory": "GPUMemoryTooSmall"}
 """Reason of a node -> reason of the whole; any other means that no node matches."""
 
 MAX_TRIES: Final = 12
@@ -74,11 +74,11 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
     if (busy := _busy(problem, lowest)) is not None:
         gpus, nodes = busy
         where = f"free among the {gpus} of the {nodes} matching nodes, the others are in use"
-        return "InsufficientGpus", f"{head}, {where}. {_try_fewer(problem, available)}"
+        return "InsufficientGPUs", f"{head}, {where}. {_try_fewer(problem, available)}"
     if (hidden := _hidden(problem)) is not None:
-        return "InsufficientGpus", f"{head}. {hidden}"
+        return "InsufficientGPUs", f"{head}. {hidden}"
     if not weight:
-        return "InsufficientGpus", f"{head} on {len(problem.graph.nodes)} GPU nodes. {_try_fewer(problem, available)}"
+        return "InsufficientGPUs", f"{head} on {len(problem.graph.nodes)} GPU nodes. {_try_fewer(problem, available)}"
     dominant = max(sorted(weight), key=lambda reason: weight[reason])
     count = sum(1 for rejection in problem.vetting.rejected if rejection.reason == dominant)
     shown = example[dominant]
@@ -88,7 +88,7 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
 
 def _matching(problem: Problem) -> list[Node]:
     """Nodes that only GPUs in use, or not offered, keep from hosting workers, and those that host some."""
-    full = {rejection.node for rejection in problem.vetting.rejected if rejection.reason == "NoFreeGpus"}
+    full = {rejection.node for rejection in problem.vetting.rejected if rejection.reason == "NoFreeGPUs"}
     return [problem.graph.nodes[problem.graph.index[name]] for name in sorted({*full, *problem.names})]
 
 
@@ -110,17 +110,17 @@ def _hidden(problem: Problem) -> str | None:
 
 
 def _advice(problem: Problem, dominant: str, available: int) -> str:
-    if available > 0 or dominant == "NoFreeGpus":
+    if available > 0 or dominant == "NoFreeGPUs":
         return _try_fewer(problem, available)
     fields = {
-        "GpuMemory": "Try a smaller spec.workers.gpuMemory or spec.model.batchSize.",
-        "GpuProduct": "Try other values in spec.workers.gpuProducts.",
-        "MigGpu": "Switch MIG off there, or add nodes with whole GPUs.",
-        "SharedGpu": "Switch the sharing of GPUs off there, or add nodes with whole GPUs.",
+        "GPUMemory": "Try a smaller spec.workers.gpuMemory or spec.model.batchSize.",
+        "GPUProduct": "Try other values in spec.workers.gpuProducts.",
+        "MIGDevice": "Switch MIG off there, or add nodes with whole GPUs.",
+        "SharedGPU": "Switch the sharing of GPUs off there, or add nodes with whole GPUs.",
         "NodeSelector": "Check spec.placement.nodeSelector against the nodes' labels.",
         "Constraint": "Check spec.placement.topology.required against the nodes' labels.",
         "Tainted": "Add a toleration to spec.worker.template.",
-        "Cpu": "Try a smaller spec.workers.cpu.",
+        "CPU": "Try a smaller spec.workers.cpu.",
         "SchedulerRefused": "Remove what the scheduler names.",
         "Memory": "Try a smaller spec.workers.memory.",
         "NodeAffinity": "Check the node affinity of spec.worker.template against the nodes' labels.",
@@ -134,7 +134,7 @@ def _no_count(problem: Problem, lowest: int) -> tuple[str, str]:
     count = problem.job.partitioning.count
     highest = min(problem.job.workers.max, problem.capacity)
     if problem.pinned and highest <= problem.pinned[-1][0]:
-        return "InsufficientGpus", f"{_needs(problem, problem.pinned[-1][0] + 1)}; {problem.capacity * problem.demand.gpus} found."
+        return "InsufficientGPUs", f"{_needs(problem, problem.pinned[-1][0] + 1)}; {problem.capacity * problem.demand.gpus} found."
     return (
         "PartitionCountMismatch",
         f"{count} partitions cannot be dealt out evenly to the ranks of {lowest} to {highest} workers of {problem.demand.gpus}. "
@@ -161,7 +161,7 @@ def _no_domain(problem: Problem) -> tuple[str, str]:
     key, (domain, room) = problem.job.placement.topology.required, _largest_domain(problem)
     where = f"the largest, {domain}, has room for {room}" if domain else "no node has that label"
     return (
-        "InsufficientGpus" if domain else "NoMatchingNodes",
+        "InsufficientGPUs" if domain else "NoMatchingNodes",
         f"{_needs(problem, problem.counts()[0])} inside one domain of {key}; {where}. {_try_fewer(problem, room)}",
     )
 

@@ -23,9 +23,9 @@ from hyperscale.planner.problem.placement_problem import Problem
 
 LINKS_ESTIMATED: Final = "LinksEstimatedFromLabels"
 UTILIZATION_UNKNOWN: Final = "UtilizationUnknown"
-SPEED_ASSUMED: Final = "GpuSpeedAssumed"
+SPEED_ASSUMED: Final = "GPUSpeedAssumed"
 TOPOLOGY_UNKNOWN: Final = "TopologyUnknown"
-INSIDE_ASSUMED: Final = "InsideAssumed"
+INTRA_NODE_LINK_ASSUMED: Final = "IntraNodeLinkAssumed"
 
 COMPUTE_RANGE: Final = (0.75, 1.35)
 """Of compute time with every figure known: the cost model's own error on published epoch times (docs/explanation/planner.md)."""
@@ -129,7 +129,7 @@ def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
     assumed = {_kind(problem.graph.nodes[problem.nodes[member]]) for member in members if problem.speeds[member].assumed}
     steps += [f"{SPEED_ASSUMED}:{product}" for product in sorted(assumed)]
     steps += [
-        f"{INSIDE_ASSUMED}:{product}"
+        f"{INTRA_NODE_LINK_ASSUMED}:{product}"
         for product in sorted({_kind(problem.graph.nodes[place]) for place in _assumed_insides(problem, order)})
     ]
     return tuple(steps)

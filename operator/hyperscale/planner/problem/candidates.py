@@ -58,7 +58,7 @@ def vet(graph: ClusterGraph, demand: WorkerDemand) -> Vetting:
         if (failure := demand.barred.get(figures.names[position])) is not None:
             rejection = Rejection(figures.names[position], *failure)
         elif free[position] < demand.gpus and lasting.early[position] is None:
-            rejection = Rejection(figures.names[position], "NoFreeGpus", _too_few_free(graph.nodes[position], int(free[position]), demand))
+            rejection = Rejection(figures.names[position], "NoFreeGPUs", _too_few_free(graph.nodes[position], int(free[position]), demand))
         else:
             rejection = lasting.early[position] or lasting.late[position] or Rejection(figures.names[position], "Constraint")
         rejected.append(rejection)

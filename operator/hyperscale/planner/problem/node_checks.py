@@ -78,22 +78,22 @@ def _whole_gpus(node: Node, demand: WorkerDemand) -> Failure | None:
 def _product(node: Node, demand: WorkerDemand) -> Failure | None:
     if not demand.products or node.gpu_product in demand.products or node.labels.get(PRODUCT_LABEL) in demand.products:
         return None
-    return "GpuProduct", f"has {node.gpu_product or 'unlabelled GPUs'}, not among workers.gpuProducts"
+    return "GPUProduct", f"has {node.gpu_product or 'unlabelled GPUs'}, not among workers.gpuProducts"
 
 
 def _memory_of_gpu(node: Node, demand: WorkerDemand) -> Failure | None:
     if demand.gpu_memory_asked and node.gpu_memory_bytes is None:
-        return "GpuMemory", "has no label nvidia.com/gpu.memory, which workers.gpuMemory needs"
+        return "GPUMemory", "has no label nvidia.com/gpu.memory, which workers.gpuMemory needs"
     memory = gpu_memory_bytes(node)
     if not demand.gpu_memory_bytes or memory is None or memory >= demand.gpu_memory_bytes:
         return None
-    return "GpuMemory", f"has {memory / GIB:.0f} GiB a GPU, needs {demand.gpu_memory_bytes / GIB:.1f}"
+    return "GPUMemory", f"has {memory / GIB:.0f} GiB a GPU, needs {demand.gpu_memory_bytes / GIB:.1f}"
 
 
 def _fault(node: Node, demand: WorkerDemand) -> Failure | None:
     for gpu in node.gpus:
         if gpu.last_xid.quality is not Quality.UNKNOWN and gpu.last_xid.value in HARDWARE_XIDS:
-            return "GpuFault", f"GPU {gpu.uuid} reported XID {gpu.last_xid.value:.0f}"
+            return "GPUFault", f"GPU {gpu.uuid} reported XID {gpu.last_xid.value:.0f}"
     return None
 
 
@@ -102,7 +102,7 @@ def _room_for_cpu(node: Node, demand: WorkerDemand) -> Failure | None:
     return (
         None
         if demand.cpu_cores <= 0 or free >= demand.cpu_cores - ROUNDING
-        else ("Cpu", f"{free:.1f} cores free, a worker needs {demand.cpu_cores:g}")
+        else ("CPU", f"{free:.1f} cores free, a worker needs {demand.cpu_cores:g}")
     )
 
 
@@ -126,8 +126,8 @@ def _has_required_level(node: Node, demand: WorkerDemand) -> Failure | None:
     return "Constraint", f"has no label {demand.required_key}, which placement.topology.required names"
 
 
-BUSY_REASONS: Final = frozenset({"Cpu", "Memory", "Resource"})
-"""Of rejections that end when other pods end, besides NoFreeGpus."""
+BUSY_REASONS: Final = frozenset({"CPU", "Memory", "Resource"})
+"""Of rejections that end when other pods end, besides NoFreeGPUs."""
 EARLY_CHECKS: Final[tuple[Check, ...]] = (
     _ready,
     _schedulable,

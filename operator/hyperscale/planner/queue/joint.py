@@ -22,11 +22,11 @@ from hyperscale.planner.queue.queue_policies import Choosers
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
 
-WAITING_FOR_TURN: Final = "WaitingForTurn"
+WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
 WAITING_FOR_BETTER_NODES: Final = "WaitingForBetterNodes"
 UNSEEN_SECONDS: Final = 1.0
 """How soon a job is asked about again that there was no time for."""
-AGENT_FAILED: Final = "QueueAgentFailed"
+AGENT_FAILED: Final = "LearnedQueueFailed"
 
 
 class QueueError(Exception):
@@ -42,7 +42,7 @@ def take_turns(question: AdmissionRequest, desk: PlacementOracle, policy: QueueP
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
     looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
     entries = [entry for entry in looks.values() if entry is not None]
-    unseen = tuple(Deferral(key, WAITING_FOR_TURN, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
+    unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
@@ -194,14 +194,14 @@ def _holds(entries: Sequence[CatalogueEntry], chosen: _Sequence) -> tuple[Deferr
 
 def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
     if chosen.desk.hurried():
-        return Deferral(entry.key, WAITING_FOR_TURN, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
+        return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
     options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
     fitting = [option for option in options if option.fits]
     if fitting:
         best = min(fitting, key=lambda option: (option.seconds, option.workers))
         left = patience_seconds(entry, options) - entry.queued.waited_seconds
         if best.seconds <= chosen.policy.patience * entry.best_seconds:
-            return Deferral(entry.key, WAITING_FOR_TURN, "the agent keeps the free nodes for others", entry.best_seconds)
+            return Deferral(entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds)
         message = (
             f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "
             f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold; "
@@ -210,10 +210,10 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
         return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
     if chosen.starving is not None and chosen.starving is not entry:
         message = f"{chosen.starving.key} has waited longer than the policy allows and goes first"
-        return Deferral(entry.key, WAITING_FOR_TURN, message, entry.best_seconds)
+        return Deferral(entry.key, WAITING_FOR_ADMISSION, message, entry.best_seconds)
     if first:
         return _refused(entry, chosen)
-    return Deferral(entry.key, WAITING_FOR_TURN, "", entry.best_seconds)
+    return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds)
 
 
 def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:
@@ -221,7 +221,7 @@ def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:
     seconds = entry.best_seconds if entry.feasible else None
     answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry is chosen.starving))
     if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
-        return Deferral(entry.key, WAITING_FOR_TURN, "its worker count does not fit yet", seconds, retry_seconds=1.0)
+        return Deferral(entry.key, WAITING_FOR_ADMISSION, "its worker count does not fit yet", seconds, retry_seconds=1.0)
     return Deferral(entry.key, answer.reason, answer.message, seconds, answer)
 
 

@@ -129,7 +129,7 @@ class PlacementOracle:
         free = self._free_gpus(request, graph)
         least = request.workers_fixed or request.job.workers.min
         if int(self._slots(request, graph, free).sum()) < least:
-            return Infeasible(reason="InsufficientGpus", message="")  # `refusal` words it where a user reads it
+            return Infeasible(reason="InsufficientGPUs", message="")  # `refusal` words it where a user reads it
         key = (graph.digest, kind_of(request), _state(request, free))
         answer = self._kept.get(
             key, lambda: self._place(request, graph, self.expired), lambda answer: isinstance(answer, Plan) and not self.expired()

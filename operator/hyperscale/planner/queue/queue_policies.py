@@ -12,7 +12,7 @@ from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.queue_agent import NAME, AgentUnavailableError, QueueAgent, load_agent
 from hyperscale.planner.queue.rollout import Choose
 
-AGENT_UNAVAILABLE: Final = "QueueAgentUnavailable"
+AGENT_UNAVAILABLE: Final = "LearnedQueueUnavailable"
 WEIGHTS: Final = "hyperscale.planner.learned.weights"
 
 

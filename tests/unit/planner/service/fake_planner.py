@@ -21,7 +21,7 @@ def put(frame: bytes) -> None:
 
 
 def say(ask: Ask, text: str) -> Answer:
-    return NotPlanned(ask.number, Infeasible(reason="InsufficientGpus", message=text))
+    return NotPlanned(ask.number, Infeasible(reason="InsufficientGPUs", message=text))
 
 
 def misbehave(behaviour: str, ask: Ask) -> Answer | None:

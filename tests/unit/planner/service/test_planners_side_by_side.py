@@ -74,7 +74,7 @@ def test_a_planner_reads_weights_that_were_damaged_when_another_one_read_them(tm
     world, ask = replace(WORLDS[0], policy=LEARNED), AskTurns(1, WORLDS[0].name, PENDING)
     before = service(tmp_path, world).answer(ask)
     assert isinstance(before, Turned)
-    assert before.turns.fallbacks == ("QueueAgentUnavailable",)
+    assert before.turns.fallbacks == ("LearnedQueueUnavailable",)
     (tmp_path / "stream.safetensors").write_bytes(weights)
     assert json.loads(manifest)["sha256"] == hashlib.sha256(weights).hexdigest()
     after = service(tmp_path, world).answer(ask)

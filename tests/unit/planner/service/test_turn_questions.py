@@ -50,7 +50,7 @@ async def test_the_agent_is_asked_where_the_policy_says_so(planner: PlannerProce
     assert turns is not None
     assert turns.score is not None
     if packaged_agent() is None:
-        assert turns.fallbacks == ("QueueAgentUnavailable",)
+        assert turns.fallbacks == ("LearnedQueueUnavailable",)
     else:
         assert turns.score.agent is not None
 
