@@ -38,7 +38,7 @@ from benchmarks import common, telemetry_operator, telemetry_source  # noqa: E40
 from e2e.cluster.control_plane import wait_until  # noqa: E402
 from e2e.cluster.ports import free_ports  # noqa: E402
 from hyperscale.control.cache.cluster_cache import ClusterCache  # noqa: E402
-from hyperscale.model.api.policy import Deadlines, PolicySpec  # noqa: E402
+from hyperscale.model.api.policy import PolicySpec  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState  # noqa: E402
 from hyperscale.model.metrics_reading import FIGURES, MetricsReading, Series  # noqa: E402
 from hyperscale.observe.identity import NodeIndex  # noqa: E402
@@ -57,7 +57,7 @@ STEP_LIMIT_SECONDS: Final = 0.5
 STEPS: Final = 4
 CHANGED: Final = f"{telemetry_source.CHANGING_PART:.0%} changed"
 PATIENCE_SECONDS: Final = 60.0
-POLICY: Final = PolicySpec(deadlines=Deadlines(metrics_seconds=60.0))
+POLICY: Final = PolicySpec(metrics_timeout_seconds=60)
 """The stand-in makes its answers while it is asked, which takes it longer than a Prometheus."""
 
 

@@ -214,7 +214,7 @@ def _prepare(running: cluster.Cluster, api: Api, nodes: int) -> None:
     components.ensure_namespace(api, "hyperscale-system")
     policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}}
     # The stand-in makes its answers while it is asked, which takes it longer than a Prometheus.
-    limits = {"spec": {"deadlines": {"metricsSeconds": 60}}}
+    limits = {"spec": {"metricsTimeoutSeconds": 60}}
     wait_until(lambda: _created(api, {**policy, **limits}), PATIENCE_SECONDS, "PlannerPolicy cannot be created")
 
     def create(number: int) -> None:

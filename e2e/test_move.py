@@ -18,12 +18,12 @@ from e2e.jobs import Job, claim_volume, namespace
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
 HOLD_SECONDS: Final = 12
-REPLAN: Final = {
-    "checkSeconds": 5,
+MIGRATION: Final = {
+    "checkPeriodSeconds": 5,
     "holdDownSeconds": HOLD_SECONDS,
     "restartSeconds": 1,
-    "moveSeconds": 0.1,
-    "minGainRatio": 0.05,
+    "workerReloadSeconds": 0,
+    "minGainPercent": 5,
 }
 GIANT: Final = frozenset({"eu-h100-0", "eu-h100-1", "eu-a100-0", "eu-a100-1"})
 """Nodes of eight GPUs: three workers of eight leave one of them over."""
@@ -37,7 +37,7 @@ CHECKPOINT: Final = {"volumeClaimName": "state", "everyEpochs": 10}
 SHRINK_SECONDS: Final = 6
 SPARE: Final = "eu-a100-1"
 SLOW_GPUS: Final[tuple[Object, ...]] = tuple(
-    {"product": product, "teraflops": 0.01} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")
+    {"product": product, "gigaflops": 10} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")
 )
 """So slow that every further worker pays."""
 MOVE_POINTS: Final = ("move-begun", "before-suspend", "before-resume")
@@ -49,7 +49,7 @@ def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> 
     calm.reset_exporter()
     with namespace(api, "move-" + str(abs(hash(request.node.name)))[:8]) as name:
         yield name
-    for policy in ("advise", "act", "off"):
+    for policy in ("advise", "automatic", "never"):
         if api.find(f"{POLICIES}/move-{policy}") is not None:
             api.delete(f"{POLICIES}/move-{policy}")
 
@@ -68,7 +68,7 @@ def running_job(cluster: Cluster, space: str, mode: str, gpus: tuple[Object, ...
     api = cluster.api()
     name = f"move-{mode.lower()}"
     policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": name}}
-    api.create(POLICIES, {**policy, "spec": {"replan": {"mode": mode, **REPLAN}, "gpus": list(gpus)}})
+    api.create(POLICIES, {**policy, "spec": {"migration": {"mode": mode, **MIGRATION}, "gpus": list(gpus)}})
     job = Job(api, space, "train")
     job.create(policyRef={"name": name}, **{**SPEC, **spec})
     job.wait_phase("Running")
@@ -140,7 +140,7 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
 ) -> None:
     claim_volume(installed.api(), space)
     with operating(installed):
-        job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
+        job = running_job(installed, space, "Automatic", checkpoint=CHECKPOINT)
         planned, mpijob = job.nodes(), job.mpijob()
         assert mpijob is not None
         slow_down(installed, planned[1])
@@ -165,7 +165,7 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
     claim_volume(installed.api(), space)
     since = installed.position()
     with operating(installed, KILL_OPERATOR_AT=point) as dying:
-        job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
+        job = running_job(installed, space, "Automatic", checkpoint=CHECKPOINT)
         planned = job.nodes()
         slow_down(installed, planned[1])
         dying.wait_killed(90)
@@ -187,7 +187,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
     few = {"workers": {"min": 2, "max": 4, "gpusPerWorker": 8}, "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS}}
     with cordoned(installed, SPARE):
         with operating(installed, KILL_OPERATOR_AT="before-suspend") as dying:
-            job = running_job(installed, space, "Off", SLOW_GPUS, checkpoint=CHECKPOINT, **few)
+            job = running_job(installed, space, "Never", SLOW_GPUS, checkpoint=CHECKPOINT, **few)
             first, uid = job.nodes(), mpijob_uid(job)
             assert (len(first), hosts(job)) == (3, 3)
             lost = time.monotonic()

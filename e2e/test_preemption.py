@@ -20,7 +20,7 @@ from e2e.jobs import Job, claim_volume, namespace
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
 HOLD_SECONDS: Final = 5
-PREEMPTION: Final = {"checkSeconds": 5, "holdDownSeconds": HOLD_SECONDS, "minGainRatio": 0.05}
+PREEMPTION: Final = {"checkPeriodSeconds": 5, "holdDownSeconds": HOLD_SECONDS, "minGainPercent": 5}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 GPUS_PER_WORKER: Final = 8
@@ -51,7 +51,7 @@ def operating(cluster: Cluster, **settings: str) -> Iterator[OperatorProcess]:
 def set_policy(cluster: Cluster, mode: str) -> Object:
     """A policy of that mode; its reference."""
     name = f"stop-{mode.lower()}"
-    spec = {"queue": {"preemption": {"mode": mode, **PREEMPTION}}, "replan": {"mode": "Off", "restartSeconds": 1}}
+    spec = {"queue": {"preemption": {"mode": mode, **PREEMPTION}}, "migration": {"mode": "Never", "restartSeconds": 1}}
     cluster.api().create(
         POLICIES, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": name}, "spec": spec}
     )
@@ -112,7 +112,7 @@ def test_as_many_long_jobs_stop_for_an_urgent_one_as_it_needs_and_go_on_after_it
     installed: Cluster, space: str, longs: int, workers: int, wanted: int, stops: int
 ) -> None:
     since = installed.position()
-    policy = set_policy(installed, "Act")
+    policy = set_policy(installed, "Automatic")
     with operating(installed):
         jobs = [start_long(installed, space, policy, f"long-{number}", workers) for number in range(longs)]
         first = {job.name: uid(job) for job in jobs}
@@ -176,7 +176,7 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
 
 def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_mpijob(installed: Cluster, space: str) -> None:
     since = installed.position()
-    policy = set_policy(installed, "Act")
+    policy = set_policy(installed, "Automatic")
     with operating(installed, KILL_OPERATOR_AT="stop-begun") as dying:
         long = start_long(installed, space, policy)
         first = uid(long)

@@ -29,7 +29,7 @@ WORKERS: Final = {"min": 2, "max": 6, "gpusPerWorker": 2}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
 SLOW_GPUS: Final = [
-    {"product": product, "teraflops": 0.1} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S", "Tesla-V100")
+    {"product": product, "gigaflops": 100} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S", "Tesla-V100")
 ]
 """So slow that an epoch pays more workers than one node holds."""
 WAITING: Final = frozenset({"WaitingForAdmission", "WaitingForBetterNodes", "InsufficientGPUs"})

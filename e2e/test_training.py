@@ -30,7 +30,7 @@ KILLED_AFTER_EPOCH: Final = 50
 POINT: Final = 0.01
 METRICS_PORT: Final = 9464
 SHRINK_SECONDS: Final = 3
-SLOW_GPU: Final[Object] = {"product": "NVIDIA-L4", "teraflops": 0.0001}
+SLOW_GPU: Final[Object] = {"product": "NVIDIA-L4", "gigaflops": 1}
 """So slow that every further worker pays, even on Cora."""
 _METRICS_SECONDS: Final = 2.0
 
@@ -110,9 +110,9 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
 ) -> None:
     api = trainer.cluster.api()
     epochs = max(2 * EPOCHS, int(LONG_SECONDS / undisturbed.status()["measured"]["epochSeconds"]))
-    preemption = {"mode": "Act", "checkSeconds": 5, "holdDownSeconds": 5, "minGainRatio": 0.0}
-    queue, replan = {"preemption": preemption}, {"mode": "Off", "restartSeconds": 0}
-    with _policy(api, "stops", queue=queue, replan=replan, gpus=[SLOW_GPU]) as reference:
+    preemption = {"mode": "Automatic", "checkPeriodSeconds": 5, "holdDownSeconds": 5, "minGainPercent": 0}
+    queue, migration = {"preemption": preemption}, {"mode": "Never", "restartSeconds": 0}
+    with _policy(api, "stops", queue=queue, migration=migration, gpus=[SLOW_GPU]) as reference:
         patient = _create(trainer, space, "patient", epochs, {"min": 2, "max": 3}, policyRef=reference)
         patient.wait(lambda: _epoch(patient) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
         first, reached = patient.mpijob(), _epoch(patient)

@@ -36,29 +36,63 @@ def policy(spec: Object) -> Object:
 
 def test_an_empty_policy_gets_every_figure(api: Api) -> None:
     spec = api.create(f"{POLICIES}?dryRun=All", policy({}))["spec"]
-    assert spec["communicationWeight"] == 0.1
-    assert spec["deadlines"] == {"planSeconds": 5.0, "metricsSeconds": 5.0, "schedulingSeconds": 300}
+    assert spec["communicationWeight"] == "0.1"
+    assert [spec[name] for name in ("planDeadlineSeconds", "metricsTimeoutSeconds", "schedulingTimeoutSeconds")] == [5, 5, 300]
     assert spec["queries"]["gpuUtilization"] == "DCGM_FI_DEV_GPU_UTIL"
-    assert spec["limits"]["maxAgeSeconds"] == 120.0
+    assert spec["limits"]["maxAgeSeconds"] == 120
+    assert spec["limits"]["maxBandwidthBytesPerSecond"] == "10T"
+    assert parse_policy(policy(spec)) == parse_policy(policy({}))
 
 
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ({"communicationWeight": -0.1}, "spec.communicationWeight"),
+        ({"communicationWeight": "-0.1"}, "spec.communicationWeight"),
+        ({"communicationWeight": "1000.1"}, "spec.communicationWeight"),
+        ({"communicationWeight": 0.1}, "spec.communicationWeight"),
+        ({"communicationWeight": 1}, "spec.communicationWeight"),
+        ({"queue": {"maxStartSlowdown": "0.9"}}, "spec.queue.maxStartSlowdown"),
+        ({"queue": {"minScalingExponent": "50%"}}, "spec.queue.minScalingExponent"),
+        ({"queue": {"minScalingExponentAlone": "NaN"}}, "spec.queue.minScalingExponentAlone"),
+        ({"queue": {"starvationSeconds": 0.5}}, "spec.queue.starvationSeconds"),
+        ({"queue": {"preemption": {"mode": False}}}, "spec.queue.preemption.mode"),
+        ({"queue": {"preemption": {"mode": "Act"}}}, "spec.queue.preemption.mode"),
+        ({"queue": {"preemption": {"minGainPercent": 0.5}}}, "spec.queue.preemption.minGainPercent"),
+        ({"migration": {"mode": False}}, "spec.migration.mode"),
+        ({"migration": {"mode": True}}, "spec.migration.mode"),
+        ({"migration": {"mode": "Off"}}, "spec.migration.mode"),
+        ({"migration": {"minGainPercent": 100}}, "spec.migration.minGainPercent"),
         ({"seed": 2**31}, "spec.seed"),
         ({"planners": ["Auto", "Magic"]}, "spec.planners[1]"),
         ({"planners": ["Auto", "Auto"]}, "spec.planners"),
         ({"planners": []}, "spec.planners"),
-        ({"deadlines": {"planSeconds": 0}}, "spec.deadlines.planSeconds"),
-        ({"deadlines": {"planSeconds": 3600}}, "spec.deadlines.planSeconds"),
+        ({"planDeadlineSeconds": 0}, "spec.planDeadlineSeconds"),
+        ({"planDeadlineSeconds": 2.5}, "spec.planDeadlineSeconds"),
+        ({"planDeadlineSeconds": 3600}, "spec.planDeadlineSeconds"),
+        ({"metricsTimeoutSeconds": 61}, "spec.metricsTimeoutSeconds"),
+        ({"schedulingTimeoutSeconds": 0}, "spec.schedulingTimeoutSeconds"),
         ({"queries": {"xid": "x" * 1025}}, "spec.queries.xid"),
         ({"queries": {"latency": "x"}}, "spec.queries.latency"),
         ({"limits": {"maxAgeSeconds": "2m"}}, "spec.limits.maxAgeSeconds"),
+        ({"limits": {"jumpRatio": 1}}, "spec.limits.jumpRatio"),
+        ({"limits": {"maxBandwidthBytesPerSecond": "10 Gb/s"}}, "spec.limits.maxBandwidthBytesPerSecond"),
+        ({"limits": {"maxBandwidthBytesPerSecond": "0"}}, "spec.limits.maxBandwidthBytesPerSecond"),
+        ({"limits": {"maxBandwidthBytesPerSecond": -1}}, "spec.limits.maxBandwidthBytesPerSecond"),
+        ({"limits": {"maxBandwidthBytesPerSecond": "1e16"}}, "spec.limits.maxBandwidthBytesPerSecond"),
+        ({"limits": {"maxBandwidthBytesPerSecond": "1e1.5"}}, "spec.limits.maxBandwidthBytesPerSecond"),
+        ({"overrides": {"nodes": [{"name": "a", "gpuMemory": "17Ti"}]}}, "spec.overrides.nodes[0].gpuMemory"),
+        ({"overrides": {"nodes": [{"name": "a", "gpuMemory": "24GB"}]}}, "spec.overrides.nodes[0].gpuMemory"),
+        ({"overrides": {"nodes": [{"name": "a"}, {"name": "a", "gpuMemory": "24Gi"}]}}, "spec.overrides.nodes"),
+        (
+            {"overrides": {"links": [{"source": "a", "destination": "b", "latencyNanoseconds": 0.5}]}},
+            "spec.overrides.links[0].latencyNanoseconds",
+        ),
         ({"topologyLevels": ["a zone"]}, "spec.topologyLevels[0]"),
         ({"gpus": [{"product": "T4"}]}, "spec.gpus[0]"),
-        ({"gpus": [{"product": "T4", "teraflops": 0}]}, "spec.gpus[0].teraflops"),
-        ({"gpus": [{"product": "T4", "teraflops": 8}, {"product": "T4", "teraflops": 9}]}, "spec.gpus"),
+        ({"gpus": [{"product": "T4", "gigaflops": 0}]}, "spec.gpus[0].gigaflops"),
+        ({"gpus": [{"product": "T4", "gigaflops": 8100.5}]}, "spec.gpus[0].gigaflops"),
+        ({"gpus": [{"product": "T4", "pricePerHour": 0.35}]}, "spec.gpus[0].pricePerHour"),
+        ({"gpus": [{"product": "T4", "gigaflops": 8}, {"product": "T4", "gigaflops": 9}]}, "spec.gpus"),
     ],
     ids=str,
 )

@@ -269,15 +269,15 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
     "preferred-zone-costs-too-much": PlanCase(_zones(0.8), job(2, 2, placement={"topology": {"preferred": ZONE}}), {"tolerancePercent": 0}),
     # Policies.
     "tolerance-takes-the-fuller-node": PlanCase(_partly_free(), job(1, 1), {"tolerancePercent": 10}),
-    "no-tolerance": PlanCase(_partly_free(), job(1, 6), {"tolerancePercent": 0, "communicationWeight": 2.0, "seed": 7}),
+    "no-tolerance": PlanCase(_partly_free(), job(1, 6), {"tolerancePercent": 0, "communicationWeight": "2.0", "seed": 7}),
     "prices-and-overrides": PlanCase(
         cluster([node("a-dear", A100), node("b-cheap", A100_PCIE), node("c-slow", A10)]),
         job(1, 2, model=GCN, dataset=CORA, partitioning={"balance": "Equal"}),
         {
             "gpus": [
-                {"product": A100, "teraflops": 13.0, "pricePerHour": 4.0},
-                {"product": A100_PCIE, "teraflops": 13.0, "pricePerHour": 2.0},
-                {"product": A10, "teraflops": 9.0, "pricePerHour": 0.6},
+                {"product": A100, "gigaflops": 13_000, "pricePerHour": "4.0"},
+                {"product": A100_PCIE, "gigaflops": 13_000, "pricePerHour": "2.0"},
+                {"product": A10, "gigaflops": 9_000, "pricePerHour": "0.6"},
             ]
         },
     ),

@@ -11,14 +11,19 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.job import DatasetSpec, Direction, JobSpec, PartitioningMethod, PartitioningSpec, WorkersSpec
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.written_numbers import DECIMAL, WRITTEN
 from hyperscale.spec.introspect import choices_of, shape_of, struct_of
 from hyperscale.spec.parse import parse_job
+from hyperscale.util.quantity import shortest
 from tests.corpus.jobs import GOOD_JOBS
 
 
 def values(wrapped: inspect.Type) -> st.SearchStrategy[Any]:
     """JSON values that a type allows, absent optionals left out."""
-    bare = shape_of(wrapped).bare
+    shape = shape_of(wrapped)
+    bare = shape.bare
+    if shape.written:
+        return written(shape.written, bare)
     if isinstance(bare, inspect.StructType):
         return structs(bare)
     if isinstance(bare, inspect.UnionType):
@@ -44,6 +49,17 @@ def maps(bare: inspect.DictType) -> st.SearchStrategy[dict[Any, Any]]:
         anything = st.integers(-5, 5) | st.text(st.characters(codec="utf-8"), max_size=5)
         return st.dictionaries(st.text("abc", min_size=1, max_size=3), anything, max_size=2)
     return st.dictionaries(values(bare.key_type), values(bare.value_type), max_size=2)
+
+
+def written(form: str, bare: inspect.Type) -> st.SearchStrategy[Any]:
+    """Decimal strings, and quantities as integers and in their shortest form."""
+    assert isinstance(bare, inspect.IntType | inspect.FloatType)
+    if form == DECIMAL[WRITTEN]:
+        return st.floats(bare.ge, bare.le).filter(lambda number: number == 0 or number > 1e-90).map(lambda number: str(abs(number)))
+    assert bare.ge is not None
+    assert bare.le is not None
+    whole = st.integers(int(bare.ge), int(bare.le))
+    return whole | whole.map(str) | whole.map(shortest) | st.sampled_from(["1", "1.5k", "2e3", "20Gi", "+3M", "1500m"])
 
 
 def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:

@@ -69,7 +69,7 @@ class Cluster:
         self.woken: list[Key] = []
         self.version = 1
         self.spec = {**SPEC, **spec}
-        self.policy = {"replan": {"mode": mode, "checkSeconds": 10, "holdDownSeconds": 60, "restartSeconds": 60}}
+        self.policy = {"migration": {"mode": mode, "checkPeriodSeconds": 10, "holdDownSeconds": 60, "restartSeconds": 60}}
         self.start()
         self.world.replace("Node", [node(name) for name in NODES])
         self.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 1}, "spec": self.policy})

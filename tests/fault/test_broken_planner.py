@@ -45,7 +45,7 @@ def test_a_planner_that_was_killed_idle_is_replaced_before_the_next_plan(operato
 
 
 def test_a_planner_killed_while_it_plans_costs_one_step_down(operator: OperatorProcess, job: Job, policy: Callable[..., None]) -> None:
-    policy(deadlines={"planSeconds": 60})
+    policy(planDeadlineSeconds=60)
     with planning(operator, job) as waiting:
         assert operator.probe("/healthz") == 200
         os.kill(operator.planner_pid(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_a_planner_killed_while_it_plans_costs_one_step_down(operator: OperatorP
 
 
 def test_a_planner_that_hangs_is_killed_at_its_deadline(operator: OperatorProcess, job: Job, policy: Callable[..., None]) -> None:
-    policy(deadlines={"planSeconds": 0.5})
+    policy(planDeadlineSeconds=1)
     planner = operator.planner_pid()
     os.kill(planner, signal.SIGSTOP)
     job.create()

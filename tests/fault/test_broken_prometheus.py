@@ -39,9 +39,9 @@ def operator(stage: Stage, prometheus: PrometheusStub) -> Iterator[OperatorProce
         stage.api.delete(POLICY)
 
 
-def set_deadline(stage: Stage, seconds: float) -> None:
+def set_deadline(stage: Stage, seconds: int) -> None:
     """How long the next readings wait for an answer."""
-    stage.write_policy(deadlines={"metricsSeconds": seconds})
+    stage.write_policy(metricsTimeoutSeconds=seconds)
 
 
 def last_reason(operator: OperatorProcess) -> str:

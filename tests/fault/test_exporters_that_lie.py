@@ -80,9 +80,7 @@ def milliseconds(figure: str, now: float) -> Vector:
 def operator(stage: Stage, prometheus: PrometheusStub) -> Iterator[OperatorProcess]:
     """It reads twice a second."""
     stage.proxy.reset()
-    stage.write_policy(
-        deadlines={"metricsSeconds": 60}, limits={"freezeReadings": FREEZE_READINGS, "jumpReadings": 1000, "unitReadings": 1000}
-    )
+    stage.write_policy(metricsTimeoutSeconds=60, limits={"freezeReadings": FREEZE_READINGS, "jumpReadings": 1000, "unitReadings": 1000})
     export(prometheus, healthy)
     try:
         with running(stage.operator(prometheus_url=prometheus.url, metrics_poll_seconds=0.5), stage.api) as process:

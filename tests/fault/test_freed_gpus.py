@@ -32,7 +32,7 @@ def busy(figure: str, _now: float) -> Vector:
 @pytest.fixture
 def operator(stage: Stage, prometheus: PrometheusStub, policy: Callable[..., None]) -> Iterator[OperatorProcess]:
     stage.proxy.reset()
-    policy(deadlines={"metricsSeconds": 60})
+    policy(metricsTimeoutSeconds=60)
     export(prometheus, busy)
     with running(stage.operator(prometheus_url=prometheus.url, metrics_poll_seconds=0.5), stage.api) as process:
         process.wait_ready()

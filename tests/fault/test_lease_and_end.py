@@ -108,7 +108,7 @@ def test_sigterm_ends_a_standby_and_leaves_the_lease_alone(stage: Stage, proxy: 
 
 
 def test_sigterm_ends_an_operator_that_waits_for_a_planner(stage: Stage, proxy: FaultProxy, job: Job, policy: Callable[..., None]) -> None:
-    policy(deadlines={"planSeconds": 60})
+    policy(planDeadlineSeconds=60)
     with running(stage.operator(concurrent_reconciles=1), stage.api) as first:
         first.wait_ready()
         planner = first.planner_pid()
@@ -136,7 +136,7 @@ def test_sigterm_ends_an_operator_that_waits_for_its_first_listing(stage: Stage,
 def test_sigterm_ends_an_operator_that_waits_for_prometheus(
     stage: Stage, proxy: FaultProxy, prometheus: PrometheusStub, policy: Callable[..., None]
 ) -> None:
-    policy(deadlines={"metricsSeconds": 60})
+    policy(metricsTimeoutSeconds=60)
     with running(stage.operator(prometheus_url=prometheus.url, metrics_poll_seconds=0.2), stage.api) as first:
         first.wait_ready()
         prometheus.stall()

@@ -25,7 +25,7 @@ def operator(stage: Stage) -> Iterator[OperatorProcess]:
 @pytest.fixture
 def patient(policy: Callable[..., None], operator: OperatorProcess) -> None:
     """Planners may take a minute."""
-    policy(deadlines={"planSeconds": 60})
+    policy(planDeadlineSeconds=60)
 
 
 def told(proxy: FaultProxy, kind: str, name: str) -> bool:

@@ -19,7 +19,7 @@ from tests.fault.proxy import FaultProxy
 
 SPARE: Final = "eu-a100-1"
 """One of four nodes with as many GPUs as a worker has."""
-SLOW_GPUS: Final[list[Object]] = [{"product": product, "teraflops": 0.01} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")]
+SLOW_GPUS: Final[list[Object]] = [{"product": product, "gigaflops": 10} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")]
 """So slow that every further worker pays."""
 SPEC: Final[Object] = {
     "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},

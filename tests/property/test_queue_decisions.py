@@ -28,7 +28,7 @@ from hyperscale.util.quantity import parse_number
 from tests.builders.clusters import gpu_node, snapshot, training
 
 QUICK = settings(max_examples=25, deadline=None)
-BOUND_SECONDS = 1000.0
+BOUND_SECONDS = 1000
 
 
 def cluster(gpus: Sequence[int]) -> ClusterSnapshot:

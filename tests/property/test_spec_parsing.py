@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hyperscale.model.api.job import JobSpec
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy
 from hyperscale.spec.rules import JOB_RULES
+from hyperscale.spec.written import write
 from tests.corpus.jobs import GOOD_JOBS
 from tests.corpus.strategies import JOBS, POLICY_WIRES, WIRES
 
@@ -85,3 +86,13 @@ def test_one_odd_value_in_a_good_job_gives_a_job_or_a_spec_error(data: st.DataOb
 def test_every_policy_within_bounds_is_parsed_or_repeats_itself_or_says_nothing_of_a_product(wire: dict[str, Any]) -> None:
     error = error_of(parse_policy, {"metadata": {"name": "default"}, "spec": wire})
     assert error is None or "given twice" in error.message or "has no figure" in error.message
+
+
+@settings(max_examples=50, deadline=None)
+@given(POLICY_WIRES)
+def test_every_policy_is_written_as_it_is_read(wire: dict[str, Any]) -> None:
+    resource = {"metadata": {"name": "default"}, "spec": wire}
+    if error_of(parse_policy, resource) is None:
+        policy = parse_policy(resource)
+        assert parse_policy({**resource, "spec": write(policy)}) == policy
+        assert write(policy) == write(parse_policy({**resource, "spec": write(policy)}))

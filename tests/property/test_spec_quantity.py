@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.util.quantity import parse_bytes, parse_number
+from hyperscale.util.quantity import parse_bytes, parse_exact, parse_number, shortest
 
 POWERS = {
     "": 1,
@@ -39,6 +39,18 @@ def test_a_thousand_milli_are_one(number: int) -> None:
 
 
 @settings(max_examples=50, deadline=None)
+@given(st.integers(1, 2**60) | st.floats(1, 1e15))
+def test_the_shortest_text_is_the_same_number_and_no_longer_than_its_digits(number: float) -> None:
+    assert float(parse_exact(shortest(number))) == number
+    assert len(shortest(number)) <= len(repr(number))
+
+
+@pytest.mark.parametrize(("number", "text"), [(24 * 2**30, "24Gi"), (10**13, "10T"), (1e13, "10T"), (1.5, "1.5"), (7, "7")])
+def test_a_number_is_written_as_a_person_would(number: float, text: str) -> None:
+    assert shortest(number) == text
+
+
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=80))
 def test_other_text_is_refused_with_an_example_of_what_to_write(text: str) -> None:
     with contextlib.suppress(ValueError):
@@ -50,7 +62,18 @@ def test_other_text_is_refused_with_an_example_of_what_to_write(text: str) -> No
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("500m", 0.5), ("1e3", 1000.0), ("1E3", 1000.0), ("1E", 1e18), ("-1", -1.0), (".5", 0.5), ("2.", 2.0), ("100u", 1e-4), ("5n", 5e-9)],
+    [
+        ("500m", 0.5),
+        ("1e3", 1000.0),
+        ("1e003", 1000.0),
+        ("1E3", 1000.0),
+        ("1E", 1e18),
+        ("-1", -1.0),
+        (".5", 0.5),
+        ("2.", 2.0),
+        ("100u", 1e-4),
+        ("5n", 5e-9),
+    ],
 )
 def test_every_form_of_kubernetes_is_read(text: str, number: float) -> None:
     assert parse_number(text) == pytest.approx(number)

@@ -71,6 +71,8 @@ def type_of(field: Schema) -> str:
         return ", ".join(code(choice if isinstance(choice, str) else json.dumps(choice)) for choice in field["enum"])
     if "anyOf" in field or "oneOf" in field:
         return _alternatives(field.get("anyOf", field.get("oneOf", ())))
+    if written := _written_type(field):
+        return written
     if field.get("x-kubernetes-int-or-string"):
         return "integer or string"
     kind = field.get("type", "object")
@@ -78,6 +80,13 @@ def type_of(field: Schema) -> str:
     if words == "array" and isinstance(field.get("items"), Mapping):
         words = f"list of {type_of(field['items'])}"
     return words + _bounds(field)
+
+
+def _written_type(field: Schema) -> str:
+    """The type that the message of a field's own rule names; "" where no rule does."""
+    rules = field.get("x-kubernetes-validations", ()) if "properties" not in field else ()
+    messages = (str(rule.get("message", "")) for rule in rules)
+    return next((text.removeprefix("write ").partition(", such as")[0] for text in messages if text.startswith("write a")), "")
 
 
 def _alternatives(choices: Iterable[Schema]) -> str:

@@ -72,9 +72,9 @@ def _policy() -> Schema:
     spec["properties"]["gpus"]["items"]["minProperties"] = 2
     schema = _root("How plans are made and judged; jobs without a policyRef take the one named default.", {"spec": spec}, ["spec"])
     columns = [
-        ("Lambda", "number", ".spec.communicationWeight", 0),
+        ("Lambda", "string", ".spec.communicationWeight", 0),
         ("Seed", "integer", ".spec.seed", 0),
-        ("Deadline", "number", ".spec.deadlines.planSeconds", 0),
+        ("Deadline-Seconds", "integer", ".spec.planDeadlineSeconds", 0),
         ("Age", "date", ".metadata.creationTimestamp", 0),
     ]
     return _definition(constants.POLICY_KIND, constants.POLICY_PLURAL, "gnnpp", "Cluster", schema, columns)

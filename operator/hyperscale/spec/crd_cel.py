@@ -74,3 +74,14 @@ def int_or_word_rule(lowest: int, highest: int, words: tuple[str, ...]) -> dict[
         "rule": f"type(self) == int ? int(self) >= {lowest} && int(self) <= {highest} : string(self) in [{allowed}]",
         "message": f"write a whole number from {lowest} to {highest}, or {' or '.join(words)}",
     }
+
+
+def decimal_rule(lowest: float, highest: float, words: str) -> dict[str, Any]:
+    """Validation of a decimal string within bounds."""
+    return {"rule": f"double(self) >= {float(lowest)} && double(self) <= {float(highest)}", "message": f"write {words}"}
+
+
+def quantity_rule(lowest: int, highest: int, words: str) -> dict[str, Any]:
+    """Validation of a quantity within bounds, an integer or a string."""
+    bounds = f"!quantity(string(self)).isLessThan(quantity('{lowest}')) && !quantity(string(self)).isGreaterThan(quantity('{highest}'))"
+    return {"rule": f"isQuantity(string(self)) && {bounds}", "message": f"write {words}"}

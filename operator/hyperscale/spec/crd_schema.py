@@ -12,13 +12,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from hyperscale.model.api import written_numbers as forms
 from hyperscale.spec import crd_cel
-from hyperscale.spec.introspect import choices_of, shape_of
+from hyperscale.spec.introspect import Shape, choices_of, shape_of, words_of
+from hyperscale.spec.written import write_field
 
 Schema = dict[str, Any]
 
-_LIST_KEYS: Final = {"conditions": "type", "gpus": "product"}
-"""Lists of objects that are maps by one of their fields."""
+_LIST_KEYS: Final = {"conditions": "type", "gpus": "product", "Overrides.nodes": "name"}
+"""Lists of objects that are maps by one of their fields, of every type or of one."""
 _SET_LISTS: Final = frozenset({"planners", "topologyLevels"})
 
 
@@ -27,7 +29,9 @@ def schema_of(wrapped: inspect.Type, path: str, defaults: bool) -> Schema:
     shape = shape_of(wrapped)
     bare = shape.bare
     schema: Schema
-    if isinstance(bare, inspect.StructType):
+    if shape.written:
+        schema = _written(shape, path)
+    elif isinstance(bare, inspect.StructType):
         schema = struct_schema(bare, defaults)
     elif isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
         schema = {"type": "string", "enum": list(choices_of(bare)), "maxLength": max(len(word) for word in choices_of(bare))}
@@ -58,8 +62,9 @@ def _property(cls: type, field: inspect.Field, defaults: bool) -> Schema:
         schema["description"] = documented[field.name]
     if defaults and (default := _default(field)) is not None:
         schema["default"] = default
-    if field.encode_name in _LIST_KEYS and schema.get("items", {}).get("type") == "object":
-        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [_LIST_KEYS[field.encode_name]]}
+    list_key = _LIST_KEYS.get(field.encode_name) or _LIST_KEYS.get(f"{cls.__name__}.{field.encode_name}")
+    if list_key is not None and schema.get("items", {}).get("type") == "object":
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [list_key]}
     if field.encode_name in _SET_LISTS:
         schema["x-kubernetes-list-type"] = "set"
     return schema
@@ -70,14 +75,9 @@ def _default(field: inspect.Field) -> object:
     if field.required:
         return None
     value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
-    if isinstance(value, msgspec.Struct):
-        return _plain(value) if value != type(value)() else {}
-    return _plain(value)
-
-
-def _plain(value: object) -> object:
-    """As JSON has it: lists for tuples, texts for enums."""
-    return msgspec.json.decode(msgspec.json.encode(value))
+    if isinstance(value, msgspec.Struct) and value == type(value)():
+        return {}
+    return write_field(value, field.type)
 
 
 def _scalar(bare: inspect.Type, path: str) -> Schema:
@@ -91,6 +91,23 @@ def _scalar(bare: inspect.Type, path: str) -> Schema:
         raise TypeError(f"{path}: a text needs Meta(max_length=...)")
     given = {"minLength": bare.min_length or None, "maxLength": bare.max_length, "pattern": bare.pattern}
     return {"type": "string", **{key: value for key, value in given.items() if value is not None}}
+
+
+def _written(shape: Shape, path: str) -> Schema:
+    """A decimal string, or a quantity: OpenAPI cannot bound a text's number, CEL can."""
+    bare = shape.bare
+    if not isinstance(bare, inspect.IntType | inspect.FloatType) or bare.ge is None or bare.le is None:
+        raise TypeError(f"{path}: a number written as text needs Meta(ge=..., le=...)")
+    if shape.written == forms.DECIMAL[forms.WRITTEN]:
+        rule = crd_cel.decimal_rule(bare.ge, bare.le, words_of(shape))
+        return {"type": "string", "maxLength": forms.MAX_LENGTH, "pattern": forms.DECIMAL_PATTERN, "x-kubernetes-validations": [rule]}
+    rule = crd_cel.quantity_rule(int(bare.ge), int(bare.le), words_of(shape))
+    return {
+        "x-kubernetes-int-or-string": True,
+        "maxLength": forms.MAX_LENGTH,
+        "pattern": forms.QUANTITY_PATTERN,
+        "x-kubernetes-validations": [rule],
+    }
 
 
 def _number(bare: inspect.IntType | inspect.FloatType) -> Schema:

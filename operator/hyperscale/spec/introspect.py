@@ -9,6 +9,8 @@ import msgspec
 from msgspec import inspect
 
 from hyperscale.model.api import job as types
+from hyperscale.model.api import written_numbers as forms
+from hyperscale.util.quantity import shortest
 
 _PATTERN_HELP = {
     types.DNS_LABEL: "of a-z, 0-9 and -, first and last no -",
@@ -32,23 +34,30 @@ class Shape:
     """None is allowed and means absent."""
     format: str = ""
     """Of OpenAPI, e.g. date-time; "" where the type has none."""
+    written: str = ""
+    """The form of a number that users write as text, see `model.api.written_numbers`; "" for all others."""
 
 
 def shape_of(wrapped: inspect.Type) -> Shape:
     """`wrapped` without Metadata and None; the outermost description wins."""
-    description, kind_of_text, optional, bare = "", "", False, wrapped
+    said = {"description": "", "format": "", forms.WRITTEN: ""}
+    optional, bare = False, wrapped
     while True:
         if isinstance(bare, inspect.Metadata):
-            given = bare.extra_json_schema or {}
-            description = description or str(given.get("description", ""))
-            kind_of_text = kind_of_text or str(given.get("format", ""))
+            said = _outermost(said, bare)
             bare = bare.type
         elif isinstance(bare, inspect.UnionType) and any(isinstance(member, inspect.NoneType) for member in bare.types):
             optional = True
             members = tuple(member for member in bare.types if not isinstance(member, inspect.NoneType))
             bare = members[0] if len(members) == 1 else inspect.UnionType(members)
         else:
-            return Shape(bare, description, optional, kind_of_text)
+            return Shape(bare, said["description"], optional, said["format"], said[forms.WRITTEN])
+
+
+def _outermost(said: dict[str, str], wrapper: inspect.Metadata) -> dict[str, str]:
+    """`said`, with its empty words taken from `wrapper`."""
+    more = {**(wrapper.extra_json_schema or {}), **(wrapper.extra or {})}
+    return {word: text or str(more.get(word, "")) for word, text in said.items()}
 
 
 @cache
@@ -62,7 +71,14 @@ def struct_of(cls: type[msgspec.Struct]) -> inspect.StructType:
 
 def words_for(wrapped: inspect.Type) -> str:
     """What to write for a value of this type, to follow "write "."""
-    bare = shape_of(wrapped).bare
+    return words_of(shape_of(wrapped))
+
+
+def words_of(shape: Shape) -> str:
+    """The same for a type whose wrappers are taken off."""
+    bare = shape.bare
+    if shape.written and isinstance(bare, inspect.IntType | inspect.FloatType):
+        return _written_words(shape.written, bare)
     if isinstance(bare, inspect.UnionType):
         return " or ".join(words_for(member) for member in bare.types)
     if isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
@@ -90,6 +106,13 @@ def _number_words(bare: inspect.IntType | inspect.FloatType) -> str:
     if bare.ge is not None and bare.lt is not None:
         return f"{kind} from {bare.ge:g} to below {bare.lt:g}"
     return kind + low + (f" up to {bare.le:g}" if bare.le is not None else "")
+
+
+def _written_words(form: str, bare: inspect.IntType | inspect.FloatType) -> str:
+    """Of a decimal string or a quantity; both have a lower and an upper bound."""
+    if form == forms.DECIMAL[forms.WRITTEN]:
+        return f'a decimal number in quotes from {bare.ge:g} to {bare.le:g}, such as "{bare.ge or 0:g}.5"'
+    return f"a quantity from {shortest(bare.ge or 1)} to {shortest(bare.le or 1)}, such as 10G or 24Gi"
 
 
 def _string_words(bare: inspect.StrType) -> str:

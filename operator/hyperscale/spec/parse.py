@@ -15,7 +15,7 @@ import msgspec
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import GpuModel, PolicySpec
-from hyperscale.spec import errors, introspect
+from hyperscale.spec import errors, introspect, written
 from hyperscale.spec.api_objects import fault_of
 from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
 
@@ -67,6 +67,7 @@ def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
         ("planners", policy.planners),
         ("topologyLevels", policy.topology_levels),
         ("gpus", tuple(gpu.product for gpu in policy.gpus)),
+        ("overrides.nodes", tuple(node.name for node in policy.overrides.nodes)),
     ):
         repeated = sorted({str(value) for value in values if values.count(value) > 1})
         if repeated:
@@ -74,7 +75,8 @@ def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
     for index, gpu in enumerate(policy.gpus):
         if gpu == GpuModel(gpu.product):
             raise SpecError(
-                f"spec.gpus[{index}]", "has no figure; write teraflops, pricePerHour, insideBytesPerSecond or insideLatencySeconds"
+                f"spec.gpus[{index}]",
+                "has no figure; write gigaflops, pricePerHour, intraNodeBytesPerSecond or intraNodeLatencyNanoseconds",
             )
     return policy
 
@@ -118,7 +120,9 @@ def _parse(resource: Mapping[str, Any], wanted: type[_Spec]) -> _Spec:
     fault = errors.unknown_field(plain, shape)
     if fault is None:
         try:
-            return msgspec.convert(plain, wanted)
+            return msgspec.convert(written.read(plain, shape), wanted)
+        except written.WrittenError as error:
+            fault = error.path, str(error)
         except msgspec.ValidationError as error:
             fault = errors.explain(error, plain, shape)
     raise SpecError(f"spec{fault[0]}", fault[1])

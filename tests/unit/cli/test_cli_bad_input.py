@@ -230,10 +230,10 @@ def test_a_bad_policy_is_named_with_its_path(files: Files) -> None:
         "apiVersion": "hyperscale.dev/v1alpha1",
         "kind": "PlannerPolicy",
         "metadata": {"name": "default"},
-        "spec": {"deadlines": {"planSeconds": -1}},
+        "spec": {"planDeadlineSeconds": -1},
     }
     line = only_line_of(files.plan("--policy", files.write("policy.yaml", policy)))
-    assert "policy.yaml: spec.deadlines.planSeconds" in line
+    assert "policy.yaml: spec.planDeadlineSeconds" in line
 
 
 def test_standard_input_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

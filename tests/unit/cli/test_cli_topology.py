@@ -250,7 +250,7 @@ def test_overrides_of_a_policy_file_are_laid_over_the_snapshot_and_those_that_fi
     policy.write_text(
         "apiVersion: hyperscale.dev/v1alpha1\nkind: PlannerPolicy\nmetadata: {name: what-if}\nspec:\n  overrides:\n"
         "    nodes: [{name: gpu-node-00, gpuProduct: NVIDIA-L4}, {name: gone, gpuProduct: NVIDIA-L4}]\n"
-        "    links: [{source: gpu-node-00, destination: gpu-node-01, latencySeconds: 3.5}]\n"
+        "    links: [{source: gpu-node-00, destination: gpu-node-01, latencyNanoseconds: 3500000000}]\n"
     )
     ran = run("topology", "--snapshot", files.snapshot, "--policy", str(policy), "-o", "json")
     document = json.loads(ran.out)

@@ -31,11 +31,13 @@ CHECKPOINT = {"volumeClaimName": "state", "everyEpochs": 10}
 class Scene(Stage):
     """One node of two GPUs with a long job on both, which has run for an hour, and a short one that waits."""
 
-    def __init__(self, mode: str = "Act", queue: dict[str, Any] | None = None, replan: dict[str, Any] | None = None, **long: Any) -> None:
+    def __init__(
+        self, mode: str = "Automatic", queue: dict[str, Any] | None = None, migration: dict[str, Any] | None = None, **long: Any
+    ) -> None:
         super().__init__(nodes=1, gpus=2)
         self.version = 10
-        self.queue = {"preemption": {"mode": mode, "checkSeconds": 10, "holdDownSeconds": 60}, **(queue or {})}
-        self.set_policy({"queue": self.queue, "replan": {"restartSeconds": 5, **(replan or {})}})
+        self.queue = {"preemption": {"mode": mode, "checkPeriodSeconds": 10, "holdDownSeconds": 60}, **(queue or {})}
+        self.set_policy({"queue": self.queue, "migration": {"restartSeconds": 5, **(migration or {})}})
         self.watch = self.planning.preemption
         self.long_spec = {
             "model": {"architecture": "GCN", "epochs": EPOCHS},

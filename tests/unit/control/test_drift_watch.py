@@ -93,7 +93,7 @@ async def test_after_a_restart_the_hold_down_goes_on_where_the_status_says() -> 
 
 
 async def test_act_offers_the_plan_once_and_takes_its_gpus() -> None:
-    cluster = Cluster("Act")
+    cluster = Cluster("Automatic")
     await cluster.pass_time(120, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
@@ -114,7 +114,7 @@ async def test_act_offers_the_plan_once_and_takes_its_gpus() -> None:
 
 
 async def test_a_move_that_does_not_fit_any_more_is_not_begun() -> None:
-    cluster = Cluster("Act")
+    cluster = Cluster("Automatic")
     await cluster.pass_time(120, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
@@ -125,7 +125,7 @@ async def test_a_move_that_does_not_fit_any_more_is_not_begun() -> None:
 
 
 async def test_act_without_a_checkpoint_only_tells_why_it_does_not() -> None:
-    cluster = Cluster("Act", checkpoint=None)
+    cluster = Cluster("Automatic", checkpoint=None)
     await cluster.pass_time(200, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
@@ -167,7 +167,7 @@ async def test_a_policy_that_is_switched_off_takes_back_what_was_told() -> None:
     view = cluster.watch.view(CORA)
     assert view is not None
     cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
-    off = {"replan": {"mode": "Off"}}
+    off = {"migration": {"mode": "Never"}}
     cluster.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 2}, "spec": off})
     cluster.woken.clear()
     await cluster.pass_time(20, slow=["node-b"])

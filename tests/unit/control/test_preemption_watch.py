@@ -131,7 +131,7 @@ async def test_advice_is_taken_back_when_nobody_waits_any_more_or_the_policy_is_
         if change == "gone":
             scene.world.see_job({**scene.world.jobs[SHORT].resource, "status": {}}, deleted=True)
         else:
-            scene.set_policy({"queue": {"preemption": {"mode": "Off"}}})
+            scene.set_policy({"queue": {"preemption": {"mode": "Never"}}})
         await scene.watch.check()
         after = scene.watch.view(LONG)
         assert after is not None
@@ -160,12 +160,12 @@ async def test_after_a_restart_what_was_told_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"mode": "Off"},
+        {"mode": "Never"},
         {"queue": {"order": "Arrival"}},
         {"checkpoint": None},
         {"placement": {"mode": "Preferred"}},
-        {"replan": {"restartSeconds": 86_400}},
-        {"queue": {"preemption": {"mode": "Act", "holdDownSeconds": 7200}}},
+        {"migration": {"restartSeconds": 86_400}},
+        {"queue": {"preemption": {"mode": "Automatic", "holdDownSeconds": 7200}}},
     ],
     ids=["off", "order of arrival", "no checkpoint", "not strict", "too dear", "just started"],
 )

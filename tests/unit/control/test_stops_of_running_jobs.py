@@ -104,9 +104,9 @@ def test_in_order_of_arrival_nobody_is_stopped() -> None:
 def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -> None:
     again = mpijob(start_time="2026-01-01T02:10:00Z")
     once = status(Phase.RUNNING, last_stop=LAST)
-    assert "7200" in preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7200.0))
-    assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7201.0))
-    assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=0.0))
+    assert "7200" in preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7200))
+    assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7201))
+    assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=0))
     twice = begun(once, again, ("team/other",), 60.0, 1_767_240_000.0)
     assert twice.waited_seconds == 7200.0
     assert queued_since(twice) == 1_767_240_000.0 - 7200.0

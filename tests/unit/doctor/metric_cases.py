@@ -40,7 +40,7 @@ METRIC_CASES = (
     Case(Fault.PROMETHEUS_CLOCK_SKEW, facts(metrics=metrics(ahead_seconds=-300.0)), "timedatectl", ERROR),
     Case(Fault.PROMETHEUS_NOT_SET, facts(metrics=Metrics(), suggested_prometheus="http://p.m:9090"), "prometheus.url=http://p.m:9090"),
     Case(Fault.PROMETHEUS_UNREACHABLE, facts(metrics=Metrics("http://p", "", ("PrometheusUnreachable", "no"))), "prometheus.url=", ERROR),
-    Case(Fault.PROMETHEUS_TIMEOUT, facts(metrics=Metrics("http://p", "", ("PrometheusTimeout", "slow"))), "metricsSeconds", ERROR),
+    Case(Fault.PROMETHEUS_TIMEOUT, facts(metrics=Metrics("http://p", "", ("PrometheusTimeout", "slow"))), "metricsTimeoutSeconds", ERROR),
     Case(Fault.PROMETHEUS_REFUSED, facts(metrics=Metrics("http://p", "", ("PrometheusRefused", "HTTP 401"))), "/api/v1", ERROR),
     Case(Fault.PROMETHEUS_BODY_TOO_LARGE, facts(metrics=Metrics("http://p", "", ("PrometheusBodyTooLarge", "x"))), "narrow", ERROR),
     Case(Fault.PROMETHEUS_DENIED, facts(metrics=Metrics("http://p", "", ("PrometheusDenied", "x"))), "prometheus.auth", ERROR),

@@ -31,12 +31,14 @@ node_overrides = st.builds(
     NodeOverride,
     name=st.sampled_from((*NAMES, "gone")),
     gpu_product=st.sampled_from([None, "NVIDIA-L4"]),
-    gpu_memory_mib=st.sampled_from([None, 23_000]),
+    gpu_memory=st.sampled_from([None, 23_000 * 2**20]),
     network_bytes_per_second=st.sampled_from([None, 1e9]),
     topology=st.dictionaries(st.sampled_from([REGION, ZONE, RACK, "example.com/row"]), st.sampled_from(["1", "9"])),
 )
 link_overrides = st.one_of(
-    st.builds(LinkOverride, source=st.sampled_from(NAMES), destination=st.sampled_from((*NAMES, "gone")), latency_seconds=st.just(5e-5)),
+    st.builds(
+        LinkOverride, source=st.sampled_from(NAMES), destination=st.sampled_from((*NAMES, "gone")), latency_nanoseconds=st.just(50_000)
+    ),
     st.builds(
         LinkOverride, source=values, destination=values, level=st.sampled_from([ZONE, RACK]), bandwidth_bytes_per_second=st.just(1e9)
     ),
@@ -46,7 +48,7 @@ link_overrides = st.one_of(
 @settings(max_examples=50, deadline=None)
 @given(
     labels=label_sets,
-    nodes=st.lists(node_overrides, max_size=3),
+    nodes=st.lists(node_overrides, max_size=3, unique_by=lambda override: override.name),
     links=st.lists(link_overrides, max_size=3),
     listed=st.sampled_from([(), (ZONE, RACK, "example.com/row")]),
 )
@@ -65,7 +67,7 @@ def test_over_a_file_they_do_what_they_do_live_and_twice_is_no_more_than_once(
 def test_a_matrix_without_labels_gets_racks() -> None:
     bare = ClusterSnapshot(taken_at=NOW, nodes=tuple(Node(name, None, None, 8, 0) for name in NAMES), links=(), levels=())
     words = tuple(NodeOverride(name, topology={RACK: rack}) for name, rack in zip(NAMES, ("r1", "r1", "r2"), strict=True))
-    across = LinkOverride("r1", "r2", level=RACK, latency_seconds=1e-3)
+    across = LinkOverride("r1", "r2", level=RACK, latency_nanoseconds=1_000_000)
     found, notes = with_overrides(bare, PolicySpec(overrides=Overrides(nodes=words, links=(across,))))
     assert notes == ()
     assert found.levels == (RACK,)
@@ -95,7 +97,7 @@ def test_without_overrides_the_snapshot_is_the_same_object(policy: PolicySpec) -
 
 def test_what_fits_nothing_is_said() -> None:
     bare = ClusterSnapshot(taken_at=NOW, nodes=(Node("a", None, None, 8, 0),), links=(), levels=())
-    words = Overrides(nodes=(NodeOverride("b"), NodeOverride("c")), links=(LinkOverride("a", "z", latency_seconds=1e-5),))
+    words = Overrides(nodes=(NodeOverride("b"), NodeOverride("c")), links=(LinkOverride("a", "z", latency_nanoseconds=10_000),))
     found, notes = with_overrides(bare, PolicySpec(overrides=words))
     assert notes == (
         "an override names no link of this cluster (a to z)",

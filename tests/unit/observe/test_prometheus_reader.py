@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hyperscale.model.api.policy import Deadlines, MetricQueries, PolicySpec
+from hyperscale.model.api.policy import MetricQueries, PolicySpec
 from hyperscale.model.metrics_reading import FIGURES, NOT_CONFIGURED, MetricsReading
 from hyperscale.observe.prometheus.http import MAX_BODY_BYTES
 from hyperscale.observe.prometheus.reader import PrometheusReader
@@ -19,8 +19,7 @@ ONE = PolicySpec(queries=MetricQueries(**{**OFF, "power": "DCGM_FI_DEV_POWER_USA
 HANG_SECONDS = 30.0
 """A server that hangs does so for this long."""
 DRIP_SECONDS = 0.05
-SHORT = Deadlines(metrics_seconds=0.5)
-ALL_SHORT = PolicySpec(deadlines=SHORT)
+ALL_SHORT = PolicySpec(metrics_timeout_seconds=1)
 LABELS = {"__name__": "DCGM_FI_DEV_POWER_USAGE", "Hostname": "a", "UUID": "GPU-1", "modelName": "A100"}
 
 
@@ -210,7 +209,7 @@ def test_a_slow_query_does_not_stop_those_that_are_fast() -> None:
 
     queries = MetricQueries(**{**OFF, "gpu_utilization": "DCGM_FI_DEV_GPU_UTIL", "power": "DCGM_FI_DEV_POWER_USAGE"})
     with serving(answer) as (url, _):
-        reading = PrometheusReader(url).read(PolicySpec(queries=queries, deadlines=Deadlines(metrics_seconds=1.0)), NOW)
+        reading = PrometheusReader(url).read(PolicySpec(queries=queries, metrics_timeout_seconds=1), NOW)
         release.set()
     assert reading.state.available
     assert reading.state.failed_queries == ("gpu_utilization",)

@@ -102,7 +102,7 @@ def test_labels_are_named_as_the_source_of_what_they_tell() -> None:
 
 
 def test_an_administrators_word_on_a_node_counts_before_its_labels() -> None:
-    word = NodeOverride("gpu-a", gpu_product="NVIDIA-L4", gpu_memory_mib=23_000, network_bytes_per_second=1e9, topology={ZONE: "z9"})
+    word = NodeOverride("gpu-a", gpu_product="NVIDIA-L4", gpu_memory=23_000 * 2**20, network_bytes_per_second=1e9, topology={ZONE: "z9"})
     node = seen(Overrides(nodes=(word,))).nodes[0]
     assert (node.gpu_product, node.gpu_memory_bytes, node.network_bytes_per_second.value) == ("NVIDIA-L4", 23_000 * 2**20, 1e9)
     assert node.domains == ("z9",)
@@ -112,11 +112,11 @@ def test_an_administrators_word_on_a_node_counts_before_its_labels() -> None:
 
 def test_an_administrators_word_on_a_link_counts_before_measurements_and_in_both_directions() -> None:
     measured = (series(1e-3, source="gpu-a", destination="gpu-b"),)
-    word = LinkOverride("gpu-a", "gpu-b", latency_seconds=5e-5)
+    word = LinkOverride("gpu-a", "gpu-b", latency_nanoseconds=50_000)
     snapshot = seen(Overrides(links=(word,)), link_latency=measured)
     assert [link(snapshot, *pair).latency_seconds.value for pair in (("gpu-a", "gpu-b"), ("gpu-b", "gpu-a"))] == [5e-5, 5e-5]
     assert link(snapshot).latency_seconds.source == "override"
-    one_way = seen(Overrides(links=(LinkOverride("gpu-a", "gpu-b", latency_seconds=5e-5, one_way=True),)))
+    one_way = seen(Overrides(links=(LinkOverride("gpu-a", "gpu-b", latency_nanoseconds=50_000, one_way=True),)))
     assert [(one.source, one.destination) for one in one_way.links] == [("gpu-a", "gpu-b")]
 
 
@@ -130,15 +130,15 @@ def test_a_word_on_domains_holds_for_all_their_nodes_and_a_word_on_nodes_before_
         ("gpu-b", "gpu-c"): 2e8,
         ("gpu-c", "gpu-b"): 2e8,
     }
-    inside = seen(Overrides(links=(LinkOverride("z1", "z1", level=ZONE, latency_seconds=1e-5),))).links
+    inside = seen(Overrides(links=(LinkOverride("z1", "z1", level=ZONE, latency_nanoseconds=10_000),))).links
     assert [(one.source, one.destination) for one in inside] == [("gpu-a", "gpu-b"), ("gpu-b", "gpu-a")]
 
 
 def test_a_word_that_fits_nothing_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = seen(Overrides(links=(LinkOverride("gpu-a", "gone", latency_seconds=1e-5),)))
+    snapshot = seen(Overrides(links=(LinkOverride("gpu-a", "gone", latency_nanoseconds=10_000),)))
     assert "an override names no link of this cluster (gpu-a to gone)" in snapshot.metrics.message
     monkeypatch.setattr(overrides_module, "MAX_PAIRS", 2)
-    snapshot = seen(Overrides(links=(LinkOverride("z1", "z2", level=ZONE, latency_seconds=1e-5),)))
+    snapshot = seen(Overrides(links=(LinkOverride("z1", "z2", level=ZONE, latency_nanoseconds=10_000),)))
     assert len(snapshot.links) == 2
     assert "describe more than 2 pairs" in snapshot.metrics.message
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Claim
-from hyperscale.model.api.policy import PolicySpec, ReplanPolicy
+from hyperscale.model.api.policy import MigrationPolicy, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link
 from hyperscale.model.migration_query import MoveAdvice, MoveQuestion, Moves, RunningJob
 from hyperscale.model.plan import Calibration, Plan
@@ -82,7 +82,7 @@ def test_what_a_restart_does_again_is_part_of_the_price() -> None:
 
 def test_no_more_ranks_move_than_the_policy_allows() -> None:
     slow = cluster(slow=NODES[1], busy=NODES)
-    dear = PolicySpec(replan=ReplanPolicy(max_moves=1))
+    dear = PolicySpec(migration=MigrationPolicy(max_migrated_workers=1))
     (advice,) = asked(slow, running(), policy=dear)
     assert len(advice.moved) == 1
 

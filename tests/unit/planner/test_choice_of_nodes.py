@@ -234,7 +234,7 @@ def test_a_graph_too_large_for_one_gpu_is_spread_by_memory() -> None:
 def test_prices_of_the_policy_give_the_cost_of_an_epoch() -> None:
     from hyperscale.model.api.policy import GpuModel, PolicySpec
 
-    policy = PolicySpec(gpus=(GpuModel(product="NVIDIA-A100", teraflops=10.0, price_per_hour=3.6),))
+    policy = PolicySpec(gpus=(GpuModel(product="NVIDIA-A100", gigaflops=10_000, price_per_hour=3.6),))
     plan = planned(snapshot(gpu_node("n0")), training(workers={"min": 1, "max": 1}), policy)
     assert plan.predicted.cost_per_epoch is not None
     assert abs(plan.predicted.cost_per_epoch - plan.predicted.epoch_seconds * 0.001) < 1e-8

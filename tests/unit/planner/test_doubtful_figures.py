@@ -75,8 +75,8 @@ def test_a_gain_that_noise_may_have_made_moves_no_job() -> None:
 
 
 WHOLE = training(workers={"min": 1, "max": 1, "gpusPerWorker": 8})
-TOLD = PolicySpec(gpus=(GpuModel("NVIDIA-A100", inside_bytes_per_second=2.4e11),))
-WAITS = PolicySpec(gpus=(GpuModel("NVIDIA-A100", inside_latency_seconds=5e-6),))
+TOLD = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_bytes_per_second=2.4e11),))
+WAITS = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_latency_nanoseconds=5000),))
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_prices_count_where_the_policy_has_them() -> None:
     names = ["a-dear", "b-cheap"]
     seen = snapshot(gpu_node(names[0], product="NVIDIA-A100-SXM4-80GB"), gpu_node(names[1], product="NVIDIA-A100-PCIE-40GB"))
     same = [
-        GpuModel(product="NVIDIA-A100-SXM4-80GB", teraflops=13.0, price_per_hour=4.0),
-        GpuModel(product="NVIDIA-A100-PCIE-40GB", teraflops=13.0, price_per_hour=2.0),
+        GpuModel(product="NVIDIA-A100-SXM4-80GB", gigaflops=13_000, price_per_hour=4.0),
+        GpuModel(product="NVIDIA-A100-PCIE-40GB", gigaflops=13_000, price_per_hour=2.0),
     ]
     plan = planned(seen, training(**SMALL, workers={"min": 1, "max": 1}), PolicySpec(gpus=tuple(same)))
     assert plan.ranks_by_node == {"b-cheap": 1}

@@ -38,13 +38,13 @@ def test_the_longest_product_prefix_decides_the_speed(product: str, teraflops: f
 
 
 def test_the_policy_overrides_the_table_by_its_own_longest_prefix() -> None:
-    policy = PolicySpec(gpus=(GpuModel("NVIDIA-A100", 9.0), GpuModel("NVIDIA-A100-SXM4-80GB", 11.0, 2.0)))
+    policy = PolicySpec(gpus=(GpuModel("NVIDIA-A100", 9000), GpuModel("NVIDIA-A100-SXM4-80GB", 11_000, 2.0)))
     assert gpu_speed(gpu_node("n", product="NVIDIA-A100-SXM4-80GB"), policy) == (11e12, False, 2.0)
     assert gpu_speed(gpu_node("n", product="NVIDIA-A100-SXM4-40GB"), policy) == (9e12, False, None)
 
 
 def test_an_entry_that_states_a_price_only_leaves_the_speed_to_the_wider_one() -> None:
-    policy = PolicySpec(gpus=(GpuModel("NVIDIA-A100", 9.0, 1.0), GpuModel("NVIDIA-A100-SXM4-80GB", price_per_hour=2.0)))
+    policy = PolicySpec(gpus=(GpuModel("NVIDIA-A100", 9000, 1.0), GpuModel("NVIDIA-A100-SXM4-80GB", price_per_hour=2.0)))
     assert gpu_speed(gpu_node("n", product="NVIDIA-A100-SXM4-80GB"), policy) == (9e12, False, 2.0)
 
 

@@ -96,7 +96,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.WAITING_FOR_BETTER_NODES: Meaning(
         "It would fit now, but much slower than on nodes that running jobs will leave.",
         "better nodes",
-        "The operator starts it when waiting longer cannot pay; PlannerPolicy spec.queue.patience says how choosy jobs are.",
+        "The operator starts it when waiting longer cannot pay; PlannerPolicy spec.queue.maxStartSlowdown bounds how slow it may be.",
     ),
     Reason.START_POLICY_NEVER: Meaning(
         "The plan is ready and nothing runs: spec.startPolicy is Never.", "", "Set spec.startPolicy to Automatic to run it."
@@ -137,7 +137,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.PREEMPTED: Meaning(
         "The job was stopped so that all jobs together end sooner; it continues from its last checkpoint when its turn comes.",
         "its turn in the queue",
-        "Raise spec.queueWeight. No job is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
+        "Raise spec.queueWeight. No job is preempted where the PlannerPolicy's spec.queue.preemption.mode is Advise or Never.",
     ),
     Reason.WORKERS_STARTING: Meaning("The workers are starting; the launcher follows when all are ready.", "all workers to be ready"),
     Reason.OPENING_LAUNCHER: Meaning("All workers are ready, the launcher is released.", "the launcher"),

@@ -115,7 +115,7 @@ class Preview:
         requests = [one.request for one in queued]
         first = self._queue.since_last_arrival_seconds or 0.0
         jobs = tuple(
-            QueuedJob(request, weight=float(min(request.job.queue_weight, policy.queue.max_priority)), gap_seconds=gap)
+            QueuedJob(request, weight=float(min(request.job.queue_weight, policy.queue.max_queue_weight)), gap_seconds=gap)
             for request, gap in zip(requests, (first, *(0.0 for _ in requests[1:])), strict=True)
         )
         question = AdmissionRequest(
@@ -123,7 +123,7 @@ class Preview:
             running=self._queue.running,
             free_gpus=self._free,
             claims=self._queue.claims,
-            deadline_seconds=policy.deadlines.plan_seconds,
+            deadline_seconds=policy.plan_deadline_seconds,
             arrivals=self._queue.arrivals,
             reserved_amounts=self._held,
         )

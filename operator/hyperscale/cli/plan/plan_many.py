@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, jobs: Sequence[JobInput], specs: Sequence
     """Decide and print; 0 where some job has a plan, 1 where none fits."""
     sources = known_inputs.find(arguments, jobs[0])
     asked = [asked_about(job, spec, sources, arguments) for job, spec in zip(jobs, specs, strict=True)]
-    came = decided(sources, asked, arguments.deadline or sources.policy.deadlines.plan_seconds * 2)
+    came = decided(sources, asked, arguments.deadline or sources.policy.plan_deadline_seconds * 2)
     if isinstance(came, Infeasible):
         print(exit_codes.one_line(came.message), file=sys.stderr)
         return exit_codes.INFEASIBLE

@@ -210,7 +210,7 @@ class Reconciler:
             clock=ReconcileClock(
                 now=self._clock(),
                 server_ahead_seconds=self._actions.server_ahead_seconds,
-                scheduling_timeout_seconds=own_timeout_seconds or run.policy.deadlines.scheduling_seconds,
+                scheduling_timeout_seconds=own_timeout_seconds or run.policy.scheduling_timeout_seconds,
             ),
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._world.measured(run.key, pods)),
             plan=_plan_state(run, record.status, plans),

@@ -116,7 +116,7 @@ class AdmissionScheduler:
             running=running,
             free_gpus=free_gpus,
             claims=self._running.claims(snapshot),
-            deadline_seconds=policy.deadlines.plan_seconds,
+            deadline_seconds=policy.plan_deadline_seconds,
             arrivals=self._pending.arrivals,
             reserved_amounts=self._world.assumed_plans.held(),
         )

@@ -20,7 +20,7 @@ from hyperscale.control.scheduler.migration_evaluation import MigrationEvaluatio
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
-from hyperscale.model.api.policy import PolicySpec, ReplanMode
+from hyperscale.model.api.policy import MigrationMode, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.migration_query import MAX_MOVE_JOBS, MoveAdvice, MoveQuestion, Moves, RunningJob
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -114,7 +114,7 @@ class MigrationPlanner:
                 continue
             job = self.running_job(key, policy, snapshot) if snapshot.metrics.available else None
             if job is None:
-                self._due[key] = now + policy.replan.check_seconds
+                self._due[key] = now + policy.migration.check_period_seconds
             else:
                 jobs[str(key)] = key, job
         if jobs:
@@ -122,7 +122,7 @@ class MigrationPlanner:
 
     async def _ask(self, jobs: dict[str, tuple[Key, RunningJob]], snapshot: ClusterSnapshot, policy: PolicySpec) -> None:
         began = self._clock()
-        deadline_seconds = min(DEADLINE_SECONDS, policy.deadlines.plan_seconds)
+        deadline_seconds = min(DEADLINE_SECONDS, policy.plan_deadline_seconds)
         question = MoveQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
         with self._telemetry.plan_seconds.labels(planner="Migration").time():
             moves = await self._planner.moves(question, snapshot, policy)
@@ -136,7 +136,7 @@ class MigrationPlanner:
             if advice is not None:
                 self._learn(key, job, advice, policy)
             if advice is not None or len(answered) == 0:
-                self._due[key] = now + policy.replan.check_seconds
+                self._due[key] = now + policy.migration.check_period_seconds
 
     def _learn(self, key: Key, job: RunningJob, advice: MoveAdvice, policy: PolicySpec) -> None:
         """Take in one judgement; a pass is asked for where people should know, or the move is due."""
@@ -148,8 +148,9 @@ class MigrationPlanner:
             at=now, epochs=self._progress[key].epochs_at(now), epoch_seconds=advice.now_epoch_seconds
         )
         before = self._evaluations.get(key) or MigrationEvaluation(unix_seconds(proposal.since) if proposal else None, proposal)
-        blocker = migration_blocker(job.request.job, view, record.status.replans) if policy.replan.mode is ReplanMode.ACT else ADVISES
-        terms = MigrationTerms(policy.replan, blocker, record.status.last_move, now)
+        acts = policy.migration.mode is MigrationMode.AUTOMATIC
+        blocker = migration_blocker(job.request.job, view, record.status.replans) if acts else ADVISES
+        terms = MigrationTerms(policy.migration, blocker, record.status.last_move, now)
         after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=self._progress[key].epochs - job.redone_epochs)
         self._evaluations[key] = after
         if after.shown is not None and before.shown is None:
@@ -204,9 +205,9 @@ class MigrationPlanner:
             record = self._world.jobs.get(key)
             if record is None or not self._steady(record, view):
                 continue
-            replan = self._policy(key).replan
-            if replan.mode is not ReplanMode.OFF:
-                yield key, replan.check_seconds
+            migration = self._policy(key).migration
+            if migration.mode is not MigrationMode.NEVER:
+                yield key, migration.check_period_seconds
             elif record.status.move is not None and key not in self._evaluations:
                 self._evaluations[key] = MigrationEvaluation()
                 self._wake(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hyperscale.control.lifecycle.movable import material, shown_move
-from hyperscale.model.api.policy import ReplanPolicy
+from hyperscale.model.api.policy import MigrationPolicy
 from hyperscale.model.migration_query import MoveAdvice
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import LastMove, StatusMove
@@ -27,7 +27,7 @@ class MigrationEvaluation(NamedTuple):
 class MigrationTerms(NamedTuple):
     """What advice is measured against."""
 
-    policy: ReplanPolicy
+    policy: MigrationPolicy
     blocker: str
     """Why the operator must not migrate the job; "" where it may."""
     last: LastMove | None

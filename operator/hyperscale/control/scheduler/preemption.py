@@ -106,7 +106,7 @@ class PreemptionPlanner:
             return None
         now = self._clock()
         held_long_enough = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
-        acts = policy.queue.preemption.mode is PreemptionMode.ACT and undisturbed(record.status, view) and self._may_stop(key, policy)
+        acts = policy.queue.preemption.mode is PreemptionMode.AUTOMATIC and undisturbed(record.status, view) and self._may_stop(key, policy)
         good = acts and held_long_enough and any(self._gains(name, key) for name in judged.beneficiaries)
         self._evaluations[key] = PreemptionEvaluation(begun=good)
         self._telemetry.preemptions.labels(outcome="Started" if good else "Abandoned").inc()
@@ -121,7 +121,7 @@ class PreemptionPlanner:
         self._forget(groups)
         if now < self._rest_until or self._planner_lock.locked() or self._admission.failed or self._under_way():
             return
-        due = [group for group in groups if now - self._last(group.policy) >= group.policy.queue.preemption.check_seconds]
+        due = [group for group in groups if now - self._last(group.policy) >= group.policy.queue.preemption.check_period_seconds]
         for group in sorted(due, key=lambda group: (self._last(group.policy), group.keys[0])):
             if await self._ask(group, now):
                 return
@@ -168,7 +168,7 @@ class PreemptionPlanner:
             others=tuple(share for share in self._running.every() if share.key not in names)[:MAX_RUNNING],
             free_gpus=usable_gpus(snapshot, free_gpus, [entry.request for entry in asked], running.values()),
             claims=self._running.claims(snapshot),
-            deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
+            deadline_seconds=min(DEADLINE_SECONDS, policy.plan_deadline_seconds),
             arrivals=self._pending.arrivals,
             reserved_amounts=self._world.assumed_plans.held(),
         )
@@ -200,7 +200,7 @@ class PreemptionPlanner:
 
     def _weight(self, key: Key, policy: PolicySpec) -> float:
         job = self._reader.read(self._world.jobs[key].resource, self._world.policies)[0]
-        return float(min(job.queue_weight, policy.queue.max_priority)) if job is not None else 1.0
+        return float(min(job.queue_weight, policy.queue.max_queue_weight)) if job is not None else 1.0
 
     def _learn(self, keys: list[Key], answers: dict[str, StopAdvice], asked: dict[Key, StoppableJob], policy: PolicySpec) -> None:
         """Take in an answer; passes are asked for where people should know, or a stop is due."""
@@ -234,7 +234,7 @@ class PreemptionPlanner:
         groups: list[_Group] = []
         for key, _, _ in self._undisturbed():
             policy = self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
-            if policy.queue.preemption.mode is PreemptionMode.OFF:
+            if policy.queue.preemption.mode is PreemptionMode.NEVER:
                 continue
             group = next((other for other in groups if other.policy is policy or other.policy == policy), None)
             if group is None:

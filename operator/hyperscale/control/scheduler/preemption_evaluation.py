@@ -34,7 +34,7 @@ def advised(before: PreemptionEvaluation, advice: StopAdvice, job: StoppableJob,
     """Return the next evaluation of a job that the answer names; `now` in Unix seconds."""
     running = job.running
     kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
-    if mode is PreemptionMode.ACT:
+    if mode is PreemptionMode.AUTOMATIC:
         return PreemptionEvaluation(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
     since = before.shown.since if before.shown is not None else timestamp(now)
     fresh = shown_stop(advice, since, ADVISES)

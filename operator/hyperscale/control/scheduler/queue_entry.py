@@ -88,7 +88,7 @@ def read_entry(
         edition=revision_of(record),
         policy=policy,
         request=request,
-        weight=float(min(job.queue_weight, policy.queue.max_priority)),
+        weight=float(min(job.queue_weight, policy.queue.max_queue_weight)),
         created=queued_since(stop) if stop is not None else unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
         kind=kind_of(request),
         volumes=volumes,

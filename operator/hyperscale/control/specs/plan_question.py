@@ -87,7 +87,7 @@ def question_about(
         job_key=key,
         job=job,
         seed=policy.seed,
-        deadline_seconds=policy.deadlines.plan_seconds,
+        deadline_seconds=policy.plan_deadline_seconds,
         free_gpus=dict(free_gpus or {}),
         required_labels=asks.labels,
         tolerations=asks.tolerations,

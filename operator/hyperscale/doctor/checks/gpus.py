@@ -14,11 +14,14 @@ from hyperscale.model import constants
 from hyperscale.observe.kube.fields import node_view
 from hyperscale.observe.kube.node_labels import gpu_memory_bytes, gpu_product
 from hyperscale.planner.problem.speeds import gpu_speed
+from hyperscale.spec.written import write
 
 PLUGIN: Final = (
     "helm repo add nvdp https://nvidia.github.io/k8s-device-plugin && "
     "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --create-namespace --set gfd.enabled=true"
 )
+ASSUMED_GIGAFLOPS: Final = 10_000
+"""Stands in the command for the figure that the reader measures."""
 
 
 def device_plugin(facts: Facts) -> CheckVerdict:
@@ -131,20 +134,20 @@ def _unknown_speed(facts: Facts, nodes: tuple[dict[str, Any], ...]) -> Finding |
             unknown.add(product)
     if not unknown:
         return None
-    entry = {"gpus": [*({"product": one.product, "teraflops": one.teraflops} for one in facts.policy.gpus), *_assumed(unknown)]}
+    entry = {"gpus": [*(write(one) for one in facts.policy.gpus), *_assumed(unknown)]}
     return Finding(
         "labels",
         Fault.GPU_SPEED_UNKNOWN,
         FindingState.INFO,
         f"the speed of {some(unknown)} is in no table",
         "plans assume a common speed for them",
-        f"{policy_set(facts, entry)} with the TFLOP/s that they sustain in place of 10",
+        f"{policy_set(facts, entry)} with the GFLOP/s that they sustain in place of {ASSUMED_GIGAFLOPS}",
         where(unknown),
     )
 
 
 def _assumed(products: set[str]) -> list[dict[str, Any]]:
-    return [{"product": product, "teraflops": 10} for product in sorted(products)]
+    return [{"product": product, "gigaflops": ASSUMED_GIGAFLOPS} for product in sorted(products)]
 
 
 def _ready(node: Mapping[str, Any]) -> bool:

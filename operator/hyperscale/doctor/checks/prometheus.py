@@ -55,7 +55,7 @@ _REASONS: Final = {
     "PrometheusTimeout": (
         Fault.PROMETHEUS_TIMEOUT,
         "it is overloaded, or packets to it are dropped",
-        "look at Prometheus' own load; raise spec.deadlines.metricsSeconds of the PlannerPolicy if it is only slow",
+        "look at Prometheus' own load; raise spec.metricsTimeoutSeconds of the PlannerPolicy if it is only slow",
     ),
     "PrometheusBodyTooLarge": (
         Fault.PROMETHEUS_BODY_TOO_LARGE,

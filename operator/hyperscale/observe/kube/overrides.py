@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Origin, Quality, Sample
-from hyperscale.observe.quality import MIB
 
 MAX_PAIRS: Final = 50_000
 """Links that overrides may describe: two domains of 220 nodes in both directions. A wider word is cut off and said to be."""
@@ -49,9 +48,9 @@ def overridden(node: Node, override: NodeOverride | None) -> Node:
     if override.gpu_product is not None:
         sources["gpuProduct"] = Origin.OVERRIDE.value
         node = replace(node, gpu_product=override.gpu_product)
-    if override.gpu_memory_mib is not None:
+    if override.gpu_memory is not None:
         sources["gpuMemoryBytes"] = Origin.OVERRIDE.value
-        node = replace(node, gpu_memory_bytes=override.gpu_memory_mib * MIB)
+        node = replace(node, gpu_memory_bytes=override.gpu_memory)
     if override.network_bytes_per_second is not None:
         node = replace(node, network_bytes_per_second=_said(override.network_bytes_per_second))
     return replace(node, sources=sources)

@@ -99,7 +99,7 @@ class PrometheusReader:
             return MetricsReading(taken_at=now, state=MetricsState(False, CREDENTIALS, str(error)[:MAX_MESSAGE]))
         with BoundedSession(self._max_body_bytes, given.hide) as session:
             connection = self._connect(session, given)
-            reading = _Reading(connection, session, policy.deadlines.metrics_seconds, self._host(), self._known)
+            reading = _Reading(connection, session, policy.metrics_timeout_seconds, self._host(), self._known)
             reading_with_verdicts, self._history = advance(self._history, reading.run(queries, now), policy.limits)
             return reading_with_verdicts
 

@@ -68,23 +68,23 @@ class Tenancy(NamedTuple):
     releases: tuple[Release, ...] = ()
 
 
-def settled(gpus: tuple[Gpu, ...], tenancy: Tenancy, moment: float, settle_seconds: float) -> tuple[Gpu, ...]:
+def settled(gpus: tuple[Gpu, ...], tenancy: Tenancy, moment: float, release_grace_seconds: float) -> tuple[Gpu, ...]:
     """A node's GPUs, without what was read of pods that have ended since.
 
     A busy reading is void when it names a pod that is gone. Where readings name no pods, as many of the busiest as were given back
     after them are void: pods get GPUs blindly, so that which ones they were does not matter. Never more than are free now.
 
     moment:         Unix seconds from which the samples' ages count
-    settle_seconds: readings scraped so long after the end may still be the pod's: exporters repeat what they collected before
+    release_grace_seconds: readings scraped so long after the end may still be the pod's: exporters repeat what they collected before
     """
     if tenancy.free_gpus <= 0 or not (tenancy.holders or tenancy.releases):
         return gpus
     busy = sorted((position for position, gpu in enumerate(gpus) if _use(gpu) > IDLE_RATIO), key=lambda position: -_use(gpus[position]))
-    void = _outdated(busy, gpus, tenancy, moment, settle_seconds) if busy else []
+    void = _outdated(busy, gpus, tenancy, moment, release_grace_seconds) if busy else []
     return tuple(_idle(gpu) if position in void else gpu for position, gpu in enumerate(gpus)) if void else gpus
 
 
-def _outdated(busy: Sequence[int], gpus: Sequence[Gpu], tenancy: Tenancy, moment: float, settle_seconds: float) -> list[int]:
+def _outdated(busy: Sequence[int], gpus: Sequence[Gpu], tenancy: Tenancy, moment: float, release_grace_seconds: float) -> list[int]:
     """Positions in `busy` whose readings are of pods that have ended; at most as many as GPUs are free."""
     holder_runs = _holder_runs(busy, gpus, tenancy)
     void = [position for position in busy if holder_runs.get(position) is False][: tenancy.free_gpus]
@@ -92,7 +92,7 @@ def _outdated(busy: Sequence[int], gpus: Sequence[Gpu], tenancy: Tenancy, moment
         if len(void) >= tenancy.free_gpus:
             break
         scraped = moment - (gpus[position].utilization_ratio.age_seconds or 0.0)
-        given_back = sum(release.gpus for release in tenancy.releases if scraped < release.at + settle_seconds)
+        given_back = sum(release.gpus for release in tenancy.releases if scraped < release.at + release_grace_seconds)
         if position not in holder_runs and len(void) < given_back:
             void.append(position)
     return void

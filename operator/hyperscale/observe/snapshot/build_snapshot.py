@@ -100,7 +100,7 @@ def _view(
         return None if tenants.get(pod) is False else pod in tenants
 
     tenancy = Tenancy(view.allocatable_gpus - view.requested_gpus, figures.holders.get(name, {}), holds, releases)
-    gpus = settled(view.gpus, tenancy, figures.moment, figures.limits.settle_seconds)
+    gpus = settled(view.gpus, tenancy, figures.moment, figures.limits.release_grace_seconds)
     return view if gpus is view.gpus else replace(view, gpus=gpus)
 
 

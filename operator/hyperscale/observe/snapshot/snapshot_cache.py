@@ -247,7 +247,7 @@ class Memory:
             holder_states,
             releases,
             moment,
-            figures.limits.settle_seconds,
+            figures.limits.release_grace_seconds,
         )
         last = self._views.get(name)
         if last is not None and last[0] == basis:  # the same objects, most of them, which is known at a glance

@@ -123,8 +123,8 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
 def _inside(product: str | None, paths: GpuPaths | None, models: Sequence[GpuModel]) -> tuple[float, float, bool]:
     """Latency, bandwidth, and whether an agent or the policy tells the bandwidth; each figure by the longest entry that states it."""
     latency, bandwidth = observed(product, paths)
-    waits = stated(product, {model.product: model.inside_latency_seconds for model in models})
-    rate = stated(product, {model.product: model.inside_bytes_per_second for model in models})
+    waits = stated(product, {model.product: model.intra_node_latency_seconds for model in models})
+    rate = stated(product, {model.product: model.intra_node_bytes_per_second for model in models})
     # An agent tells the way, the rate of one way is the product's.
     reported = rate is not None or (paths is not None and longest(product, BOARDS) is not None)
     return latency if waits is None else waits, bandwidth if rate is None else rate, reported

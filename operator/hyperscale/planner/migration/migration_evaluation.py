@@ -74,9 +74,9 @@ def advise(
     factor = _factor(job)
     prices = Prices(
         remaining_epochs=job.remaining_epochs * factor,  # the gain of an epoch is uncorrected, prices are not
-        move_seconds=policy.replan.move_seconds,
-        restart_seconds=policy.replan.restart_seconds + job.redone_epochs * job.plan.predicted.epoch_seconds,
-        max_moves=policy.replan.max_moves,
+        move_seconds=policy.migration.worker_reload_seconds,
+        restart_seconds=policy.migration.restart_seconds + job.redone_epochs * job.plan.predicted.epoch_seconds,
+        max_moves=policy.migration.max_migrated_workers,
     )
     problem = pose(vacated_request(job), vacated, workload, policy)
     still = replan(problem, job.plan, LOST_ONLY, expired, keep_shares=True, heuristic=heuristic)
@@ -84,10 +84,10 @@ def advise(
         return None
     move = still
     least = _least(problem, len(job.plan.workers), expired, heuristic)
-    if still.stay_objective * (1.0 - policy.replan.min_gain_ratio * WORTH_A_SEARCH) > least:
+    if still.stay_objective * (1.0 - policy.migration.min_gain_ratio * WORTH_A_SEARCH) > least:
         move = replan(problem, job.plan, prices, expired, keep_shares=True, heuristic=heuristic) or still
     now, then = rounded(factor * (move.epoch_seconds + move.gain_seconds_per_epoch)), rounded(factor * move.epoch_seconds)
-    price = policy.replan.restart_seconds + job.redone_epochs * then + policy.replan.move_seconds * len(move.moved)
+    price = policy.migration.restart_seconds + job.redone_epochs * then + policy.migration.worker_reload_seconds * len(move.moved)
     stays = MoveAdvice(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)
     if not move.moved or then >= now:
         return stays
@@ -95,7 +95,7 @@ def advise(
     plan = describe(problem, move.candidate, PLANNER, held_shares=shares)
     advice = replace(stays, then_epoch_seconds=then, moved=move.moved, price_seconds=rounded(price), plan=plan)
     sure = _sureness(vacated, [worker.node for worker in (*job.plan.workers, *plan.workers)])
-    enough = sure == 1.0 or sure * advice.gain_ratio >= policy.replan.min_gain_ratio
+    enough = sure == 1.0 or sure * advice.gain_ratio >= policy.migration.min_gain_ratio
     return advice if enough and sure * advice.saved_seconds > advice.price_seconds else stays
 
 

@@ -107,9 +107,9 @@ def gpu_speed(node: Node, policy: PolicySpec) -> Speed:
     Without a match: by the labels nvidia.com/gpu.compute.major and .minor, else as slow as the slowest card of the table.
     """
     price = stated(node.gpu_product, {model.product: model.price_per_hour for model in policy.gpus})
-    teraflops = stated(node.gpu_product, {model.product: model.teraflops for model in policy.gpus})
-    if teraflops is not None:
-        return Speed(teraflops * 1e12, False, price)
+    gigaflops = stated(node.gpu_product, {model.product: model.gigaflops for model in policy.gpus})
+    if gigaflops is not None:
+        return Speed(gigaflops * 1e9, False, price)
     product = longest(node.gpu_product, TERAFLOPS)
     if product is not None:
         return Speed(TERAFLOPS[product] * 1e12, False, price)

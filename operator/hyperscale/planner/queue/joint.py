@@ -200,7 +200,7 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
     if fitting:
         best = min(fitting, key=lambda option: (option.seconds, option.workers))
         left = patience_seconds(entry, options) - entry.queued.waited_seconds
-        if best.seconds <= chosen.policy.patience * entry.best_seconds:
+        if best.seconds <= chosen.policy.max_start_slowdown * entry.best_seconds:
             return Deferral(entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds)
         message = (
             f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "

@@ -40,7 +40,9 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
 
 def settings_of(policy: QueuePolicy) -> rule.RuleSettings:
     """The rule's knobs."""
-    return rule.RuleSettings(rule.QueueOrder.SECONDS, policy.thrift_alone, policy.thrift, policy.patience)
+    return rule.RuleSettings(
+        rule.QueueOrder.SECONDS, policy.min_scaling_exponent_alone, policy.min_scaling_exponent, policy.max_start_slowdown
+    )
 
 
 def published_agent(folder: Path) -> QueueAgent | None:

@@ -61,13 +61,13 @@ def test_nvlinks_that_an_agent_counts_go_before_the_table() -> None:
 
 def test_the_policy_goes_before_both_and_each_figure_by_itself() -> None:
     node = gpu_node("n", product="NVIDIA-H100-80GB-HBM3", gpu_paths=GpuPaths("System"))
-    stated = PolicySpec(gpus=(GpuModel("H100", inside_bytes_per_second=1e11), GpuModel("A100", inside_bytes_per_second=1.0)))
+    stated = PolicySpec(gpus=(GpuModel("H100", intra_node_bytes_per_second=1e11), GpuModel("A100", intra_node_bytes_per_second=1.0)))
     assert inside(node, stated) == (8e-6, 1e11)
-    assert inside(node, PolicySpec(gpus=(GpuModel("NVIDIA-H100", inside_latency_seconds=2e-6),))) == (2e-6, SUSTAINED * 63e9)
+    assert inside(node, PolicySpec(gpus=(GpuModel("NVIDIA-H100", intra_node_latency_nanoseconds=2000),))) == (2e-6, SUSTAINED * 63e9)
 
 
 def test_an_entry_that_states_a_price_only_leaves_the_inside_to_the_wider_one() -> None:
-    wide = GpuModel("NVIDIA-H100", inside_bytes_per_second=1e10, inside_latency_seconds=1e-5)
+    wide = GpuModel("NVIDIA-H100", intra_node_bytes_per_second=1e10, intra_node_latency_nanoseconds=10_000)
     narrow = GpuModel("NVIDIA-H100-80GB-HBM3", price_per_hour=3.0)
     assert inside(gpu_node("n", product="NVIDIA-H100-80GB-HBM3"), PolicySpec(gpus=(wide, narrow))) == (1e-5, 1e10)
 

@@ -17,6 +17,6 @@ from tests.corpus.jobs import job as job_resource
 def test_a_priority_counts_no_more_than_the_policy_allows(written: int, counts: float) -> None:
     resource = job_resource({"metadata.uid": "1", "spec.queueWeight": written})
     job = msgspec.convert(resource["spec"], JobSpec)
-    entry = read_entry(Key("default", "job"), job_record(resource, JobStatus()), job, PolicySpec(queue=QueuePolicy(max_priority=5)))
+    entry = read_entry(Key("default", "job"), job_record(resource, JobStatus()), job, PolicySpec(queue=QueuePolicy(max_queue_weight=5)))
     assert entry is not None
     assert entry.weight == counts

@@ -31,7 +31,9 @@ def job(key: str, *seconds: float, weight: float = 1.0, waited: float = 0.0, emp
 
 def test_the_policy_is_the_only_place_with_defaults_of_the_rule() -> None:
     assert rule.RuleSettings._field_defaults.keys() == {"starvation_seconds"}
-    assert (rule.QueueOrder.SECONDS, QueuePolicy().thrift_alone, QueuePolicy().thrift, QueuePolicy().patience, math.inf) == RULE
+    policy = QueuePolicy()
+    exponents = policy.min_scaling_exponent_alone, policy.min_scaling_exponent
+    assert (rule.QueueOrder.SECONDS, *exponents, policy.max_start_slowdown, math.inf) == RULE
 
 
 def test_the_shortest_weighted_job_goes_first() -> None:

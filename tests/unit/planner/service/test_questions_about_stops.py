@@ -47,7 +47,7 @@ async def test_a_real_planner_process_has_a_long_job_stopped_for_a_short_one_and
         assert stops is not None
         (stop,) = stops.stops
         assert (stop.key, stop.beneficiaries) == ("team/long", ("team/other",))
-        assert stop.saved_seconds > stop.price_seconds > POLICY.replan.restart_seconds
+        assert stop.saved_seconds > stop.price_seconds > POLICY.migration.restart_seconds
         assert await process.preempt(question(1_000_000), BUSY, POLICY) == Stops()
         assert await process.preempt(question(1000, held_seconds=1.0), BUSY, POLICY) == Stops()
     finally:
