@@ -73,9 +73,9 @@ MODELS: Final[dict[str, dict[str, Any]]] = {
 }
 HYPER: Final[dict[str, dict[str, Any]]] = {
     "GCN": {},
-    "GraphSAGE": {"aggregator": "gcn", "evaluateEvery": 5},
+    "GraphSAGE": {"aggregator": "GCN", "evaluateEveryEpochs": 5},
     "GraphSAGE-mean": {},
-    "GAT": {"patience": 100},
+    "GAT": {"patienceEpochs": 100},
 }
 PUBLISHED: Final = {
     ("GCN", "Cora"): (0.815, "Kipf and Welling, ICLR 2017, table 2"),

@@ -331,7 +331,7 @@ def _job(name: str) -> dict[str, Any]:
         "spec": {
             "model": {"architecture": "GCN"},
             "dataset": {"source": {"builtin": {"name": "Cora"}}},
-            "workers": {"min": 2, "max": 4},
+            "workers": {"minReplicas": 2, "maxReplicas": 4},
         },
     }
 

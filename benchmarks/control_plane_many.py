@@ -177,8 +177,11 @@ def _fill(api: Api, running: cluster.Cluster, size: Size) -> None:
     nodes = [f"node-{number:04d}" for number in range(size.nodes)]
     _each(nodes, lambda name: _create_node(api, name))
     _each(range(ENDED_PODS), lambda number: api.create(PODS, _pod(f"other-{number}", nodes[-1 - number], {}, [])))
-    _each(range(size.finished), lambda number: _create_job(api, f"finished-{number:05d}", {"min": 2, "max": 2}, _finished))
-    _each(range(size.waiting), lambda number: _create_job(api, f"never-{number:03d}", {"min": 2, "max": 2, "gpusPerWorker": 2 * GPUS}))
+    _each(range(size.finished), lambda number: _create_job(api, f"finished-{number:05d}", {"minReplicas": 2, "maxReplicas": 2}, _finished))
+    _each(
+        range(size.waiting),
+        lambda number: _create_job(api, f"never-{number:03d}", {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 2 * GPUS}),
+    )
     for number in range(size.jobs):
         _create_running(api, number, size.workers, nodes)
         print(f"{number + 1} of {size.jobs} jobs", file=sys.stderr, flush=True)
@@ -259,7 +262,7 @@ def _plan(nodes: list[str]) -> Plan:
 def _create_running(api: Api, number: int, count: int, nodes: list[str]) -> None:
     """A job with its MPIJob and all its workers bound."""
     name = f"large-{number:02d}"
-    workers = {"min": count, "max": count}
+    workers = {"minReplicas": count, "maxReplicas": count}
     made = _create_job(api, name, workers)
     places = [nodes[(number * count + index) // GPUS % len(nodes)] for index in range(count)]
     plan, metadata = _plan(places), JobMetadata(namespace=NAMESPACE, name=name, uid=made["metadata"]["uid"])

@@ -121,13 +121,13 @@ def job_spec(counts: tuple[int, int], gpus: int, balance: Balance) -> JobSpec:
     document: dict[str, Any] = {
         "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
         "dataset": {
-            "source": {"pvc": {"claimName": "graphs"}},
+            "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
             "vertices": 1_000_000,
             "edges": 20_000_000,
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"min": counts[0], "max": counts[1], "gpusPerWorker": gpus},
+        "workers": {"minReplicas": counts[0], "maxReplicas": counts[1], "gpusPerWorker": gpus},
         "partitioning": {"balance": balance.value},
     }
     return msgspec.convert(document, JobSpec)

@@ -68,7 +68,7 @@ class _Hyper:
     decay_first_layer_only: bool = False
     projected_dropout: float = 0.0
     output_heads: int = 1
-    aggregator: str = "mean"
+    aggregator: str = "Mean"
     normalize_features: bool = False
     cache_bytes: int = 1 << 20
 

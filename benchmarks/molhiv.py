@@ -53,7 +53,7 @@ CACHE: Final = ROOT / "build/molhiv"
 LIMIT: Final = 0.01
 SIZE: Final[dict[str, int]] = {"hiddenSize": 64, "layers": 5, "epochs": 20}
 HYPER: Final[dict[str, Any]] = {
-    "learningRate": 0.0015, "weightDecay": 0.0, "dropout": 0.2, "schedule": "cosine", "averageDecay": 0.998,
+    "learningRate": 0.0015, "weightDecay": 0.0, "dropout": 0.2, "learningRateSchedule": "Cosine", "averageDecay": 0.998,
 }  # fmt: skip
 MODELS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "GCN": ({"architecture": "GCN"}, {}),
@@ -118,7 +118,7 @@ class Bench:
             "HYPERSCALE_JOB": f"benchmark/molhiv-{case.model.lower()}",
             "HYPERSCALE_MODEL": json.dumps(model),
             "HYPERSCALE_HYPERPARAMETERS": json.dumps(HYPER | hyper),
-            "HYPERSCALE_DATASET_SOURCE": "pvc",
+            "HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim",
             "HYPERSCALE_DATASET_PATH": str(self.table),
             "HYPERSCALE_DATASET_FORMAT": "SMILES",
             "HYPERSCALE_SEED": str(case.seed),
@@ -168,7 +168,7 @@ class Bench:
 
     def read_molecules(self) -> None:
         """RDKit takes 20 s for them: once rather than in each rank of each run."""
-        data.read("pvc", str(self.table), "SMILES", cache=self.cache)
+        data.read("persistentVolumeClaim", str(self.table), "SMILES", cache=self.cache)
 
 
 def first_molecules(count: int, target: Path) -> Path:

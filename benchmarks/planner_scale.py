@@ -113,13 +113,13 @@ def spec_of(kind: str, gpus_per_worker: int, workers: int) -> dict[str, Any]:
     return {
         "model": MODELS[kind],
         "dataset": {
-            "source": {"pvc": {"claimName": "graphs"}},
+            "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
             "vertices": 2_449_029,
             "edges": 123_718_280,
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"min": workers, "max": workers, "gpusPerWorker": gpus_per_worker},
+        "workers": {"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": gpus_per_worker},
     }
 
 
@@ -135,7 +135,7 @@ def size_rows(snapshot: ClusterSnapshot, case: str, seed: int, kind: str) -> tup
         return [common.Row(BENCHMARK, case, OURS, "no plan", 1.0, plan.reason, seed)], took
     rows = [common.Row(BENCHMARK, case, OURS, "objective", plan.objective, "s", seed)]
     problem = pose(request, graph, workload, POLICY)
-    instance = Instance(case, seed, problem, asked.workers.max)
+    instance = Instance(case, seed, problem, asked.workers.max_replicas)
     for name in PEERS:
         seconds = instance.score(SCHEDULERS[name](instance, seed))[0]
         rows.append(common.Row(BENCHMARK, case, name, "objective", seconds, "s", seed))

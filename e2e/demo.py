@@ -57,7 +57,7 @@ class Demo:
     @property
     def claim(self) -> str:
         """Name of the volume claim for its checkpoints."""
-        name: str = self._job["spec"]["checkpoint"]["volumeClaimName"]
+        name: str = self._job["spec"]["checkpoint"]["claimName"]
         return name
 
     def remove_old(self) -> None:

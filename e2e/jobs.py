@@ -22,7 +22,7 @@ _PLURALS: Final = (
 SPEC: Final[Object] = {
     "model": {"architecture": "GCN"},
     "dataset": {"source": {"builtin": {"name": "Cora"}}},
-    "workers": {"min": 2, "max": 2},
+    "workers": {"minReplicas": 2, "maxReplicas": 2},
 }
 
 COMPUTING: Final[Object] = {

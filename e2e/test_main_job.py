@@ -27,7 +27,7 @@ def job_in(calm: Cluster, space: str, name: str = "cora") -> Job:
 def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     started = time.monotonic()
-    job.create(workers={"min": 3, "max": 6, "gpusPerWorker": 2})
+    job.create(workers={"minReplicas": 3, "maxReplicas": 6, "gpusPerWorker": 2})
     job.wait_bound()
     print(f"all ranks are on their nodes after {time.monotonic() - started:.1f} s")
     assert job.pod_nodes() == job.nodes()
@@ -121,7 +121,7 @@ def test_softer_modes_run_without_pinning(calm: Cluster, space: str, mode: str) 
 
 def test_without_a_planner_it_is_a_plain_mpijob(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
-    job.create(planner="None", workers={"min": 1, "max": 3})
+    job.create(planner="None", workers={"minReplicas": 1, "maxReplicas": 3})
     job.wait_phase("Running")
     assert "plan" not in job.status()
     assert len(job.pods()) == 3

@@ -49,7 +49,7 @@ def create(nodes: Cluster, space: str, name: str, **dataset: object) -> Job:
     spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
     spec["model"]["epochs"] = EPOCHS
     spec["dataset"] |= dataset
-    spec["partitioning"] = {"method": "METIS", "volumeClaimName": name}
+    spec["partitioning"] = {"method": "METIS", "claimName": name}
     del spec["checkpoint"]
     (launcher,) = spec["launcher"]["template"]["spec"]["containers"]
     spec["worker"] = {"template": {"spec": {"containers": [{"name": "worker", "env": launcher["env"]}]}}}

@@ -83,7 +83,9 @@ def plan_file(job: Job) -> Object:
 def test_other_shares_are_partitioned_anew_before_the_replaced_rank_starts(calm: Cluster, space: str, claim: str, cordoned: str) -> None:
     api = calm.api()
     job = Job(api, space, "parted")
-    job.create(**COMPUTING, workers={"min": 2, "max": 2, "gpusPerWorker": 8}, partitioning={"method": "METIS", "volumeClaimName": claim})
+    job.create(
+        **COMPUTING, workers={"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}, partitioning={"method": "METIS", "claimName": claim}
+    )
     job.wait(lambda: job.status().get("phase") == "Partitioning", "partitions are not wanted", PATIENCE_SECONDS)
     first = finish(job)
     job.wait(lambda: job.status().get("phase") == "Running", "it does not run", PATIENCE_SECONDS)

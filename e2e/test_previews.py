@@ -33,13 +33,13 @@ MODELS: Final = (
     {"architecture": "GraphSAGE", "layers": 2, "fanouts": [15, 10], "batchSize": 1024, "epochs": 7},
 )
 WORKERS: Final = (
-    {"min": 1, "max": 1},
-    {"min": 2, "max": 2},
-    {"min": 1, "max": 4},
-    {"min": 2, "max": 6, "gpusPerWorker": 2},
-    {"min": 10, "max": 10},
-    {"min": 3, "max": 12},
-    {"min": 2, "max": 2, "gpusPerWorker": 4},
+    {"minReplicas": 1, "maxReplicas": 1},
+    {"minReplicas": 2, "maxReplicas": 2},
+    {"minReplicas": 1, "maxReplicas": 4},
+    {"minReplicas": 2, "maxReplicas": 6, "gpusPerWorker": 2},
+    {"minReplicas": 10, "maxReplicas": 10},
+    {"minReplicas": 3, "maxReplicas": 12},
+    {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 4},
 )
 FURTHER: Final[tuple[Object, ...]] = (
     {},
@@ -160,7 +160,7 @@ def test_beside_running_jobs_the_preview_is_what_the_queue_decides(
     installed: Cluster, space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each starts and holds its GPUs, so that the next is decided while those run."""
-    spec: Object = {"model": {**MODELS[1], "epochs": 100_000}, "dataset": GRAPHS[2], "workers": {"min": 2, "max": 6}}
+    spec: Object = {"model": {**MODELS[1], "epochs": 100_000}, "dataset": GRAPHS[2], "workers": {"minReplicas": 2, "maxReplicas": 6}}
     for number in range(4):
         name = f"runs-{number}"
         said = foreseen(installed, tmp_path, space, name, spec, capsys)

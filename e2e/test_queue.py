@@ -25,7 +25,7 @@ URGENT: Final = 3
 """This one's 700 epochs count like 70."""
 IDLE_PERCENT: Final = 2
 """What an idle GPU of the simulation shows at most."""
-WORKERS: Final = {"min": 2, "max": 6, "gpusPerWorker": 2}
+WORKERS: Final = {"minReplicas": 2, "maxReplicas": 6, "gpusPerWorker": 2}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
 SLOW_GPUS: Final = [

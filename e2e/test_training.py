@@ -113,12 +113,12 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
     preemption = {"mode": "Automatic", "checkPeriodSeconds": 5, "holdDownSeconds": 5, "minGainPercent": 0}
     queue, migration = {"preemption": preemption}, {"mode": "Never", "restartSeconds": 0}
     with _policy(api, "stops", queue=queue, migration=migration, gpus=[SLOW_GPU]) as reference:
-        patient = _create(trainer, space, "patient", epochs, {"min": 2, "max": 3}, policyRef=reference)
+        patient = _create(trainer, space, "patient", epochs, {"minReplicas": 2, "maxReplicas": 3}, policyRef=reference)
         patient.wait(lambda: _epoch(patient) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
         first, reached = patient.mpijob(), _epoch(patient)
         assert len(patient.nodes()) == 3
         urgent = Job(api, space, "urgent")
-        one = _spec(CHECKPOINT_EPOCHS, {"min": 1, "max": 1}, policyRef=reference, queueWeight=1000)
+        one = _spec(CHECKPOINT_EPOCHS, {"minReplicas": 1, "maxReplicas": 1}, policyRef=reference, queueWeight=1000)
         urgent.create(**one)
         urgent.wait(lambda: bool(urgent.nodes()), "the urgent job does not start", training.FINISHED_SECONDS)
         patient.wait(lambda: len(patient.nodes()) == 2, "it does not go on with two workers", training.FINISHED_SECONDS)
@@ -141,11 +141,11 @@ def test_a_job_that_loses_a_node_for_good_goes_on_with_fewer_workers_on_parts_ma
     api, since, alone = trainer.cluster.api(), trainer.cluster.position(), undisturbed.status()["measured"]
     training.fresh_claim(trainer.cluster, space, "parts")
     more: Object = {
-        "partitioning": {"method": "METIS", "volumeClaimName": "parts"},
+        "partitioning": {"method": "METIS", "claimName": "parts"},
         "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS},
     }
     with _policy(api, "fewer", gpus=[SLOW_GPU]) as reference:
-        job = _create(trainer, space, "fewer", EPOCHS, {"min": 2, "max": 3}, policyRef=reference, **more)
+        job = _create(trainer, space, "fewer", EPOCHS, {"minReplicas": 2, "maxReplicas": 3}, policyRef=reference, **more)
         job.wait(lambda: _epoch(job) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
         first, reached = job.nodes(), _epoch(job)
         assert len(first) == 3
@@ -204,7 +204,7 @@ def _create(
     training.wait_idle(trainer.cluster)
     training.fresh_claim(trainer.cluster, space, name)
     job = Job(trainer.cluster.api(), space, name)
-    job.create(**_spec(epochs, counts, checkpoint={"volumeClaimName": name, "everyEpochs": CHECKPOINT_EPOCHS}, **more))
+    job.create(**_spec(epochs, counts, checkpoint={"claimName": name, "everyEpochs": CHECKPOINT_EPOCHS}, **more))
     return job
 
 

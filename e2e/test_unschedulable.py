@@ -16,7 +16,7 @@ from e2e.jobs import COMPUTING, Job, namespace
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 RDMA: Final = "rdma/hca"
-WHOLE_NODES: Final = {"min": 2, "max": 2, "gpusPerWorker": 8}
+WHOLE_NODES: Final = {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}
 TIMEOUT_SECONDS: Final = 5
 
 
@@ -75,7 +75,7 @@ def test_a_device_that_no_node_offers_is_told_at_once_and_found_where_it_appears
     api, node = calm.api(), "/api/v1/nodes/us-l40s-1/status"
     job = Job(api, space, "cora")
     limits = {"containers": [{"name": "worker", "resources": {"limits": {RDMA: "1"}}}]}
-    job.create(workers={"min": 1, "max": 1}, worker={"template": {"spec": limits}})
+    job.create(workers={"minReplicas": 1, "maxReplicas": 1}, worker={"template": {"spec": limits}})
     job.wait_reason("NeverFits")
     assert RDMA in job.condition("Planned")["message"]
     assert job.condition("Stalled")["reason"] == "NeverFits"
@@ -113,7 +113,7 @@ def test_ranks_go_where_their_volume_is(calm: Cluster, space: str) -> None:
         api.create(claims, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "state"}, "spec": wanted})
         wait_until(lambda: api.get(f"{claims}/state")["status"].get("phase") == "Bound", 30, "the claim is not bound")
         job = Job(api, space, "cora")
-        job.create(checkpoint={"volumeClaimName": "state"})
+        job.create(checkpoint={"claimName": "state"})
         job.wait_bound()
         assert {node.rpartition("-")[0] for node in job.pod_nodes()} == {"ap-v100"}
     finally:

@@ -64,13 +64,13 @@ def _spec(gpus: int, hidden: int) -> dict[str, Any]:
     return {
         "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": hidden},
         "dataset": {
-            "source": {"pvc": {"claimName": "graphs"}},
+            "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
             "vertices": 2_449_029,
             "edges": 123_718_280,
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"min": 1, "max": WORKERS, "gpusPerWorker": gpus},
+        "workers": {"minReplicas": 1, "maxReplicas": WORKERS, "gpusPerWorker": gpus},
     }
 
 

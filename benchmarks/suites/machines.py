@@ -240,8 +240,8 @@ def _snapshot(latency: FloatArray, per_byte: FloatArray) -> ClusterSnapshot:
 def _job(data: dict[str, int], model: dict[str, Any], workers: int, gpus: int) -> JobSpec:
     spec = {
         "model": model,
-        "dataset": {"source": {"pvc": {"claimName": "graph"}}, **data},
-        "workers": {"min": workers, "max": workers, "gpusPerWorker": gpus},
+        "dataset": {"source": {"persistentVolumeClaim": {"claimName": "graph"}}, **data},
+        "workers": {"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": gpus},
     }
     return msgspec.convert(spec, JobSpec)
 

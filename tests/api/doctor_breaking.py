@@ -34,7 +34,7 @@ def delete_crd(site: Site, name: str) -> None:
 def age_crd(site: Site) -> None:
     """The CRD of a release that did not know minibatches nor partitions in volumes."""
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/partitioning/properties"
-    site.api.patch(JOB_CRD, [{"op": "remove", "path": f"{path}/volumeClaimName"}])
+    site.api.patch(JOB_CRD, [{"op": "remove", "path": f"{path}/claimName"}])
 
 
 def rules_of(site: Site) -> list[dict[str, Any]]:
@@ -221,7 +221,7 @@ NESTED = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
 def store_nested_job(site: Site) -> None:
     """A job that no decoder of nested values follows; nor does this test's own read the answer."""
     lists = b"[" * 5_000 + b"]" * 5_000
-    spec = b'{"model":{"architecture":"GCN"},"dataset":{"source":{"builtin":{"name":"Cora"}}},"workers":{"max":1},'
+    spec = b'{"model":{"architecture":"GCN"},"dataset":{"source":{"builtin":{"name":"Cora"}}},"workers":{"maxReplicas":1},'
     kind = b'"apiVersion":"hyperscale.dev/v1alpha1","kind":"GNNTrainingJob"'
     body = b'{%s,"metadata":{"name":"nested"},"spec":%s"worker":{"template":%s}}}'
     with contextlib.suppress(RecursionError):

@@ -39,13 +39,13 @@ def test_every_default_is_filled_in(api: Api) -> None:
     assert spec == {
         "model": {"architecture": "GCN", "layers": 2, "hiddenSize": 256, "heads": 1, "fanouts": [], "epochs": 100},
         "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL", "direction": "Auto"},
-        "workers": {"min": 2, "max": 4, "gpusPerWorker": 1, "gpuProducts": []},
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 1, "gpuProducts": []},
         "partitioning": {"method": "Auto", "count": "Auto", "balance": "Capacity"},
         "allreduce": {"schedule": "Auto", "compression": "None", "hostStaging": False},
         "placement": {"mode": "Strict", "nodeSelector": {}, "topology": {}},
         "planner": "Auto",
         "startPolicy": "Automatic",
-        "recovery": {"maxReplans": 3, "replaceLostWorkers": True},
+        "recovery": {"maxPlanChanges": 3, "replaceLostWorkers": True},
         "runPolicy": {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 2},
         "queueWeight": 1,
         "launcher": {"template": {}},
@@ -60,7 +60,12 @@ def largest_job() -> Object:
             "metadata.name": "a" * 50,
             "spec.model": {"architecture": "GraphSAGE", "layers": 64, "fanouts": [10000] * 64, "batchSize": 10**8, "script": "s" * 1024},
             "spec.dataset": {**STORED, "path": "p" * 1024, "vertices": 10**12, "edges": 10**12},
-            "spec.workers": {"min": 1, "max": 1000, "gpuProducts": [f"{index:063}" for index in range(32)], "gpuMemory": "9" * 30 + "Pi"},
+            "spec.workers": {
+                "minReplicas": 1,
+                "maxReplicas": 1000,
+                "gpuProducts": [f"{index:063}" for index in range(32)],
+                "gpuMemory": "9" * 30 + "Pi",
+            },
             "spec.partitioning.count": 997,
             "spec.placement.nodeSelector": {f"{'d' * 250}.{index}/{'k' * 60}": "v" * 63 for index in range(32)},
             "spec.worker.template": {"spec": {"containers": [{"name": "worker", "env": [{"name": "LONG", "value": "x" * 45_000}]}]}},
@@ -78,14 +83,14 @@ def test_the_largest_legal_job_is_admitted_and_parsed(api: Api) -> None:
     [
         ("model", {"architecture": "GAT"}),
         ("dataset", {"source": {"builtin": {"name": "PubMed"}}}),
-        ("workers", {"max": 3}),
+        ("workers", {"maxReplicas": 3}),
         ("partitioning", {"count": 4}),
         ("allreduce", {"compression": "FP16"}),
         ("placement", {"nodeSelector": {"zone": "a"}}),
         ("planner", "Heuristic"),
         ("launcher", {"template": {"metadata": {"labels": {"team": "b"}}}}),
         ("worker", {"template": {"metadata": {"labels": {"team": "b"}}}}),
-        ("checkpoint", {"volumeClaimName": "other"}),
+        ("checkpoint", {"claimName": "other"}),
         ("checkpoint", None),
         ("policyRef", {"name": "other"}),
     ],
@@ -96,9 +101,7 @@ def test_what_decides_placement_is_fixed_once_the_mpijob_exists(
 ) -> None:
     template = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "worker"}]}}
     name = f"fixed-{field.lower()}-{'set' if value else 'unset'}"
-    path = started(
-        api, name, {"spec.worker.template": template, "spec.launcher.template": template, "spec.checkpoint.volumeClaimName": "shared"}
-    )
+    path = started(api, name, {"spec.worker.template": template, "spec.launcher.template": template, "spec.checkpoint.claimName": "shared"})
     with pytest.raises(ApiError) as refused:
         api.patch(path, {"spec": {field: value}})
     assert f"spec.{field}: Forbidden: {field} cannot change once the MPIJob exists" in str(refused.value)
@@ -107,9 +110,9 @@ def test_what_decides_placement_is_fixed_once_the_mpijob_exists(
 def test_everything_may_change_before_the_mpijob_exists(api: Api) -> None:
     api.create(STRICT, job({"metadata.name": "still-open"}))
     changed = api.patch(
-        f"{JOBS}/still-open", {"spec": {"workers": {"max": 8}, "worker": {"template": {"metadata": {"labels": {"a": "b"}}}}}}
+        f"{JOBS}/still-open", {"spec": {"workers": {"maxReplicas": 8}, "worker": {"template": {"metadata": {"labels": {"a": "b"}}}}}}
     )
-    assert changed["spec"]["workers"]["max"] == 8
+    assert changed["spec"]["workers"]["maxReplicas"] == 8
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_everything_may_change_before_the_mpijob_exists(api: Api) -> None:
     [
         {"runPolicy": {"suspend": True, "cleanPodPolicy": "Running", "backoffLimit": 2}},
         {"startPolicy": "Manual"},
-        {"recovery": {"maxReplans": 9, "replaceLostWorkers": True}},
+        {"recovery": {"maxPlanChanges": 9, "replaceLostWorkers": True}},
         {"queueWeight": 9},
     ],
     ids=lambda change: next(iter(change)),
@@ -202,7 +205,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
 def test_a_generated_name_that_fits_is_admitted(api: Api) -> None:
     resource = job({"metadata": {"generateName": "a" * 45, "namespace": "default"}})
     assert len(api.create(STRICT, resource)["metadata"]["name"]) == 50
-    assert parse_job(resource).workers.max == 4
+    assert parse_job(resource).workers.max_replicas == 4
 
 
 def nested(levels: int) -> Object:
@@ -245,19 +248,19 @@ metadata: {name: odd}
 spec:
   model: {architecture: GCN}
   dataset: {source: {builtin: {name: Cora}}}
-  workers: {min: 1, max: MAX}
+  workers: {minReplicas: 1, maxReplicas: MAX}
 """
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (GOOD_YAML.replace("MAX", "0x0"), "spec.workers.max"),
+        (GOOD_YAML.replace("MAX", "0x0"), "spec.workers.maxReplicas"),
         (GOOD_YAML.replace("MAX", ".nan"), ""),
         (GOOD_YAML.replace("MAX", ".inf"), ""),
-        (GOOD_YAML.replace("MAX", "yes"), "spec.workers.max"),
-        (GOOD_YAML.replace("MAX", "2026-01-01"), "spec.workers.max"),
-        (GOOD_YAML.replace("MAX", "!!binary AAAA"), "spec.workers.max"),
+        (GOOD_YAML.replace("MAX", "yes"), "spec.workers.maxReplicas"),
+        (GOOD_YAML.replace("MAX", "2026-01-01"), "spec.workers.maxReplicas"),
+        (GOOD_YAML.replace("MAX", "!!binary AAAA"), "spec.workers.maxReplicas"),
         (GOOD_YAML.replace("MAX", "\x00"), "control characters"),
         (
             "".join(f"x{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(12)) + GOOD_YAML.replace("MAX", "4"),

@@ -39,16 +39,16 @@ TEMPLATES: dict[str, dict[str, Any]] = {
 }
 SOURCES: list[dict[str, Any]] = [
     {"builtin": {"name": "Cora"}},
-    {"pvc": {"claimName": "graphs"}},
+    {"persistentVolumeClaim": {"claimName": "graphs"}},
     {"configMap": {"name": "small"}},
-    {"s3": {"bucket": "graphs", "endpoint": "http://minio:9000", "secretName": "keys"}},
+    {"s3": {"bucket": "graphs", "endpoint": "http://minio:9000", "secretRef": {"name": "keys"}}},
 ]
 JOBS = [
     job(
         dataset={"source": source, "path": "papers", "vertices": 9, "edges": 9, "featureSize": 9, "classes": 9},
         placement={"mode": mode, "nodeSelector": {"pool": "gnn"}, "topology": {"required": "rack"}},
-        workers={"max": 4, "cpu": "500m", "memory": "1Gi"},
-        checkpoint={"volumeClaimName": "saves"},
+        workers={"maxReplicas": 4, "cpu": "500m", "memory": "1Gi"},
+        checkpoint={"claimName": "saves"},
         worker={"template": template},
         launcher={"template": template},
     )
@@ -189,5 +189,5 @@ def test_the_launcher_is_released_anywhere(team: Api) -> None:
 
 def test_a_plan_of_a_thousand_ranks_is_taken(team: Api) -> None:
     wide = plan(*(f"gpu-pool-7-node-{index:05d}.eu-west.example.com" for index in range(1000)))
-    rendered = render(metadata(), job(workers={"max": 1000}), replace(wide, reasons=("x" * 500,) * 16), DEFAULTS)
+    rendered = render(metadata(), job(workers={"maxReplicas": 1000}), replace(wide, reasons=("x" * 500,) * 16), DEFAULTS)
     team.create(f"{MPIJOBS}?dryRun=All", rendered)

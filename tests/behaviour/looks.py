@@ -54,7 +54,7 @@ MOVED: Final = plan("node-a", "node-c", plan_id="fedcba9876543210")
 THREE: Final = plan("node-a", "node-b", "node-c", plan_id="fedcba9876543210")
 RUNS: Final = {"Running": (True, "MPIJobRunning", "")}
 NO_ROOM: Final = Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs, 1 is free")
-SAVED: Final = {"volumeClaimName": "state", "everyEpochs": 5}
+SAVED: Final = {"claimName": "state", "everyEpochs": 5}
 RANGE: Final = job_spec(checkpoint=SAVED, recovery={"shrinkAfterSeconds": 600})
 WORDS: Final = "0/12 nodes are available: 1 Insufficient rdma/hca"
 KEY: Final = "feedfacefeedface"
@@ -164,8 +164,8 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "succeeded": ended("Succeeded", measured=replace(HALF, epoch=100, finished=True)),
     "failed": ended("Failed"),
     "ended-and-mpijob-gone": seen(status=status(Phase.SUCCEEDED, condition("Succeeded"), mpi_job_ref=STARTED), plan=TWO),
-    "bad-spec": changed(seen(), job=None, fault=SpecFault("spec.workers.max", "2 is below spec.workers.min: 4")),
-    "bad-spec-while-it-runs": changed(running(), job=None, fault=SpecFault("spec.workers.max", "must be a number")),
+    "bad-spec": changed(seen(), job=None, fault=SpecFault("spec.workers.maxReplicas", "2 is below spec.workers.minReplicas: 4")),
+    "bad-spec-while-it-runs": changed(running(), job=None, fault=SpecFault("spec.workers.maxReplicas", "must be a number")),
     "mpijob-is-leaving": placed(mpijob=mpijob(deleting=True)),
     # suspended_by_another
     "suspended-by-another": by_another(workload_read=True, workload=""),

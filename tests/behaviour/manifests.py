@@ -59,7 +59,7 @@ def metadata_of(case: ManifestCase) -> JobMetadata:
 def plan_of(case: ManifestCase, job: JobSpec) -> Plan | None:
     if not case.planned:
         return None
-    nodes = case.nodes if case.nodes is not None else tuple(f"node-{index}" for index in range(job.workers.max))
+    nodes = case.nodes if case.nodes is not None else tuple(f"node-{index}" for index in range(job.workers.max_replicas))
     return placement.plan(*nodes, gpus=job.workers.gpus_per_worker)
 
 

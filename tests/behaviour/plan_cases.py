@@ -40,7 +40,7 @@ GAT: Final[Json] = {"architecture": "GAT", "layers": 2, "hiddenSize": 32, "heads
 CUSTOM: Final[Json] = {"architecture": "Custom", "parameters": 5_000_000}
 CORA: Final[Json] = {"source": {"builtin": {"name": "Cora"}}}
 PRODUCTS: Final[Json] = {
-    "source": {"pvc": {"claimName": "graph"}},
+    "source": {"persistentVolumeClaim": {"claimName": "graph"}},
     "vertices": 2_449_029,
     "edges": 123_718_280,
     "featureSize": 100,
@@ -74,7 +74,12 @@ def job(
     least: int, most: int, gpus: int = 1, *, model: Json = SAGE, dataset: Json = PRODUCTS, workers: Json | None = None, **fields: Any
 ) -> Json:
     """A job of `least` to `most` workers with `gpus` GPUs each."""
-    return {"model": model, "dataset": dataset, "workers": {"min": least, "max": most, "gpusPerWorker": gpus} | (workers or {}), **fields}
+    return {
+        "model": model,
+        "dataset": dataset,
+        "workers": {"minReplicas": least, "maxReplicas": most, "gpusPerWorker": gpus} | (workers or {}),
+        **fields,
+    }
 
 
 def _pod(**spec: Any) -> Json:

@@ -14,7 +14,7 @@ EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
 HOSTNAME: Final = "kubernetes.io/hostname"
 SHARED_MEMORY: Final = "/dev/shm/"  # noqa: S108 - a mount point
 STORED: Final[Json] = {
-    "source": {"pvc": {"claimName": "graphs"}},
+    "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
     "path": "arxiv/graph.bin",
     "vertices": 169_343,
     "edges": 2_332_486,
@@ -39,7 +39,7 @@ def job(
     base: Json = {
         "model": {"architecture": "GCN"},
         "dataset": {"source": {"builtin": {"name": "Cora"}}},
-        "workers": {"min": 1, "max": 4},
+        "workers": {"minReplicas": 1, "maxReplicas": 4},
     }
     metadata = {"name": "cora", "namespace": "team-a", "labels": labels or {}}
     resource = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "GNNTrainingJob", "metadata": metadata, "spec": base | (spec or {})}
@@ -109,9 +109,10 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
         placement={"mode": "Preferred", "nodeSelector": {"pool": "gnn", "spot": ""}},
     ),
     "several-gpus-a-worker": job(
-        {"workers": {"min": 2, "max": 2, "gpusPerWorker": 4, "cpu": "3500m", "memory": "1.5Ti", "gpuMemory": "24Gi"}}, nodes=("a", "a", "b")
+        {"workers": {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 4, "cpu": "3500m", "memory": "1.5Ti", "gpuMemory": "24Gi"}},
+        nodes=("a", "a", "b"),
     ),
-    "worker-template-of-the-user": worker(OWN, workers={"max": 2, "cpu": "4"}, placement={"nodeSelector": {"pool": "gnn"}}),
+    "worker-template-of-the-user": worker(OWN, workers={"maxReplicas": 2, "cpu": "4"}, placement={"nodeSelector": {"pool": "gnn"}}),
     "launcher-template-of-the-user": launcher(
         {"metadata": {"annotations": {"note": "größer"}}, "spec": {"containers": [{"name": "launcher", "env": ENVIRONMENT}]}}
     ),
@@ -124,15 +125,15 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
     "partitions-and-checkpoints-on-volumes": job(
         {
             "dataset": STORED,
-            "partitioning": {"method": "METIS", "count": 4, "balance": "Equal", "volumeClaimName": "parts"},
-            "checkpoint": {"volumeClaimName": "shared", "everyEpochs": 5},
-            "workers": {"min": 1, "max": 4, "cpu": "2", "memory": "8Gi"},
+            "partitioning": {"method": "METIS", "count": 4, "balance": "Equal", "claimName": "parts"},
+            "checkpoint": {"claimName": "shared", "everyEpochs": 5},
+            "workers": {"minReplicas": 1, "maxReplicas": 4, "cpu": "2", "memory": "8Gi"},
         }
     ),
     "partitions-from-a-bucket-with-a-secret": job(
         {
-            "dataset": STORED | {"source": {"s3": {"bucket": "graphs", "endpoint": "https://minio:9000", "secretName": "reader"}}},
-            "partitioning": {"volumeClaimName": "parts"},
+            "dataset": STORED | {"source": {"s3": {"bucket": "graphs", "endpoint": "https://minio:9000", "secretRef": {"name": "reader"}}}},
+            "partitioning": {"claimName": "parts"},
             "worker": {"template": OWN},
         }
     ),
@@ -141,7 +142,13 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
             "model": {
                 "architecture": "GAT",
                 "heads": 8,
-                "hyperparameters": {"learningRate": 0.1, "schedule": "cosine", "dropout": 0, "patience": 10, "edgeFeatures": False},
+                "hyperparameters": {
+                    "learningRate": 0.1,
+                    "learningRateSchedule": "Cosine",
+                    "dropout": 0,
+                    "patienceEpochs": 10,
+                    "edgeFeatures": False,
+                },
             },
             "allreduce": {"compression": "FP16", "hostStaging": True},
         }
@@ -157,7 +164,7 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
             }
         }
     ),
-    "manual-and-single-worker": job({"startPolicy": "Manual", "workers": {"max": 1}}, nodes=("a",)),
+    "manual-and-single-worker": job({"startPolicy": "Manual", "workers": {"maxReplicas": 1}}, nodes=("a",)),
     # Templates that are refused, each by its path.
     "refused-unknown-field": worker({"spce": {}}),
     "refused-spec-is-a-list": worker({"spec": []}),

@@ -69,13 +69,13 @@ def training(**fields: Any) -> JobSpec:
     spec: dict[str, Any] = {
         "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
         "dataset": {
-            "source": {"pvc": {"claimName": "graph"}},
+            "source": {"persistentVolumeClaim": {"claimName": "graph"}},
             "vertices": 2_449_029,
             "edges": 123_718_280,
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"min": 1, "max": 4},
+        "workers": {"minReplicas": 1, "maxReplicas": 4},
     }
     return msgspec.convert(spec | fields, JobSpec)
 

@@ -26,7 +26,7 @@ def job(**fields: Any) -> JobSpec:
     spec = {
         "model": {"architecture": "GCN"},
         "dataset": {"source": {"builtin": {"name": "Cora"}}},
-        "workers": {"min": 1, "max": 4},
+        "workers": {"minReplicas": 1, "maxReplicas": 4},
         "placement": {"communicationWeight": 0.5},
     }
     return msgspec.convert(spec | fields, JobSpec)

@@ -26,7 +26,7 @@ def job_spec(**changes: Any) -> JobSpec:
     spec = {
         "model": {"architecture": "GCN"},
         "dataset": {"source": {"builtin": {"name": "Cora"}}},
-        "workers": {"min": 2, "max": 4},
+        "workers": {"minReplicas": 2, "maxReplicas": 4},
     }
     return msgspec.convert({**spec, **changes}, JobSpec)
 

@@ -25,7 +25,7 @@ def job(changes: Mapping[str, object] | None = None) -> Resource:
         "spec": {
             "model": {"architecture": "GCN"},
             "dataset": {"source": {"builtin": {"name": "Cora"}}},
-            "workers": {"min": 2, "max": 4},
+            "workers": {"minReplicas": 2, "maxReplicas": 4},
         },
     }
     for path, value in (changes or {}).items():
@@ -71,17 +71,38 @@ class Bad:
     """SpecError.path where the API server names the same field differently."""
 
 
+FORMER_NAMES: Final[tuple[tuple[str, object, str], ...]] = (
+    ("spec.workers.min", 1, "minReplicas"),
+    ("spec.workers.max", 4, "maxReplicas"),
+    ("spec.partitioning.volumeClaimName", "parts", "claimName"),
+    ("spec.checkpoint.volumeClaimName", "state", "claimName"),
+    ("spec.dataset.source.pvc", {"claimName": "graphs"}, "persistentVolumeClaim"),
+    ("spec.dataset.source.s3.secretName", "keys", "secretRef"),
+    ("spec.recovery.maxReplans", 3, "maxPlanChanges"),
+    ("spec.model.hyperparameters.learningRateSchedule", "cosine", "learningRateSchedule"),
+    ("spec.model.hyperparameters.patience", 10, "patienceEpochs"),
+    ("spec.model.hyperparameters.evaluateEvery", 5, "evaluateEveryEpochs"),
+)
+"""Path, value, and the field that replaced it: refused in words that name the new one."""
+
+
 def _typed() -> tuple[Bad, ...]:
     """Types, bounds and words of single fields."""
     return (
-        Bad("worker counts with a fraction", {"spec.workers": {"max": 4.0}}, "spec", spec_words="4.0", spec_path="spec.workers.max"),
+        Bad(
+            "worker counts with a fraction",
+            {"spec.workers": {"maxReplicas": 4.0}},
+            "spec",
+            spec_words="4.0",
+            spec_path="spec.workers.maxReplicas",
+        ),
         Bad("no spec", {"spec": ABSENT}, "spec", spec_words="write an object with the fields model"),
         Bad("no model", {"spec.model": ABSENT}, "spec.model", spec_words="required"),
         Bad("no architecture", {"spec.model": {}}, "spec.model.architecture", spec_words="one of GCN, GraphSAGE"),
         Bad("no dataset", {"spec.dataset": ABSENT}, "spec.dataset", spec_words="required"),
-        Bad("no dataset source", {"spec.dataset": {}}, "spec.dataset.source", spec_words="pvc"),
+        Bad("no dataset source", {"spec.dataset": {}}, "spec.dataset.source", spec_words="persistentVolumeClaim"),
         Bad("no workers", {"spec.workers": ABSENT}, "spec.workers", spec_words="required"),
-        Bad("no workers.max", {"spec.workers": {"min": 1}}, "spec.workers.max", spec_words="from 1 to 1000"),
+        Bad("no workers.maxReplicas", {"spec.workers": {"minReplicas": 1}}, "spec.workers.maxReplicas", spec_words="from 1 to 1000"),
         Bad(
             "unknown architecture",
             {"spec.model.architecture": "GraphSage"},
@@ -118,9 +139,9 @@ def _typed() -> tuple[Bad, ...]:
         ),
         Bad(
             "unknown schedule",
-            {"spec.model.hyperparameters": {"schedule": "linear"}},
-            "spec.model.hyperparameters.schedule",
-            spec_words="one of constant, cosine",
+            {"spec.model.hyperparameters": {"learningRateSchedule": "Linear"}},
+            "spec.model.hyperparameters.learningRateSchedule",
+            spec_words="one of Constant, Cosine",
         ),
         Bad("dataset path above its volume", {"spec.dataset.path": "a/../../etc"}, "spec.dataset.path", spec_words="without .."),
         Bad("dataset path with a line break", {"spec.dataset.path": "graph.bin\n"}, "spec.dataset.path", spec_words="control character"),
@@ -135,11 +156,11 @@ def _typed() -> tuple[Bad, ...]:
         Bad("more vertices than int64", {"spec.dataset": {**STORED, "vertices": 2**63}}, "spec.dataset.vertices", spec_words="64 bits"),
         Bad(
             "zero workers",
-            {"spec.workers": {"max": 0}},
-            "spec.workers.max",
+            {"spec.workers": {"maxReplicas": 0}},
+            "spec.workers.maxReplicas",
             spec_words="0 is too small; write a whole number from 1 to 1000",
         ),
-        Bad("a million workers", {"spec.workers": {"max": 10**6}}, "spec.workers.max", spec_words="too large"),
+        Bad("a million workers", {"spec.workers": {"maxReplicas": 10**6}}, "spec.workers.maxReplicas", spec_words="too large"),
         Bad("zero GPUs a worker", {"spec.workers.gpusPerWorker": 0}, "spec.workers.gpusPerWorker", spec_words="from 1 to 16"),
         Bad("GPU memory without digits", {"spec.workers.gpuMemory": "lots"}, "spec.workers.gpuMemory", spec_words="quantity such as 24Gi"),
         Bad("GPU memory as number", {"spec.workers.gpuMemory": 24}, "spec.workers.gpuMemory", spec_words="24 is not allowed"),
@@ -182,12 +203,12 @@ def _typed() -> tuple[Bad, ...]:
         Bad(
             "impatient force delete", {"spec.recovery.forceDeleteAfterSeconds": 1}, "spec.recovery.forceDeleteAfterSeconds", spec_words="30"
         ),
-        Bad("checkpoint without a claim", {"spec.checkpoint": {}}, "spec.checkpoint.volumeClaimName", spec_words="required"),
-        Bad("claim in capitals", {"spec.checkpoint.volumeClaimName": "Shared"}, "spec.checkpoint.volumeClaimName", spec_words="a-z"),
+        Bad("checkpoint without a claim", {"spec.checkpoint": {}}, "spec.checkpoint.claimName", spec_words="required"),
+        Bad("claim in capitals", {"spec.checkpoint.claimName": "Shared"}, "spec.checkpoint.claimName", spec_words="a-z"),
         Bad(
             "claim with two dots in a row",
-            {"spec.checkpoint.volumeClaimName": "shared..a"},
-            "spec.checkpoint.volumeClaimName",
+            {"spec.checkpoint.claimName": "shared..a"},
+            "spec.checkpoint.claimName",
             spec_words="in every part between dots",
         ),
         Bad(
@@ -209,9 +230,10 @@ def _typed() -> tuple[Bad, ...]:
         ),
         Bad("template as text", {"spec.worker.template": "pod"}, "spec.worker.template", spec_words="an object"),
         Bad("policy without a name", {"spec.policyRef": {}}, "spec.policyRef.name", spec_words="required"),
-        Bad("misspelt field", {"spec.workers.maxx": 4}, "spec.workers.maxx", spec_words="did you mean max?"),
+        Bad("misspelt field", {"spec.workers.maxReplica": 4}, "spec.workers.maxReplica", spec_words="did you mean maxReplicas?"),
         Bad("field of the wrong case", {"spec.runpolicy": {}}, "spec.runpolicy", spec_words="did you mean runPolicy?"),
         Bad("field of nothing", {"spec.replicas": 3}, "spec.replicas", spec_words="known are model, dataset"),
+        *(Bad(f"{old}, now {new}", {old: value}, old, spec_words=new) for old, value, new in FORMER_NAMES),
     )
 
 
@@ -226,22 +248,27 @@ def _crossing() -> tuple[Bad, ...]:
         ),
         Bad(
             "fewer workers than the fewest",
-            {"spec.recovery.shrinkAfterSeconds": 60, "spec.checkpoint.volumeClaimName": "shared", "spec.workers.min": 4},
+            {"spec.recovery.shrinkAfterSeconds": 60, "spec.checkpoint.claimName": "shared", "spec.workers.minReplicas": 4},
             "spec.recovery.shrinkAfterSeconds",
-            "workers.min below workers.max",
+            "workers.minReplicas < workers.maxReplicas",
         ),
         Bad(
             "max below min",
-            {"spec.workers": {"min": 4, "max": 2}},
-            "spec.workers.max",
-            "2 is below spec.workers.min: 4; raise max or lower min",
+            {"spec.workers": {"minReplicas": 4, "maxReplicas": 2}},
+            "spec.workers.maxReplicas",
+            "2 is below spec.workers.minReplicas: 4; raise maxReplicas or lower minReplicas",
         ),
-        Bad("no source", {"spec.dataset.source": {}}, "spec.dataset.source", "give exactly one of pvc, s3, configMap, builtin, generated"),
+        Bad(
+            "no source",
+            {"spec.dataset.source": {}},
+            "spec.dataset.source",
+            "give exactly one of persistentVolumeClaim, s3, configMap, builtin, generated",
+        ),
         Bad(
             "two sources",
-            {"spec.dataset.source.pvc": {"claimName": "graphs"}},
+            {"spec.dataset.source.persistentVolumeClaim": {"claimName": "graphs"}},
             "spec.dataset.source",
-            "give exactly one of pvc, s3, configMap, builtin, generated",
+            "give exactly one of persistentVolumeClaim, s3, configMap, builtin, generated",
         ),
         Bad(
             "stored graph without vertices",
@@ -281,13 +308,13 @@ def _crossing() -> tuple[Bad, ...]:
         ),
         Bad(
             "997 parts for up to 996 workers",
-            {"spec.workers": {"min": 2, "max": 996}, "spec.partitioning.count": 997},
+            {"spec.workers": {"minReplicas": 2, "maxReplicas": 996}, "spec.partitioning.count": 997},
             "spec.partitioning.count",
             "997 parts cannot",
         ),
         Bad(
             "as many parts as workers of four GPUs",
-            {"spec.workers": {"min": 4, "max": 4, "gpusPerWorker": 4}, "spec.partitioning.count": 4},
+            {"spec.workers": {"minReplicas": 4, "maxReplicas": 4, "gpusPerWorker": 4}, "spec.partitioning.count": 4},
             "spec.partitioning.count",
             "4 parts cannot be dealt out evenly to the ranks of 4 to 4 workers with gpusPerWorker: 4; write Auto or a multiple",
         ),
@@ -297,7 +324,7 @@ def _crossing() -> tuple[Bad, ...]:
             "parts of a generated graph",
             {
                 "spec.dataset": {**STORED, "source": {"generated": {"kind": "SBM"}}},
-                "spec.partitioning": {"method": "Precomputed", "volumeClaimName": "parts"},
+                "spec.partitioning": {"method": "Precomputed", "claimName": "parts"},
             },
             "spec.partitioning.method",
             "builtin and generated ones have none",
@@ -333,23 +360,31 @@ BAD_JOBS: Final = _typed() + CROSSING_JOBS
 
 GOOD_JOBS: Final[dict[str, Resource]] = {
     "the least": job(),
-    "one worker": job({"spec.workers": {"max": 1}}),
+    "one worker": job({"spec.workers": {"maxReplicas": 1}}),
     "sampled GraphSAGE from S3": job(
         {
             "spec.model": {"architecture": "GraphSAGE", "layers": 3, "fanouts": [15, 10, 5], "batchSize": 1024},
             "spec.dataset": STORED,
-            "spec.workers": {"min": 2, "max": 8, "gpuMemory": "24Gi", "cpu": "3500m", "memory": "1.5Ti"},
+            "spec.workers": {"minReplicas": 2, "maxReplicas": 8, "gpuMemory": "24Gi", "cpu": "3500m", "memory": "1.5Ti"},
         }
     ),
     "GAT from a claim, approved by hand": job(
         {
             "spec.model": {"architecture": "GAT", "heads": 8},
-            "spec.dataset": {**STORED, "source": {"pvc": {"claimName": "graphs"}}},
+            "spec.dataset": {**STORED, "source": {"persistentVolumeClaim": {"claimName": "graphs"}}},
             "spec.startPolicy": "Manual",
         }
     ),
     "hyper-parameters": job(
-        {"spec.model.hyperparameters": {"learningRate": 0.1, "schedule": "cosine", "dropout": 0, "patience": 10, "edgeFeatures": False}}
+        {
+            "spec.model.hyperparameters": {
+                "learningRate": 0.1,
+                "learningRateSchedule": "Cosine",
+                "dropout": 0,
+                "patienceEpochs": 10,
+                "edgeFeatures": False,
+            }
+        }
     ),
     "custom model from a ConfigMap": job(
         {
@@ -360,8 +395,10 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "parts that four workers share": job({"spec.partitioning": {"method": "METIS", "count": 8, "balance": "Equal"}}),
     "a stored graph whose edges have one direction": job({"spec.dataset": {**STORED, "direction": "Directed", "trainVertices": 90_941}}),
     "parts that came with a stored graph": job({"spec.dataset": STORED, "spec.partitioning.method": "Precomputed"}),
-    "1000 workers, 1000 parts": job({"spec.workers": {"min": 1000, "max": 1000}, "spec.partitioning.count": 1000}),
-    "16000 ranks, 16000 parts": job({"spec.workers": {"min": 1000, "max": 1000, "gpusPerWorker": 16}, "spec.partitioning.count": 16000}),
+    "1000 workers, 1000 parts": job({"spec.workers": {"minReplicas": 1000, "maxReplicas": 1000}, "spec.partitioning.count": 1000}),
+    "16000 ranks, 16000 parts": job(
+        {"spec.workers": {"minReplicas": 1000, "maxReplicas": 1000, "gpusPerWorker": 16}, "spec.partitioning.count": 16000}
+    ),
     "a plan only": job({"spec.startPolicy": "Never", "spec.planner": "Heuristic"}),
     "no planner": job({"spec.planner": "None"}),
     "required and preferred levels": job(
@@ -383,8 +420,8 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "name of 50 characters": job({"metadata.name": "a" * 50}),
     "everything about its end": job(
         {
-            "spec.checkpoint": {"volumeClaimName": "shared", "everyEpochs": 5},
-            "spec.recovery": {"maxReplans": 0, "replaceLostWorkers": False, "forceDeleteAfterSeconds": 300, "shrinkAfterSeconds": 600},
+            "spec.checkpoint": {"claimName": "shared", "everyEpochs": 5},
+            "spec.recovery": {"maxPlanChanges": 0, "replaceLostWorkers": False, "forceDeleteAfterSeconds": 300, "shrinkAfterSeconds": 600},
             "spec.runPolicy": {"suspend": True, "cleanPodPolicy": "All", "backoffLimit": 0, "ttlSecondsAfterFinished": 0},
             "spec.policyRef": {"name": "default"},
         }

@@ -94,7 +94,7 @@ class Stage:
         given = {
             "model": {"architecture": "GCN", "epochs": epochs},
             "dataset": {"source": {"builtin": {"name": "Cora"}}},
-            "workers": {"min": 2, "max": 3},
+            "workers": {"minReplicas": 2, "maxReplicas": 3},
         }
         self.world.see_job({"metadata": metadata, "spec": {**given, **spec}})
         return Key("team", name)

@@ -78,14 +78,14 @@ def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:
     )
 
 
-SOURCES = ("pvc", "s3", "config_map", "builtin", "generated")
+SOURCES = ("persistent_volume_claim", "s3", "config_map", "builtin", "generated")
 """Fields of a dataset's source; one of them must be given."""
 
 
 def repaired(job: JobSpec) -> JobSpec:
     """The job with what its rules ask for."""
-    low, high = sorted((job.workers.min, job.workers.max))
-    workers = replace(job.workers, min=low, max=high, gpu_memory="24Gi", cpu="8", memory="64Gi")
+    low, high = sorted((job.workers.min_replicas, job.workers.max_replicas))
+    workers = replace(job.workers, min_replicas=low, max_replicas=high, gpu_memory="24Gi", cpu="8", memory="64Gi")
     dataset = repaired_dataset(job.dataset)
     shrinks = job.checkpoint is not None and low < high
     return replace(
@@ -103,7 +103,7 @@ def repaired(job: JobSpec) -> JobSpec:
 def is_stored(dataset: DatasetSpec) -> bool:
     """Whether the graph is in the user's storage, where it may have a direction and parts of its own."""
     source = dataset.source
-    return any((source.pvc, source.s3, source.config_map))
+    return any((source.persistent_volume_claim, source.s3, source.config_map))
 
 
 def repaired_dataset(dataset: DatasetSpec) -> DatasetSpec:
@@ -119,8 +119,8 @@ def repaired_partitioning(partitioning: PartitioningSpec, workers: WorkersSpec, 
     """A count that divides by the GPUs of some allowed count of workers, and precomputed parts only where the graph is stored."""
     gpus = workers.gpus_per_worker
     count, method = partitioning.count, partitioning.method
-    if count != "Auto" and all(int(count) % (number * gpus) for number in range(workers.min, workers.max + 1)):
-        count = workers.max * gpus
+    if count != "Auto" and all(int(count) % (number * gpus) for number in range(workers.min_replicas, workers.max_replicas + 1)):
+        count = workers.max_replicas * gpus
     if method is PartitioningMethod.PRECOMPUTED and not stored:
         method = PartitioningMethod.AUTO
     return replace(partitioning, count=count, method=method)

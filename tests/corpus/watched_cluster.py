@@ -32,9 +32,15 @@ NODES = ("node-a", "node-b", "node-c", "node-d")
 PLAN = plan("node-a", "node-b")
 SPEC: dict[str, Any] = {
     "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "epochs": 100_000},
-    "dataset": {"source": {"pvc": {"claimName": "g"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
-    "workers": {"min": 2, "max": 2},
-    "checkpoint": {"volumeClaimName": "state", "everyEpochs": 10},
+    "dataset": {
+        "source": {"persistentVolumeClaim": {"claimName": "g"}},
+        "vertices": 2_449_029,
+        "edges": 123_718_280,
+        "featureSize": 100,
+        "classes": 47,
+    },
+    "workers": {"minReplicas": 2, "maxReplicas": 2},
+    "checkpoint": {"claimName": "state", "everyEpochs": 10},
 }
 HOUR = 3600.0
 

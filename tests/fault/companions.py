@@ -8,7 +8,7 @@ from typing import Any, Final
 from e2e.jobs import Job
 from tests.fault.proxy import FaultProxy
 
-SHARED: Final = {"method": "METIS", "volumeClaimName": "parts"}
+SHARED: Final = {"method": "METIS", "claimName": "parts"}
 
 
 def plan_file(job: Job) -> str:

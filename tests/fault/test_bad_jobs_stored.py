@@ -85,7 +85,7 @@ def test_a_template_that_only_the_api_server_can_judge_is_refused_by_its_dry_run
 
 
 def test_fields_that_the_api_server_prunes_do_no_harm(operator: OperatorProcess, job: Job) -> None:
-    job.create(wrokers={"max": 9}, model={"architecture": "GCN", "colour": "red"})
+    job.create(wrokers={"maxReplicas": 9}, model={"architecture": "GCN", "colour": "red"})
     wait_created(job)
     assert "wrokers" not in job.resource()["spec"]
 

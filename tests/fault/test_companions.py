@@ -32,7 +32,7 @@ def test_the_plan_file_is_there_before_the_mpijob_and_says_the_plan(operator: Op
 
 def test_the_plan_file_says_the_plan_in_force_when_a_launcher_starts_that_goes_by_it(operator: OperatorProcess, job: Job) -> None:
     """A crash between the file and the record of a plan with other workers leaves the file of a plan that never was in force."""
-    job.create(workers={"min": 1, "max": 2})
+    job.create(workers={"minReplicas": 1, "maxReplicas": 2})
     job.wait_reason("Starting")
     workers = create_workers(job)
     paths = [f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}" for pod in workers]

@@ -109,7 +109,7 @@ def read_often(prometheus: PrometheusStub, readings: int) -> None:
 
 def degraded(operator: OperatorProcess, job: Job) -> tuple[str, str]:
     """Reason and message of a new job's Degraded condition; every probe must be answered meanwhile."""
-    job.create(workers={"min": WORKERS, "max": WORKERS})
+    job.create(workers={"minReplicas": WORKERS, "maxReplicas": WORKERS})
     assert operator.probe("/healthz") == 200
     wait_created(job)
     assert len(set(job.nodes())) > 1

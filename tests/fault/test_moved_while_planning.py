@@ -39,7 +39,7 @@ def test_a_job_edited_while_its_plan_is_made_gets_a_plan_for_the_edit(
     job = Job(job.api, job.namespace, "edited")
     since, planned = len(proxy.asked), operator.metric("hyperscale_plans_total")
     with planning(operator, job) as other:
-        job.patch(spec={"workers": {"min": 3, "max": 3}})
+        job.patch(spec={"workers": {"minReplicas": 3, "maxReplicas": 3}})
         wait_until(lambda: told(proxy, "MODIFIED", job.name), PATIENCE_SECONDS, "the operator was not told")
     wait_created(job)
     other.wait_reason("StartPolicyNever")
@@ -70,7 +70,7 @@ def test_a_job_replaced_while_its_plan_is_made_gets_a_child_of_its_own(
     job = Job(job.api, job.namespace, "replaced")
     with planning(operator, job):
         job.delete()
-        job.create(workers={"min": 1, "max": 1})
+        job.create(workers={"minReplicas": 1, "maxReplicas": 1})
     wait_created(job)
     mpijob = job.mpijob() or {}
     assert mpijob["metadata"]["ownerReferences"][0]["uid"] == job.resource()["metadata"]["uid"]
@@ -85,7 +85,7 @@ def test_a_job_edited_just_before_the_create_is_planned_again(
         with planning(operator, job):
             pass  # long enough for the operator not to trust its first look any more
         job.wait(lambda: bool(held.caught), "the job is not read again before the create")
-        job.patch(spec={"workers": {"min": 1, "max": 1}})
+        job.patch(spec={"workers": {"minReplicas": 1, "maxReplicas": 1}})
     wait_created(job)
     assert len(job.nodes()) == 1
     assert len(creates(proxy, job, since)) == 1

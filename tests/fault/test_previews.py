@@ -35,10 +35,10 @@ SAGE = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 JOB_LABEL = "hyperscale.dev/preview"
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {},
-    "two to six": {"model": SAGE, "dataset": LARGE, "workers": {"min": 2, "max": 6}},
-    "pairs": {"model": SAGE, "dataset": LARGE, "workers": {"min": 2, "max": 4, "gpusPerWorker": 2}},
-    "one": {"model": {"architecture": "GAT"}, "workers": {"min": 1, "max": 1}},
-    "ten": {"model": SAGE, "dataset": LARGE, "workers": {"min": 10, "max": 10}},
+    "two to six": {"model": SAGE, "dataset": LARGE, "workers": {"minReplicas": 2, "maxReplicas": 6}},
+    "pairs": {"model": SAGE, "dataset": LARGE, "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 2}},
+    "one": {"model": {"architecture": "GAT"}, "workers": {"minReplicas": 1, "maxReplicas": 1}},
+    "ten": {"model": SAGE, "dataset": LARGE, "workers": {"minReplicas": 10, "maxReplicas": 10}},
 }
 
 
@@ -164,7 +164,7 @@ def test_who_has_rights_in_one_namespace_only_asks_the_operator_and_leaves_nothi
 
 @pytest.mark.usefixtures("operator")
 def test_a_job_that_does_not_fit_is_refused_in_the_operators_words_by_every_way(write: Callable[..., str], people: dict[str, str]) -> None:
-    path = write(workers={"min": 500, "max": 500})
+    path = write(workers={"minReplicas": 500, "maxReplicas": 500})
     for way, person in (("operator", "reader"), ("job", "editor")):
         ran = run("plan", "-f", path, "--kubeconfig", people[person], "--from", way, "-o", "json")
         assert ran.code == 1, ran
@@ -260,8 +260,8 @@ def test_a_volume_in_one_zone_binds_the_preview_as_it_binds_the_plan(
     stage: Stage, space: str, write: Callable[..., str], people: dict[str, str]
 ) -> None:
     claims = f"/api/v1/namespaces/{space}/persistentvolumeclaims"
-    source = {**LARGE, "source": {"pvc": {"claimName": "graph"}}}
-    spec = {"model": SAGE, "dataset": source, "workers": {"min": 2, "max": 2}}
+    source = {**LARGE, "source": {"persistentVolumeClaim": {"claimName": "graph"}}}
+    spec = {"model": SAGE, "dataset": source, "workers": {"minReplicas": 2, "maxReplicas": 2}}
     for way in ("operator", "job", "api"):
         ran = run("plan", "-f", write(**spec), "--kubeconfig", people["administrator"], "--from", way)
         assert (ran.code, 'PersistentVolumeClaim "graph" does not exist' in ran.err) == (1, True), ran

@@ -14,7 +14,7 @@ from tests.fault.process import OperatorProcess
 from tests.fault.proxy import Answer, FaultProxy
 
 ZONE: Final = "topology.kubernetes.io/zone"
-STATE: Final = {"checkpoint": {"volumeClaimName": "state"}}
+STATE: Final = {"checkpoint": {"claimName": "state"}}
 _numbers = itertools.count(1)
 
 

@@ -23,7 +23,15 @@ def valid_cases(draw: st.DrawFn) -> Case:
     hosts = draw(st.lists(st.sampled_from([f"node-{index}" for index in range(6)]), min_size=1, max_size=8))
     parts_each = draw(st.integers(1, 3))
     auto = draw(st.booleans())
-    workers = {"min": 1, "max": 8, "gpusPerWorker": gpus, "cpu": "2", "memory": "4Gi", "gpuMemory": "40Gi", "gpuProducts": ["NVIDIA-A100"]}
+    workers = {
+        "minReplicas": 1,
+        "maxReplicas": 8,
+        "gpusPerWorker": gpus,
+        "cpu": "2",
+        "memory": "4Gi",
+        "gpuMemory": "40Gi",
+        "gpuProducts": ["NVIDIA-A100"],
+    }
     asked = job(
         workers=workers,
         partitioning={"count": "Auto" if auto else parts_each * len(hosts) * gpus},

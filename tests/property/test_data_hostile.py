@@ -69,7 +69,7 @@ def test_damaged_files_are_read_or_refused(name: str, damage: list[tuple[float, 
         content[min(int(place * len(content)), len(content) - 1)] = value
     (tmp_path / name).write_bytes(content)
     try:
-        graph = read("pvc", str(tmp_path / name), form, cache=None, stated=Stated(vertices=1000, edges=1000))
+        graph = read("persistentVolumeClaim", str(tmp_path / name), form, cache=None, stated=Stated(vertices=1000, edges=1000))
     except DataError as error:
         line = str(error)
         assert "\n" not in line

@@ -32,8 +32,8 @@ JOBS: st.SearchStrategy[dict[str, Any]] = st.builds(
     workers=st.integers(1, 4).flatmap(
         lambda least: st.builds(
             dict,
-            min=st.just(least),
-            max=st.integers(least, 5),
+            minReplicas=st.just(least),
+            maxReplicas=st.integers(least, 5),
             gpusPerWorker=st.integers(1, 9),
             cpu=st.sampled_from(["1", "8"]),
             gpuProducts=st.sampled_from([[], ["H"]]),

@@ -37,7 +37,7 @@ def test_every_plan_passes_the_check_and_asks_no_node_for_more_gpus_than_it_has_
     seed: int, nodes: int, most: int, gpus: int, model: dict[str, object], balance: str
 ) -> None:
     seen = random_cluster(seed, nodes, free_max=4, unreachable=0.2)
-    job = training(model=model, workers={"min": 1, "max": most, "gpusPerWorker": gpus}, partitioning={"balance": balance})
+    job = training(model=model, workers={"minReplicas": 1, "maxReplicas": most, "gpusPerWorker": gpus}, partitioning={"balance": balance})
     plan = answer(seen, job)
     if not isinstance(plan, Plan):
         assert plan.reason
@@ -98,7 +98,7 @@ def test_pinned_ranks_stay_where_they_are(seed: int, pinned: int, workers: int) 
     ranks, names = rng.permutation(workers)[:pinned], rng.permutation(12)[:pinned]
     pins = {int(rank): f"n{name:03d}" for rank, name in zip(ranks, names, strict=True)}
     free = dict.fromkeys(pins.values(), 0)
-    plan = planned(seen, training(workers={"min": 1, "max": 6}), pinned=pins, workers_fixed=workers, free_gpus=free)
+    plan = planned(seen, training(workers={"minReplicas": 1, "maxReplicas": 6}), pinned=pins, workers_fixed=workers, free_gpus=free)
     assert {rank: plan.node_of(rank) for rank in pins} == pins
     assert len({worker.node for worker in plan.workers}) == workers
 

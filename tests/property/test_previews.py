@@ -26,8 +26,20 @@ ARCHITECTURES = st.sampled_from(["GCN", "GraphSAGE", "GAT"])
 GRAPHS = st.sampled_from(
     [
         {"source": {"builtin": {"name": "Cora"}}},
-        {"source": {"pvc": {"claimName": "g"}}, "vertices": 169_343, "edges": 2_332_486, "featureSize": 128, "classes": 40},
-        {"source": {"pvc": {"claimName": "g"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
+        {
+            "source": {"persistentVolumeClaim": {"claimName": "g"}},
+            "vertices": 169_343,
+            "edges": 2_332_486,
+            "featureSize": 128,
+            "classes": 40,
+        },
+        {
+            "source": {"persistentVolumeClaim": {"claimName": "g"}},
+            "vertices": 2_449_029,
+            "edges": 123_718_280,
+            "featureSize": 100,
+            "classes": 47,
+        },
     ]
 )
 SHAPES = st.fixed_dictionaries(
@@ -35,7 +47,7 @@ SHAPES = st.fixed_dictionaries(
         "model": st.fixed_dictionaries({"architecture": ARCHITECTURES, "epochs": st.integers(1, 2000)}),
         "dataset": GRAPHS,
         "workers": st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)).map(
-            lambda drawn: {"min": drawn[0], "max": drawn[0] + drawn[1], "gpusPerWorker": drawn[2]}
+            lambda drawn: {"minReplicas": drawn[0], "maxReplicas": drawn[0] + drawn[1], "gpusPerWorker": drawn[2]}
         ),
         "queueWeight": st.sampled_from([1, 5]),
     }

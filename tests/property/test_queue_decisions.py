@@ -50,7 +50,7 @@ def decide(
 
 def queued(number: int, least: int, gpus: int, epochs: int, waited: float = 1.0, weight: float = 1.0, **fields: Any) -> QueuedJob:
     model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
-    job = training(model=model, workers={"min": least, "max": least + 2, "gpusPerWorker": gpus}, **fields)
+    job = training(model=model, workers={"minReplicas": least, "maxReplicas": least + 2, "gpusPerWorker": gpus}, **fields)
     return QueuedJob(PlanRequest(job_key=f"team/job-{number}", job=job), waited, weight)
 
 
@@ -202,5 +202,5 @@ def test_a_job_that_has_begun_with_a_worker_count_is_not_told_to_try_another() -
     for job in (waiting, begun):
         (hold,) = decide(AdmissionRequest(jobs=(job,), running=busy), cluster([2, 0, 0])).holds
         told[job.request.workers_fixed] = hold.message
-    assert "spec.workers.min" in told[None]
-    assert "spec.workers.min" not in told[3]
+    assert "spec.workers.minReplicas" in told[None]
+    assert "spec.workers.minReplicas" not in told[3]

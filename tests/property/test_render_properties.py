@@ -72,9 +72,13 @@ TEMPLATES = st.fixed_dictionaries(
     {}, optional={"spec": POD_SPECS, "metadata": st.fixed_dictionaries({}, optional={"labels": LABELS, "annotations": LABELS})}
 )
 SOURCES = st.one_of(
-    st.builds(lambda name: {"pvc": {"claimName": name}}, NAMES),
+    st.builds(lambda name: {"persistentVolumeClaim": {"claimName": name}}, NAMES),
     st.builds(lambda name: {"configMap": {"name": name}}, NAMES),
-    st.builds(lambda bucket, secret: {"s3": {"bucket": bucket, "secretName": secret}}, NAMES, st.none() | NAMES),
+    st.builds(
+        lambda bucket, secret: {"s3": {"bucket": bucket, "secretRef": secret}},
+        NAMES,
+        st.none() | st.builds(lambda name: {"name": name}, NAMES),
+    ),
     st.just({"builtin": {"name": "Cora"}}),
 )
 
@@ -84,9 +88,9 @@ def jobs(draw: st.DrawFn, templates: st.SearchStrategy[dict[str, Any]] = TEMPLAT
     spec: dict[str, Any] = {
         "model": {"architecture": draw(st.sampled_from(["GCN", "GAT"])), "script": draw(PATHS)},
         "dataset": {"source": draw(SOURCES), "path": draw(PATHS), "vertices": 9, "edges": 9, "featureSize": 9, "classes": 9},
-        "workers": {"max": 4, "gpusPerWorker": draw(st.integers(1, 16)), "cpu": draw(st.sampled_from([None, "2"]))},
+        "workers": {"maxReplicas": 4, "gpusPerWorker": draw(st.integers(1, 16)), "cpu": draw(st.sampled_from([None, "2"]))},
         "placement": {"mode": draw(st.sampled_from(["Strict", "Preferred", "Advisory"])), "nodeSelector": draw(LABELS)},
-        "checkpoint": draw(st.none() | st.builds(lambda name: {"volumeClaimName": name}, NAMES)),
+        "checkpoint": draw(st.none() | st.builds(lambda name: {"claimName": name}, NAMES)),
         "worker": {"template": draw(templates)},
         "launcher": {"template": draw(templates)},
     }

@@ -52,7 +52,7 @@ class Case(NamedTuple):
 def cases(draw: st.DrawFn) -> Case:
     seed, nodes, workers = draw(SEEDS), draw(st.integers(6, 24)), draw(st.integers(1, 6))
     seen = random_cluster(seed, nodes, free_max=2)
-    job = training(workers={"min": workers, "max": workers})
+    job = training(workers={"minReplicas": workers, "maxReplicas": workers})
     old = answer(seen, job)
     assert isinstance(old, Plan)
     used = sorted({worker.node for worker in old.workers})
@@ -100,7 +100,7 @@ def test_a_new_plan_is_never_dearer_than_to_stay(case: Case) -> None:
 @given(seed=SEEDS, nodes=st.integers(6, 24), workers=st.integers(2, 6))
 def test_lost_ranks_alone_move_by_default_and_nothing_moves_where_nothing_is_lost(seed: int, nodes: int, workers: int) -> None:
     seen = random_cluster(seed, nodes, free_max=2)
-    job = training(workers={"min": workers, "max": workers})
+    job = training(workers={"minReplicas": workers, "maxReplicas": workers})
     old = answer(seen, job)
     assert isinstance(old, Plan)
     same = replan(posed(seen, job, workers), old)
@@ -117,7 +117,7 @@ def test_lost_ranks_alone_move_by_default_and_nothing_moves_where_nothing_is_los
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS, workers=st.integers(1, 7), position=st.integers(0, 6), balance=st.sampled_from(["Capacity", "Equal"]))
 def test_held_shares_cost_what_the_reference_says_where_they_are_the_same(seed: int, workers: int, position: int, balance: str) -> None:
-    job = training(workers={"min": 1, "max": 8}, partitioning={"balance": balance})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 8}, partitioning={"balance": balance})
     problem = posed(random_cluster(seed, 9, unreachable=0.1), job, 8)
     costs = problem.costs(np.arange(len(problem.nodes)))
     rng = np.random.default_rng(seed)

@@ -42,7 +42,9 @@ def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan |
 
 def asked(name: str, epochs: int, workers: int = 1, gpus: int = 1) -> PlanRequest:
     model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
-    return PlanRequest(job_key=f"team/{name}", job=training(model=model, workers={"min": workers, "max": workers, "gpusPerWorker": gpus}))
+    return PlanRequest(
+        job_key=f"team/{name}", job=training(model=model, workers={"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": gpus})
+    )
 
 
 class World:

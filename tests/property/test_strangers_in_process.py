@@ -71,7 +71,11 @@ def job(name: str) -> dict[str, Any]:
         mpi_job_ref=ObjectReference(name, f"mpi-{name}"),
         last_stop=LastStop("2026-01-01T00:00:00Z", ("team/good",), 1.0),
     )
-    spec = {"model": {"architecture": "GCN"}, "dataset": {"source": {"builtin": {"name": "Cora"}}}, "workers": {"min": 2, "max": 2}}
+    spec = {
+        "model": {"architecture": "GCN"},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}},
+        "workers": {"minReplicas": 2, "maxReplicas": 2},
+    }
     return {"metadata": metadata(name, generation=1), "spec": spec, "status": to_wire(status)}
 
 

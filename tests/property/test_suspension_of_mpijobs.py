@@ -34,7 +34,7 @@ PODS: st.SearchStrategy[tuple[PodView, ...]] = st.sampled_from(
 LOOKS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "job": st.builds(
-            lambda suspend, most: job_spec(runPolicy={"suspend": suspend}, workers={"min": 2, "max": most}),
+            lambda suspend, most: job_spec(runPolicy={"suspend": suspend}, workers={"minReplicas": 2, "maxReplicas": most}),
             st.booleans(),
             st.sampled_from([2, 4]),
         ),

@@ -133,6 +133,10 @@ def _wrong_size(value: float, bare: inspect.IntType | inspect.FloatType) -> str:
 
 
 def _nearest(name: str, fields: tuple[str, ...]) -> str:
+    """The field that is spelled alike, or the only one that begins or ends with the name; else all of them."""
+    longer = [field for field in fields if field.startswith(name) or field.endswith(name[:1].upper() + name[1:])]
+    if len(longer) == 1 and name:
+        return f"did you mean {longer[0]}?"
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), [field.lower() for field in fields], n=1, cutoff=0.6)
     if near:
         return "did you mean " + next(field for field in fields if field.lower() == near[0]) + "?"

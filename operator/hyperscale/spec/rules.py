@@ -45,13 +45,16 @@ def _some_count_divides(job: JobSpec) -> bool:
     """The ranks of some worker count between min and max divide the partition count, so that every rank gets equally many parts."""
     count, workers = job.partitioning.count, job.workers
     return not isinstance(count, int) or any(
-        count % (number * workers.gpus_per_worker) == 0 for number in range(workers.min, workers.max + 1)
+        count % (number * workers.gpus_per_worker) == 0 for number in range(workers.min_replicas, workers.max_replicas + 1)
     )
 
 
 def _has_one_source(job: JobSpec) -> bool:
     source = job.dataset.source
-    return sum(given is not None for given in (source.pvc, source.s3, source.config_map, source.builtin, source.generated)) == 1
+    return (
+        sum(given is not None for given in (source.persistent_volume_claim, source.s3, source.config_map, source.builtin, source.generated))
+        == 1
+    )
 
 
 def _is_stored(job: JobSpec) -> bool:
@@ -83,17 +86,17 @@ _DIGITS: Final = "[" + ",".join(str(digit) for digit in range(32)) + "]"
 
 JOB_RULES: Final[tuple[Rule, ...]] = (
     Rule(
-        path="workers.max",
-        message="raise max or lower min",
-        cel="self.workers.min <= self.workers.max",
-        holds=lambda job: job.workers.min <= job.workers.max,
-        detail_cel=("%d is below spec.workers.min: %d", "self.workers.max, self.workers.min"),
-        detail=lambda job: f"{job.workers.max} is below spec.workers.min: {job.workers.min}",
+        path="workers.maxReplicas",
+        message="raise maxReplicas or lower minReplicas",
+        cel="self.workers.minReplicas <= self.workers.maxReplicas",
+        holds=lambda job: job.workers.min_replicas <= job.workers.max_replicas,
+        detail_cel=("%d is below spec.workers.minReplicas: %d", "self.workers.maxReplicas, self.workers.minReplicas"),
+        detail=lambda job: f"{job.workers.max_replicas} is below spec.workers.minReplicas: {job.workers.min_replicas}",
     ),
     Rule(
         path="dataset.source",
-        message="give exactly one of pvc, s3, configMap, builtin, generated",
-        cel="[has(self.dataset.source.pvc), has(self.dataset.source.s3), has(self.dataset.source.configMap), "
+        message="give exactly one of persistentVolumeClaim, s3, configMap, builtin, generated",
+        cel="[has(self.dataset.source.persistentVolumeClaim), has(self.dataset.source.s3), has(self.dataset.source.configMap), "
         "has(self.dataset.source.builtin), has(self.dataset.source.generated)].exists_one(given, given)",
         holds=_has_one_source,
     ),
@@ -125,18 +128,20 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="partitioning.count",
-        message="write Auto or a multiple of the ranks: a worker count between workers.min and workers.max, times workers.gpusPerWorker",
+        message="write Auto or a multiple of the ranks: a worker count from workers.minReplicas to workers.maxReplicas, times "
+        "workers.gpusPerWorker",
         cel="type(self.partitioning.count) != int || "
-        f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.min && 32 * high + low <= self.workers.max "
+        f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.minReplicas "
+        "&& 32 * high + low <= self.workers.maxReplicas "
         "&& int(self.partitioning.count) % ((32 * high + low) * self.workers.gpusPerWorker) == 0))",
         holds=_some_count_divides,
         detail_cel=(
             "%d parts cannot be dealt out evenly to the ranks of %d to %d workers with gpusPerWorker: %d",
-            "int(self.partitioning.count), self.workers.min, self.workers.max, self.workers.gpusPerWorker",
+            "int(self.partitioning.count), self.workers.minReplicas, self.workers.maxReplicas, self.workers.gpusPerWorker",
         ),
         detail=lambda job: (
-            f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min} to {job.workers.max} workers "
-            f"with gpusPerWorker: {job.workers.gpus_per_worker}"
+            f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min_replicas} to "
+            f"{job.workers.max_replicas} workers with gpusPerWorker: {job.workers.gpus_per_worker}"
         ),
     ),
     Rule(
@@ -166,9 +171,12 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="recovery.shrinkAfterSeconds",
-        message="fewer workers resume from a checkpoint; write checkpoint and workers.min below workers.max, or leave it out",
-        cel="!has(self.recovery.shrinkAfterSeconds) || (has(self.checkpoint) && self.workers.min < self.workers.max)",
-        holds=lambda job: job.recovery.shrink_after_seconds is None or (job.checkpoint is not None and job.workers.min < job.workers.max),
+        message="fewer workers resume from a checkpoint; write checkpoint and workers.minReplicas < workers.maxReplicas, or leave it out",
+        cel="!has(self.recovery.shrinkAfterSeconds) || (has(self.checkpoint) && self.workers.minReplicas < self.workers.maxReplicas)",
+        holds=lambda job: (
+            job.recovery.shrink_after_seconds is None
+            or (job.checkpoint is not None and job.workers.min_replicas < job.workers.max_replicas)
+        ),
     ),
     _positive("gpuMemory", lambda job: job.workers.gpu_memory),
     _positive("cpu", lambda job: job.workers.cpu),

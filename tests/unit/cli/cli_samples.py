@@ -85,14 +85,14 @@ def job(**spec: Any) -> dict[str, Any]:
     sections: dict[str, Any] = {
         "model": {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 256, "fanouts": [15, 10], "batchSize": 1024},
         "dataset": {
-            "source": {"pvc": {"claimName": "products"}},
+            "source": {"persistentVolumeClaim": {"claimName": "products"}},
             "path": "products",
             "vertices": 2449029,
             "edges": 123718280,
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"min": 2, "max": 4, "gpusPerWorker": 2, "gpuMemory": "24Gi"},
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 2, "gpuMemory": "24Gi"},
     }
     return {
         "apiVersion": "hyperscale.dev/v1alpha1",

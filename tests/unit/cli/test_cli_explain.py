@@ -57,7 +57,7 @@ def test_a_job_without_status_waits_for_the_operator() -> None:
 
 
 def test_the_message_of_the_condition_that_carries_the_reason_is_told() -> None:
-    message = "needs 8 GPUs with at least 24 GiB; 6 found. Try workers.max: 6."
+    message = "needs 8 GPUs with at least 24 GiB; 6 found. Try workers.maxReplicas: 6."
     state = status(reason="InsufficientGPUs", conditions=(condition("Planned", "False", "InsufficientGPUs", message),))
     explained = explain(record(state))
     assert explained.summary[1].lower() == message.lower()
@@ -67,10 +67,10 @@ def test_the_message_of_the_condition_that_carries_the_reason_is_told() -> None:
 
 def test_a_bad_spec_repeats_the_field_and_asks_to_correct_it() -> None:
     state = status(
-        reason=Reason.INVALID_SPEC, conditions=(condition("Stalled", "True", "InvalidSpec", "spec.workers.max: 2 is below min"),)
+        reason=Reason.INVALID_SPEC, conditions=(condition("Stalled", "True", "InvalidSpec", "spec.workers.maxReplicas: 2 is below min"),)
     )
     explained = explain(record(state))
-    assert "Spec.workers.max: 2 is below min." in explained.summary
+    assert "Spec.workers.maxReplicas: 2 is below min." in explained.summary
     assert explained.advice == ("Correct the field that the message names.",)
 
 

@@ -134,7 +134,7 @@ def test_without_weights_the_learned_planner_falls_back_and_says_so(files: Files
 
 def test_tolerations_of_the_worker_template_open_tainted_nodes(files: Files) -> None:
     tolerant = job(
-        workers={"min": 1, "max": 1, "gpusPerWorker": 2, "gpuProducts": ["Tesla-T4"]},
+        workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 2, "gpuProducts": ["Tesla-T4"]},
         worker={"template": {"spec": {"tolerations": [{"key": "maintenance", "operator": "Exists"}]}}},
     )
     ran = files.plan("-o", "json", job=files.write("tolerant.yaml", tolerant))
@@ -143,7 +143,7 @@ def test_tolerations_of_the_worker_template_open_tainted_nodes(files: Files) -> 
 
 
 def test_an_infeasible_job_ends_with_1_and_one_reason(files: Files) -> None:
-    path = files.write("big.yaml", job(workers={"min": 100, "max": 100}))
+    path = files.write("big.yaml", job(workers={"minReplicas": 100, "maxReplicas": 100}))
     ran = files.plan(job=path)
     assert ran.code == 1
     assert ran.err.startswith("no plan: ")
@@ -243,7 +243,7 @@ def test_help_loads_nothing_but_the_parser(fresh: Any) -> None:
 
 @pytest.mark.skipif(not HULK.is_dir(), reason="shared/data is not beside this repository")
 def test_hulks_47_machines_hold_8_workers(files: Files) -> None:
-    path = files.write("hulk.yaml", job(workers={"min": 8, "max": 8}))
+    path = files.write("hulk.yaml", job(workers={"minReplicas": 8, "maxReplicas": 8}))
     ran = run("plan", "-f", path, "--snapshot", str(HULK), "-o", "json")
     assert ran.code == 0, ran
     assert len(json.loads(ran.out)["workers"]) == 8

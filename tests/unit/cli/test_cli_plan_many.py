@@ -55,7 +55,9 @@ def test_two_jobs_of_one_name_are_refused(files: Files) -> None:
 
 
 def test_a_fault_names_its_document(files: Files) -> None:
-    ran = files.plan(job=files.write("jobs.yaml", yaml.safe_dump_all([named("a"), named("b", workers={"min": 5, "max": 2})])))
+    ran = files.plan(
+        job=files.write("jobs.yaml", yaml.safe_dump_all([named("a"), named("b", workers={"minReplicas": 5, "maxReplicas": 2})]))
+    )
     assert ran.code == 2
     assert "document 2: spec.workers" in ran.err
 
@@ -133,8 +135,8 @@ def test_jobs_of_different_policies_are_not_decided_together(files: Files) -> No
 
 
 def test_what_starts_leaves_less_for_a_job_that_waits_for_approval(files: Files) -> None:
-    wide = {"workers": {"min": 16, "max": 16, "gpusPerWorker": 2}, "startPolicy": "Manual"}
-    beside = [named("plain", workers={"min": 8, "max": 8, "gpusPerWorker": 2}), odd(wide, {})]
+    wide = {"workers": {"minReplicas": 16, "maxReplicas": 16, "gpusPerWorker": 2}, "startPolicy": "Manual"}
+    beside = [named("plain", workers={"minReplicas": 8, "maxReplicas": 8, "gpusPerWorker": 2}), odd(wide, {})]
     document = json.loads(files.plan("-o", "json", job=files.write("jobs.yaml", beside)).out)
     taken = Counter[str]()
     for plan in (document["starts"][0]["plan"], document["others"][0]["plan"]):

@@ -46,7 +46,11 @@ def replaced(view: PartitionView) -> ReconcileInput:
 
 
 def wire_job(name: str, uid: str = UID, **status: Any) -> dict[str, Any]:
-    spec = {"model": {"architecture": "GCN"}, "dataset": {"source": {"builtin": {"name": "Cora"}}}, "workers": {"min": 2, "max": 2}}
+    spec = {
+        "model": {"architecture": "GCN"},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}},
+        "workers": {"minReplicas": 2, "maxReplicas": 2},
+    }
     return {"metadata": {"namespace": "team", "name": name, "uid": uid, "generation": 1}, "spec": spec, "status": status}
 
 

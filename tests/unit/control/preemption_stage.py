@@ -25,7 +25,7 @@ LONG, SHORT = Key("team", "long"), Key("team", "short")
 
 EPOCHS = 1_000_000
 
-CHECKPOINT = {"volumeClaimName": "state", "everyEpochs": 10}
+CHECKPOINT = {"claimName": "state", "everyEpochs": 10}
 
 
 class Scene(Stage):
@@ -41,7 +41,7 @@ class Scene(Stage):
         self.watch = self.planning.preemption
         self.long_spec = {
             "model": {"architecture": "GCN", "epochs": EPOCHS},
-            "workers": {"min": 1, "max": 2},
+            "workers": {"minReplicas": 1, "maxReplicas": 2},
             "checkpoint": CHECKPOINT,
             **long,
         }
@@ -66,7 +66,7 @@ class Scene(Stage):
         self.see_pods(gone=False)
         self.planning.drop(LONG)
         await self.later(3600.0)
-        self.add("short", epochs=10, workers={"min": 2, "max": 2})
+        self.add("short", epochs=10, workers={"minReplicas": 2, "maxReplicas": 2})
         await self.ask_for(SHORT)
 
     async def later(self, seconds: float) -> None:
@@ -159,7 +159,7 @@ def stopped_status(scene: Scene) -> JobStatus:
 
 
 def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:
-    key = scene.add(name, workers={"min": 1, "max": 2, "gpusPerWorker": gpus_per_worker})
+    key = scene.add(name, workers={"minReplicas": 1, "maxReplicas": 2, "gpusPerWorker": gpus_per_worker})
     job = scene.seen(key).job.parsed
     assert job is not None
     return PlanRequest(job_key=str(key), job=job)

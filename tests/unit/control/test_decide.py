@@ -67,9 +67,9 @@ def test_a_deleted_job_creates_nothing() -> None:
 
 
 def test_a_spec_that_cannot_be_read_stops_with_its_path() -> None:
-    decision = decide(changed(seen(), job=None, fault=SpecFault("spec.workers.max", "2 is below spec.workers.min: 4")))
+    decision = decide(changed(seen(), job=None, fault=SpecFault("spec.workers.maxReplicas", "2 is below spec.workers.minReplicas: 4")))
     assert isinstance(decision, Stop)
-    assert decision.message.startswith("spec.workers.max: 2 is below")
+    assert decision.message.startswith("spec.workers.maxReplicas: 2 is below")
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])

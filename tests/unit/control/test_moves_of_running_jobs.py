@@ -28,7 +28,7 @@ from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen
 OLD = plan("node-a", "node-b")
 NEW = plan("node-a", "node-c", plan_id="fedcba9876543210")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
-JOB = job_spec(checkpoint={"volumeClaimName": "state"})
+JOB = job_spec(checkpoint={"claimName": "state"})
 MOVE = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
 MOVING = condition(MIGRATING_CONDITION)
 
@@ -66,9 +66,9 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
     [
         (running(job_spec()), "checkpoint"),
         (running(mpijob=mpijob(conditions=RUNS, queue="gold")), "gold"),
-        (running(job_spec(checkpoint={"volumeClaimName": "state"}, placement={"mode": "Preferred"})), "Strict"),
-        (running(job_spec(checkpoint={"volumeClaimName": "state"}, startPolicy="Manual")), "Manual"),
-        (running(status=status(Phase.RUNNING, replans=3)), "maxReplans"),
+        (running(job_spec(checkpoint={"claimName": "state"}, placement={"mode": "Preferred"})), "Strict"),
+        (running(job_spec(checkpoint={"claimName": "state"}, startPolicy="Manual")), "Manual"),
+        (running(status=status(Phase.RUNNING, replans=3)), "maxPlanChanges"),
     ],
 )
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str) -> None:
@@ -110,7 +110,7 @@ def test_the_new_pods_go_where_the_new_plan_says_without_another_plan() -> None:
 
 
 def test_a_person_who_suspends_the_job_meanwhile_is_obeyed() -> None:
-    job = job_spec(checkpoint={"volumeClaimName": "state"}, runPolicy={"suspend": True})
+    job = job_spec(checkpoint={"claimName": "state"}, runPolicy={"suspend": True})
     decision = decide(moving(job=job))
     assert isinstance(decision, SetSuspend)
     assert (decision.suspend, decision.reason) == (True, Reason.SUSPENDED)

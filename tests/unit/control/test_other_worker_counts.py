@@ -25,7 +25,7 @@ NO_ROOM = Infeasible(reason="InsufficientGPUs", message="needs 3 GPUs, 2 are fre
 AFTER_SECONDS = 60
 PLACED_LOST_AT = unix_seconds("2026-01-01T00:00:00Z")
 """Transition time of the builders' conditions."""
-JOB = job_spec(checkpoint={"volumeClaimName": "state"}, recovery={"shrinkAfterSeconds": AFTER_SECONDS})
+JOB = job_spec(checkpoint={"claimName": "state"}, recovery={"shrinkAfterSeconds": AFTER_SECONDS})
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 
 
@@ -93,7 +93,7 @@ def test_the_new_plan_is_written_down_before_the_mpijob_is_resumed_on_it() -> No
     ("job", "view"),
     [
         (JOB, {"resizable": False}),
-        (job_spec(startPolicy="Manual", checkpoint={"volumeClaimName": "state"}), {}),
+        (job_spec(startPolicy="Manual", checkpoint={"claimName": "state"}), {}),
     ],
     ids=["the launcher does not go by the plan", "a person approved so many workers"],
 )
@@ -152,11 +152,11 @@ def test_after_that_it_may_go_on_with_fewer() -> None:
 @pytest.mark.parametrize(
     "look",
     [
-        lost(job_spec(checkpoint={"volumeClaimName": "state"})),
+        lost(job_spec(checkpoint={"claimName": "state"})),
         lost(job_spec(recovery={"shrinkAfterSeconds": AFTER_SECONDS})),
         lost(msgspec.structs.replace(JOB, start_policy=job_spec(startPolicy="Manual").start_policy)),
         lost(msgspec.structs.replace(JOB, placement=job_spec(placement={"mode": "Preferred"}).placement)),
-        lost(msgspec.structs.replace(JOB, workers=job_spec(workers={"min": 3, "max": 4}).workers)),
+        lost(msgspec.structs.replace(JOB, workers=job_spec(workers={"minReplicas": 3, "maxReplicas": 4}).workers)),
         lost(mpijob=mpijob(workers=3, conditions=RUNS)),
         lost(mpijob=mpijob(workers=3, conditions=RUNS, resizable=True, queue="gpu")),
     ],
@@ -196,7 +196,7 @@ def test_a_person_who_suspends_it_meanwhile_is_obeyed() -> None:
 
 async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_left() -> None:
     stage = Stage(nodes=3, gpus=2)
-    key = stage.add("cora", workers={"min": 1, "max": 3, "gpusPerWorker": 2})
+    key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3, "gpusPerWorker": 2})
     stage.start(key, plan("node-0", "node-1", "node-2"))
     for rank, node in ((0, "node-0"), (2, "node-2")):
         stage.world.see_pod(_running_pod(rank, node))
@@ -213,7 +213,7 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
 
 async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
     stage = Stage(nodes=1, gpus=2)
-    key = stage.add("cora", workers={"min": 2, "max": 3, "gpusPerWorker": 2})
+    key = stage.add("cora", workers={"minReplicas": 2, "maxReplicas": 3, "gpusPerWorker": 2})
     look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, may_shrink=True)
     found = (await stage.planning.make(key, look, step, POLICY)).found
@@ -225,7 +225,7 @@ async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
 @pytest.mark.parametrize(("resizable", "counts"), [(True, (1, 3)), (False, (2, 2))])
 def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(resizable: bool, counts: tuple[int, int]) -> None:
     stage = Stage()
-    key = stage.add("cora", workers={"min": 1, "max": 3})
+    key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3})
     record = stage.world.jobs[key]
     stop = LastStop("2026-01-01T00:10:00Z", ("team/short",), 4.0)
     record = replace(record, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop))
@@ -233,7 +233,7 @@ def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(res
     entry = read_entry(key, record, job, POLICY, (), mpijob(workers=2, suspended=True, resizable=resizable))
     assert entry is not None
     asked = entry.request.job.workers
-    assert (asked.min, asked.max) == counts
+    assert (asked.min_replicas, asked.max_replicas) == counts
     assert entry.request.job.model.epochs == 6
 
 

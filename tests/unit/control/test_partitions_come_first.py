@@ -114,15 +114,15 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     _, fault = JobReader().read(large, {})
     assert fault is not None
     assert (fault.path, "53.6 GiB" in fault.message) == ("spec.workers.memory", True)
-    large["spec"]["dataset"]["source"] = {"pvc": {"claimName": "graphs"}}
+    large["spec"]["dataset"]["source"] = {"persistentVolumeClaim": {"claimName": "graphs"}}
     large["spec"]["partitioning"] = {"method": "Precomputed"}
     _, fault = JobReader().read(large, {})
     assert fault is not None, "ranks read the whole graph to take their part of it, wherever the parts come from"
-    large["spec"]["partitioning"] = {"volumeClaimName": "parts"}
+    large["spec"]["partitioning"] = {"claimName": "parts"}
     assert JobReader().read(large, {})[1] is None
 
 
-@pytest.mark.parametrize("volume", [{}, {"volumeClaimName": "parts"}], ids=["no volume", "volume"])
+@pytest.mark.parametrize("volume", [{}, {"claimName": "parts"}], ids=["no volume", "volume"])
 def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_a_volume_too(volume: dict[str, str]) -> None:
     large = wire_job("large")
     large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
@@ -131,7 +131,7 @@ def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_
     _, fault = JobReader().read(large, {})
     assert fault is not None
     assert fault.path == "spec.workers.memory"
-    assert "name a spec.partitioning.volumeClaimName with another spec.partitioning.method than None" in fault.message
+    assert "name a spec.partitioning.claimName with another spec.partitioning.method than None" in fault.message
 
 
 @pytest.mark.parametrize("own", [{"model": {"script": "train.py"}}, {"launcher": {"template": TRAINS_ITSELF}}], ids=["script", "command"])

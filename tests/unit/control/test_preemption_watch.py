@@ -31,7 +31,7 @@ async def test_a_long_job_is_told_to_stop_for_a_short_one() -> None:
     assert view.due
     assert scene.woken == [LONG]
     (question,) = scene.planner.about_stops
-    assert [job.running.request.job.workers.min for job in question.running] == [2], "it continues with as many workers as it had"
+    assert [job.running.request.job.workers.min_replicas for job in question.running] == [2], "it continues with as many workers as it had"
 
 
 async def test_a_stopped_job_says_for_whom_it_stopped_and_how_far_it_was() -> None:
@@ -91,7 +91,7 @@ async def test_the_queue_knows_what_is_left_of_a_stopped_job_and_counts_its_wait
     await scene.ask_for(LONG, preempted=True)
     queued = {job.request.job_key: job for job in scene.planner.questions[-1].jobs}[str(LONG)]
     assert queued.request.job.model.epochs == EPOCHS // 2
-    assert (queued.request.job.workers.min, queued.request.job.workers.max, queued.request.workers_fixed) == (2, 2, 2)
+    assert (queued.request.job.workers.min_replicas, queued.request.job.workers.max_replicas, queued.request.workers_fixed) == (2, 2, 2)
     assert queued.waited_seconds == pytest.approx(30.0, abs=1.5)
     assert queued.gap_seconds is None, "it is no new arrival"
 

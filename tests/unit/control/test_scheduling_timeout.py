@@ -131,9 +131,9 @@ def test_after_so_many_tries_only_a_person_helps_and_nothing_is_held() -> None:
     assert isinstance(decision, Stop)
     assert decision.reason == Reason.PLAN_CHANGES_EXHAUSTED
     assert WORDS in decision.message
-    assert "spec.recovery.maxReplans (3)" in decision.message
-    assert isinstance(decide(gone(job=job_spec(recovery={"maxReplans": 4}), releases=4)), MakePlan)
-    assert isinstance(decide(gone(job=job_spec(recovery={"maxReplans": 0}))), Stop)
+    assert "spec.recovery.maxPlanChanges (3)" in decision.message
+    assert isinstance(decide(gone(job=job_spec(recovery={"maxPlanChanges": 4}), releases=4)), MakePlan)
+    assert isinstance(decide(gone(job=job_spec(recovery={"maxPlanChanges": 0}))), Stop)
 
 
 def test_without_room_elsewhere_it_says_what_is_missing_and_keeps_the_schedulers_words() -> None:

@@ -94,12 +94,12 @@ def counted(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> Turns:
 async def test_pods_of_running_jobs_are_counted_job_by_job_and_once(counted: Turns) -> None:
     stage = Stage(nodes=4, gpus=4)
     stage.world.replace("Node", [gpu_node("node-0", 16)])
-    for job in [stage.add(f"run-{number}", workers={"min": 2, "max": 2}) for number in range(5)]:
+    for job in [stage.add(f"run-{number}", workers={"minReplicas": 2, "maxReplicas": 2}) for number in range(5)]:
         (plan,) = (await stage.run(job)).values()
         stage.start(job, plan)
         for index in range(2):
             stage.world.see_pod(worker(job, index))
-    waits = stage.add("waits", workers={"min": 9, "max": 9})
+    waits = stage.add("waits", workers={"minReplicas": 9, "maxReplicas": 9})
     running = stage.planning.running
     counted.happened.clear()
     counting = asyncio.create_task(counted.count())

@@ -54,7 +54,7 @@ def test_what_the_planning_pass_said_of_degradation_stays_in_later_passes() -> N
 
 
 def test_without_room_the_job_is_pending_and_says_why() -> None:
-    status = after(seen(refusal=Infeasible(reason="InsufficientGPUs", message="needs 8, 6 are free. Try workers.max: 6.")))
+    status = after(seen(refusal=Infeasible(reason="InsufficientGPUs", message="needs 8, 6 are free. Try workers.maxReplicas: 6.")))
     assert status.phase is Phase.PENDING
     assert conditions(status)["Planned"] == ("False", "InsufficientGPUs")
     assert status.reason == "InsufficientGPUs"

@@ -39,7 +39,7 @@ from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher
 
 PLAN = plan("node-a", "node-b")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
-JOB = job_spec(checkpoint={"volumeClaimName": "state"})
+JOB = job_spec(checkpoint={"claimName": "state"})
 STOP = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 PREEMPTED = condition(PREEMPTED_CONDITION)
@@ -83,8 +83,8 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
     [
         running(job_spec()),
         running(mpijob=mpijob(conditions=RUNS, queue="gold")),
-        running(job_spec(checkpoint={"volumeClaimName": "state"}, placement={"mode": "Preferred"})),
-        running(job_spec(checkpoint={"volumeClaimName": "state"}, startPolicy="Manual")),
+        running(job_spec(checkpoint={"claimName": "state"}, placement={"mode": "Preferred"})),
+        running(job_spec(checkpoint={"claimName": "state"}, startPolicy="Manual")),
         running(status=status(Phase.RUNNING, replans=3)),
     ],
     ids=["no checkpoint", "in a queue", "not strict", "approved by hand", "no replans left"],
@@ -144,7 +144,7 @@ def test_its_gpus_are_given_away_when_its_pods_are_gone() -> None:
 
 @pytest.mark.parametrize("pod", [worker(0), launcher()], ids=["a worker", "the launcher"])
 def test_a_pod_that_cannot_end_on_a_lost_node_is_deleted_by_force_where_the_job_says_so(pod: PodView) -> None:
-    job = job_spec(checkpoint={"volumeClaimName": "state"}, recovery={"forceDeleteAfterSeconds": 60})
+    job = job_spec(checkpoint={"claimName": "state"}, recovery={"forceDeleteAfterSeconds": 60})
     stuck = msgspec.structs.replace(pod, node="node-a", terminating=True, deletion="1970-01-12T13:40:00Z")
     given: dict[str, Any] = {"mpijob": mpijob(suspended=True), "pods": (stuck,), "unreachable_nodes": ("node-a",)}
     for look in (stopping(job=job, **given), running(job, migrating=True, **given)):
@@ -203,7 +203,7 @@ def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
 
 @pytest.mark.parametrize("look", [stopping(), stopped()], ids=["before", "after"])
 def test_a_person_who_suspends_the_job_meanwhile_is_obeyed(look: ReconcileInput) -> None:
-    job = job_spec(checkpoint={"volumeClaimName": "state"}, runPolicy={"suspend": True})
+    job = job_spec(checkpoint={"claimName": "state"}, runPolicy={"suspend": True})
     theirs = changed(look, job=job)
     decision = decide(theirs)
     assert decision.reason == Reason.SUSPENDED

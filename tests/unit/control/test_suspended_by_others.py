@@ -178,7 +178,7 @@ ADMITTED = mpijob(workload="mpijob-cora-1a2b3", suspend_intent=False, resizable=
 
 
 def test_an_mpijob_that_kueue_admitted_without_a_queue_label_belongs_to_kueue() -> None:
-    assert "mpijob-cora-1a2b3" in migration_blocker(job_spec(checkpoint={"volumeClaimName": "state"}), ADMITTED, 0)
+    assert "mpijob-cora-1a2b3" in migration_blocker(job_spec(checkpoint={"claimName": "state"}), ADMITTED, 0)
     assert not resizable(job_spec(), ADMITTED)
     decision = decide(seen(ASKED_TO, mpijob=ADMITTED, plan=TWO, plan_recorded=True))
     assert not isinstance(decision, SetSuspend)

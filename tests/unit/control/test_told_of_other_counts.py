@@ -24,7 +24,7 @@ from tests.corpus.queue_stage import Stage
 
 TWO = plan("node-a", "node-c", plan_id="fedcba9876543210")
 EVERY = 20
-JOB = job_spec(checkpoint={"volumeClaimName": "state", "everyEpochs": EVERY}, recovery={"shrinkAfterSeconds": 60})
+JOB = job_spec(checkpoint={"claimName": "state", "everyEpochs": EVERY}, recovery={"shrinkAfterSeconds": 60})
 HOW_FAR = Measured(epoch=45, epochs=200, loss=0.57, accuracy=0.81, generated=True)
 SAID = msgspec.structs.replace(
     HOW_FAR,

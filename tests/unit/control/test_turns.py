@@ -84,7 +84,7 @@ async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() ->
 async def test_two_jobs_planned_in_a_row_share_no_core_though_no_pod_is_bound_yet() -> None:
     """A node has 32 cores and GPUs for all; workers of 20 cores take a node each."""
     stage = Stage(nodes=2, gpus=8)
-    workers = {"min": 1, "max": 1, "cpu": "20"}
+    workers = {"minReplicas": 1, "maxReplicas": 1, "cpu": "20"}
     keys = [stage.add(name, workers=workers) for name in ("a", "b", "c")]
     plans = await stage.run(*keys)
     plans |= await stage.run(*(key for key in keys if key not in plans))
@@ -124,7 +124,7 @@ async def test_a_job_that_waits_is_told_its_place_and_asks_nothing_while_nothing
 
 async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners_own_reason() -> None:
     stage = Stage(nodes=2, gpus=2)
-    huge = stage.add("huge", workers={"min": 9, "max": 9})
+    huge = stage.add("huge", workers={"minReplicas": 9, "maxReplicas": 9})
     stage.add("small")
     answer = await stage.ask(huge)
     assert isinstance(answer.found, Infeasible)
@@ -134,7 +134,7 @@ async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners
 
 async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
     stage = Stage(nodes=2, gpus=2)
-    huge = stage.add("huge", workers={"min": 9, "max": 9})
+    huge = stage.add("huge", workers={"minReplicas": 9, "maxReplicas": 9})
     stage.add("small")
     await stage.ask(huge)
     stage.woken.clear()
@@ -152,7 +152,7 @@ async def test_a_grant_is_void_when_the_spec_changed_and_its_gpus_are_free_again
     first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
     await stage.ask(first)
     assert stage.woken == [second]
-    stage.add("b", epochs=20, version=2, workers={"min": 1, "max": 1})
+    stage.add("b", epochs=20, version=2, workers={"minReplicas": 1, "maxReplicas": 1})
     answer = await stage.ask(second)
     assert isinstance(answer.found, Plan)
     assert len(answer.found.workers) == 1

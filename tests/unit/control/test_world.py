@@ -70,7 +70,7 @@ def mpijob(name: str = "cora", *, version: int = 1, suspended: bool = False, end
 def job(name: str = "cora", *, version: int = 1, **status: object) -> dict[str, Any]:
     """A job of at most two workers with one GPU each."""
     metadata = {"namespace": "team", "name": name, "uid": UID, "resourceVersion": str(version)}
-    return {"metadata": metadata, "spec": {"workers": {"min": 2, "max": 2}}, "status": status}
+    return {"metadata": metadata, "spec": {"workers": {"minReplicas": 2, "maxReplicas": 2}}, "status": status}
 
 
 def world(*, with_job: bool = True) -> ClusterCache:

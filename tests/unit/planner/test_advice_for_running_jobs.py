@@ -19,7 +19,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measured, planned, snapshot, training
 
 NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
-JOB = training(workers={"min": 4, "max": 4})
+JOB = training(workers={"minReplicas": 4, "maxReplicas": 4})
 KEY = "team-a/gnn"
 
 

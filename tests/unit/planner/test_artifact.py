@@ -56,7 +56,7 @@ def test_what_is_no_plan_is_refused(data: bytes) -> None:
 def test_the_id_changes_with_job_demand_seed_snapshot_and_exclusions() -> None:
     plans = [
         planned(SEEN),
-        planned(SEEN, training(workers={"min": 1, "max": 3})),
+        planned(SEEN, training(workers={"minReplicas": 1, "maxReplicas": 3})),
         planned(SEEN, seed=1),
         planned(random_cluster(2, 8)),
         planned(SEEN, excluded_nodes=("nowhere",)),
@@ -66,7 +66,7 @@ def test_the_id_changes_with_job_demand_seed_snapshot_and_exclusions() -> None:
 
 
 def test_what_does_not_concern_the_plan_does_not_change_its_id() -> None:
-    assert planned(SEEN).plan_id == planned(SEEN, training(startPolicy="Never", recovery={"maxReplans": 9})).plan_id
+    assert planned(SEEN).plan_id == planned(SEEN, training(startPolicy="Never", recovery={"maxPlanChanges": 9})).plan_id
 
 
 def test_a_preview_under_another_name_has_the_id_of_the_plan() -> None:

@@ -18,7 +18,7 @@ KNOWN = Calibration(PRODUCTS[0], 2.0, 0.1, 7)
 
 
 def with_workers(count: int, **asked: Any) -> Plan:
-    return planned(EVEN, training(workers={"min": count, "max": count}), **asked)
+    return planned(EVEN, training(workers={"minReplicas": count, "maxReplicas": count}), **asked)
 
 
 def test_a_prediction_is_multiplied_with_what_finished_runs_taught() -> None:
@@ -74,14 +74,16 @@ def test_two_workers_send_the_gradient_once_each_way() -> None:
 
 def test_a_ring_with_an_estimated_hop_is_not_measured() -> None:
     seen = snapshot(*(gpu_node(name) for name in FOUR), links=(link("a", "b"), link("b", "a")))
-    cost = planned(seen, training(workers={"min": 4, "max": 4})).allreduce
+    cost = planned(seen, training(workers={"minReplicas": 4, "maxReplicas": 4})).allreduce
     assert cost is not None
     assert not cost.measured
     assert cost.latency_seconds > 0
 
 
 def test_workers_of_one_node_need_no_link() -> None:
-    cost = planned(snapshot(gpu_node("a", free=2, gpu_paths=GpuPaths("NVLink", 12))), training(workers={"min": 2, "max": 2})).allreduce
+    cost = planned(
+        snapshot(gpu_node("a", free=2, gpu_paths=GpuPaths("NVLink", 12))), training(workers={"minReplicas": 2, "maxReplicas": 2})
+    ).allreduce
     assert cost is not None
     assert cost.measured
 

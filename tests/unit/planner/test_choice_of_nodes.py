@@ -25,7 +25,7 @@ from tests.builders.clusters import (
     training,
 )
 
-PAIR = {"workers": {"min": 2, "max": 2}}
+PAIR = {"workers": {"minReplicas": 2, "maxReplicas": 2}}
 
 
 def nodes_of(plan: object) -> set[str]:
@@ -119,21 +119,21 @@ def loaded(name: str, *loads: float, free: int = 0, **fields: Any) -> Node:
 
 
 def test_a_worker_is_as_fast_as_the_slowest_of_its_gpus() -> None:
-    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 4})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 4})
     plan = planned(snapshot(loaded("hot", 0.0, 0.0, 0.0, 0.9), loaded("even", 0.3, 0.3, 0.3, 0.3)), job)
     assert nodes_of(plan) == {"even"}
     assert "30% in use" in plan.reasons[1]
 
 
 def test_a_worker_gets_the_least_busy_gpus_of_its_node() -> None:
-    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 4})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 4})
     plan = planned(snapshot(loaded("half", 0.0, 0.0, 0.0, 0.0, 0.8, 0.8, 0.8, 0.8), loaded("even", *[0.3] * 8)), job)
     assert nodes_of(plan) == {"half"}
     assert "0% in use" in plan.reasons[1]
 
 
 def test_a_gpu_without_a_sample_counts_as_the_median_of_the_known() -> None:
-    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 8})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 8})
     some = loaded("some", 0.0, free=8)
     assert nodes_of(planned(snapshot(some, gpu_node("whole", free=8, load=0.05), gpu_node("busy", free=8, load=0.4)), job)) == {"whole"}
     alone = planned(snapshot(some, gpu_node("small", free=4, load=0.3)), job)
@@ -160,7 +160,7 @@ def test_unknown_utilization_is_named_and_not_taken_for_idle() -> None:
 
 def test_pinned_ranks_stay_and_the_others_come_to_them() -> None:
     seen = random_cluster(3, 10)
-    plan = planned(seen, training(workers={"min": 4, "max": 4}), pinned={1: "n007", 3: "n002"}, workers_fixed=4)
+    plan = planned(seen, training(workers={"minReplicas": 4, "maxReplicas": 4}), pinned={1: "n007", 3: "n002"}, workers_fixed=4)
     assert (plan.node_of(1), plan.node_of(3)) == ("n007", "n002")
     assert len(plan.workers) == 4
 
@@ -180,7 +180,7 @@ def test_excluded_nodes_and_gpus_taken_meanwhile_are_not_used() -> None:
 def test_a_required_level_keeps_all_workers_in_one_domain() -> None:
     seen = random_cluster(5, 16)
     key = "topology.kubernetes.io/zone"
-    plan = planned(seen, training(workers={"min": 3, "max": 3}, placement={"topology": {"required": key}}))
+    plan = planned(seen, training(workers={"minReplicas": 3, "maxReplicas": 3}, placement={"topology": {"required": key}}))
     by_name = {node.name: node for node in seen.nodes}
     assert len({by_name[worker.node].domains[1] for worker in plan.workers}) == 1
 
@@ -200,7 +200,8 @@ def test_workers_never_include_nodes_that_cannot_talk() -> None:
     names = ["n0", "n1", "n2", "n3"]
     links = both_ways(["n1", "n2", "n3"])
     plan = planned(
-        snapshot(*(gpu_node(name) for name in names), links=links, absent=AbsentLink.UNREACHABLE), training(workers={"min": 2, "max": 4})
+        snapshot(*(gpu_node(name) for name in names), links=links, absent=AbsentLink.UNREACHABLE),
+        training(workers={"minReplicas": 2, "maxReplicas": 4}),
     )
     assert nodes_of(plan) <= {"n1", "n2", "n3"}
     assert {"n0": "Unreachable"}.items() <= {entry.node: entry.reason for entry in plan.rejected}.items()
@@ -208,7 +209,7 @@ def test_workers_never_include_nodes_that_cannot_talk() -> None:
 
 def test_partition_count_limits_the_worker_counts() -> None:
     seen = snapshot(*(gpu_node(f"n{index}") for index in range(6)))
-    plan = planned(seen, training(workers={"min": 2, "max": 5}, partitioning={"count": 9}))
+    plan = planned(seen, training(workers={"minReplicas": 2, "maxReplicas": 5}, partitioning={"count": 9}))
     assert (len(plan.workers), plan.partitions) == (3, 9)
 
 
@@ -223,8 +224,14 @@ def test_a_tiny_graph_is_not_spread_over_workers_it_cannot_use() -> None:
 def test_a_graph_too_large_for_one_gpu_is_spread_by_memory() -> None:
     members = [gpu_node("n0", gpu_memory_bytes=16 * 2**30), gpu_node("n1", gpu_memory_bytes=16 * 2**30, product=PRODUCTS[3])]
     big = training(
-        dataset={"source": {"pvc": {"claimName": "g"}}, "vertices": 3_000_000, "edges": 6_000_000, "featureSize": 128, "classes": 2},
-        workers={"min": 1, "max": 2},
+        dataset={
+            "source": {"persistentVolumeClaim": {"claimName": "g"}},
+            "vertices": 3_000_000,
+            "edges": 6_000_000,
+            "featureSize": 128,
+            "classes": 2,
+        },
+        workers={"minReplicas": 1, "maxReplicas": 2},
     )
     plan = planned(snapshot(*members, links=both_ways(["n0", "n1"], bandwidth_bytes_per_second=1e6)), big)
     assert len(plan.workers) in {1, 2}
@@ -235,6 +242,6 @@ def test_prices_of_the_policy_give_the_cost_of_an_epoch() -> None:
     from hyperscale.model.api.policy import GpuModel, PolicySpec
 
     policy = PolicySpec(gpus=(GpuModel(product="NVIDIA-A100", gigaflops=10_000, price_per_hour=3.6),))
-    plan = planned(snapshot(gpu_node("n0")), training(workers={"min": 1, "max": 1}), policy)
+    plan = planned(snapshot(gpu_node("n0")), training(workers={"minReplicas": 1, "maxReplicas": 1}), policy)
     assert plan.predicted.cost_per_epoch is not None
     assert abs(plan.predicted.cost_per_epoch - plan.predicted.epoch_seconds * 0.001) < 1e-8

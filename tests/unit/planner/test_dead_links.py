@@ -16,7 +16,7 @@ from hyperscale.planner.graph.cluster_graph import build
 from tests.builders.clusters import POLICY, both_ways, gpu_node, link, planned, refused, snapshot, training
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
-TWO = training(workers={"min": 2, "max": 2})
+TWO = training(workers={"minReplicas": 2, "maxReplicas": 2})
 
 
 def cluster(names: list[str], dead: set[tuple[str, str]], *, slow: str = "") -> ClusterSnapshot:

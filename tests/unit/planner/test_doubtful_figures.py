@@ -19,7 +19,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, both_ways, gpu_node, link, planned, snapshot, training
 
 NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
-JOB = training(workers={"min": 4, "max": 4})
+JOB = training(workers={"minReplicas": 4, "maxReplicas": 4})
 
 
 def cluster(slow: str = "", link_confidence: float = 1.0, use_confidence: float = 1.0) -> ClusterSnapshot:
@@ -74,7 +74,7 @@ def test_a_gain_that_noise_may_have_made_moves_no_job() -> None:
     assert advice(cluster(slow, link_confidence=0.1)).moved == ()
 
 
-WHOLE = training(workers={"min": 1, "max": 1, "gpusPerWorker": 8})
+WHOLE = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 8})
 TOLD = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_bytes_per_second=2.4e11),))
 WAITS = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_latency_nanoseconds=5000),))
 
@@ -110,4 +110,6 @@ def test_an_assumed_inside_widens_the_forecast_as_an_estimated_link_does() -> No
 def test_a_node_with_one_rank_has_no_inside_to_assume() -> None:
     assert planned(cluster(), JOB).fallbacks == ()
     shared = snapshot(gpu_node("n", free=2))
-    assert planned(shared, training(workers={"min": 2, "max": 2})).fallbacks == ("IntraNodeLinkAssumed:NVIDIA-A100-SXM4-80GB",)
+    assert planned(shared, training(workers={"minReplicas": 2, "maxReplicas": 2})).fallbacks == (
+        "IntraNodeLinkAssumed:NVIDIA-A100-SXM4-80GB",
+    )

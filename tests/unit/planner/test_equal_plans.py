@@ -21,7 +21,7 @@ def partly_free(name: str, free: int, load: float = 0.0) -> Node:
 
 def test_a_job_of_one_gpu_takes_the_node_that_has_exactly_one_left() -> None:
     seen = snapshot(partly_free("a-empty", 8), partly_free("b-half", 4), partly_free("c-last", 1))
-    job = training(**SMALL, workers={"min": 1, "max": 1})
+    job = training(**SMALL, workers={"minReplicas": 1, "maxReplicas": 1})
     plan = planned(seen, job)
     assert plan.ranks_by_node == {"c-last": 1}
     assert plan.optimality_gap == 0.0
@@ -30,13 +30,13 @@ def test_a_job_of_one_gpu_takes_the_node_that_has_exactly_one_left() -> None:
 def test_workers_of_one_node_move_together_to_the_node_that_they_fill() -> None:
     names = ["a-empty", "b-empty", "c-four"]
     seen = snapshot(partly_free(names[0], 8), partly_free(names[1], 8), partly_free(names[2], 4), links=both_ways(names))
-    assert planned(seen, training(workers={"min": 4, "max": 4})).ranks_by_node == {"c-four": 4}
+    assert planned(seen, training(workers={"minReplicas": 4, "maxReplicas": 4})).ranks_by_node == {"c-four": 4}
 
 
 @pytest.mark.parametrize(("load", "chosen"), [(0.01, "b-last"), (0.03, "a-empty")], ids=["within", "beyond"])
 def test_a_better_fit_may_cost_no_more_than_the_tolerance(load: float, chosen: str) -> None:
     seen = snapshot(partly_free("a-empty", 8), partly_free("b-last", 1, load=load))
-    job = training(workers={"min": 1, "max": 1})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1})
     plan = planned(seen, job, PolicySpec(tolerance_percent=2))
     assert plan.ranks_by_node == {chosen: 1}
     least = planned(seen, job, EXACT).objective
@@ -52,10 +52,10 @@ def test_a_better_fit_may_cost_no_more_than_the_tolerance(load: float, chosen: s
 def test_among_counts_that_differ_less_than_the_tolerance_the_cheaper_wins() -> None:
     names = [f"n{at}" for at in range(6)]
     seen = snapshot(*(gpu_node(name) for name in names), links=both_ways(names, latency_seconds=1e-5, bandwidth_bytes_per_second=1e10))
-    job = training(workers={"min": 1, "max": 6})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 6})
     by_count = {}
     for count in range(1, 7):
-        by_count[count] = planned(seen, training(workers={"min": count, "max": count}), EXACT).objective
+        by_count[count] = planned(seen, training(workers={"minReplicas": count, "maxReplicas": count}), EXACT).objective
     least = min(by_count.values())
     best = min(by_count, key=lambda count: by_count[count])
     assert len(planned(seen, job, EXACT).workers) == best
@@ -72,5 +72,5 @@ def test_prices_count_where_the_policy_has_them() -> None:
         GpuModel(product="NVIDIA-A100-SXM4-80GB", gigaflops=13_000, price_per_hour=4.0),
         GpuModel(product="NVIDIA-A100-PCIE-40GB", gigaflops=13_000, price_per_hour=2.0),
     ]
-    plan = planned(seen, training(**SMALL, workers={"min": 1, "max": 1}), PolicySpec(gpus=tuple(same)))
+    plan = planned(seen, training(**SMALL, workers={"minReplicas": 1, "maxReplicas": 1}), PolicySpec(gpus=tuple(same)))
     assert plan.ranks_by_node == {"b-cheap": 1}

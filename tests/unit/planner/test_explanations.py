@@ -53,7 +53,7 @@ def labelled(seed: int) -> ClusterSnapshot:
 @pytest.mark.parametrize("topology", [{}, {"preferred": ZONE}, {"required": ZONE}], ids=["free", "preferred", "required"])
 @pytest.mark.parametrize("most", [1, 3, 6])
 def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str], most: int) -> None:
-    job = training(workers={"min": 1, "max": most}, placement={"topology": topology})
+    job = training(workers={"minReplicas": 1, "maxReplicas": most}, placement={"topology": topology})
     for seed in range(12):
         for rejection in getattr(answer(labelled(seed), job), "rejected", ()):
             assert not re.search(r"-\d|nan|inf", rejection.message), rejection
@@ -62,14 +62,18 @@ def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str
 def test_a_node_that_cannot_hold_its_part_is_not_called_slower() -> None:
     """With equal parts no other GPU can take over what a small GPU does not hold."""
     big = {"vertices": 10_000_000, "edges": 20_000_000, "featureSize": 128, "classes": 2}
-    job = training(dataset={"source": {"pvc": {"claimName": "g"}}, **big}, workers={"min": 2, "max": 2}, partitioning={"balance": "Equal"})
+    job = training(
+        dataset={"source": {"persistentVolumeClaim": {"claimName": "g"}}, **big},
+        workers={"minReplicas": 2, "maxReplicas": 2},
+        partitioning={"balance": "Equal"},
+    )
     plan = planned(snapshot(gpu_node("n0"), gpu_node("n1"), gpu_node("n2", gpu_memory_bytes=GIB // 64)), job)
     assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n2", "GPUMemory")]
 
 
 def test_nodes_outside_a_required_domain_are_named_as_such() -> None:
     members = (gpu_node("n0", domain="eu/a"), gpu_node("n1", domain="eu/a"), gpu_node("n2", domain="us/a"))
-    job = training(workers={"min": 2, "max": 2}, placement={"topology": {"required": ZONE}})
+    job = training(workers={"minReplicas": 2, "maxReplicas": 2}, placement={"topology": {"required": ZONE}})
     plan = planned(snapshot(*members), job)
     assert [(entry.node, entry.reason, entry.message) for entry in plan.rejected] == [
         ("n2", "Constraint", f"outside the domain of {ZONE} that was chosen")
@@ -87,7 +91,9 @@ def hop(plan: Plan) -> str:
 def test_the_slowest_hop_is_the_one_that_takes_longest_not_the_narrowest() -> None:
     """One pair waits 30 ms for every message and carries a tenth more than the others."""
     links = [link(*pair, *((3e-2, 1.1e9) if set(pair) == {"b", "c"} else (1e-5, 1e9))) for a, b in PAIRS for pair in ((a, b), (b, a))]
-    plan = planned(snapshot(*(gpu_node(name) for name in "abc"), links=tuple(links)), training(workers={"min": 3, "max": 3}))
+    plan = planned(
+        snapshot(*(gpu_node(name) for name in "abc"), links=tuple(links)), training(workers={"minReplicas": 3, "maxReplicas": 3})
+    )
     assert hop(plan).startswith("Slowest ring hop is b to c: 30 ms, 1.1 GB/s (measured); allreduce takes ")
 
 
@@ -95,7 +101,7 @@ def test_the_slowest_hop_may_be_inside_a_node() -> None:
     """Two L40S meet over PCIe, slower than this network."""
     nodes = [gpu_node(name, free=4, product="NVIDIA-L40S", gpu_memory_bytes=48 * GIB) for name in "ab"]
     seen = snapshot(*nodes, links=both_ways(["a", "b"], latency_seconds=2e-6, bandwidth_bytes_per_second=50e9))
-    plan = planned(seen, training(workers={"min": 2, "max": 2, "gpusPerWorker": 4}))
+    plan = planned(seen, training(workers={"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 4}))
     assert hop(plan).startswith("Slowest ring hop is inside a: 0.008 ms, 25.2 GB/s (assumed for the product); allreduce takes ")
 
 
@@ -103,13 +109,15 @@ def test_hops_that_share_a_card_are_slower_for_it() -> None:
     """The ring leaves a twice, because the rank pinned to b lies between its two."""
     links = [link(*pair, 1e-5, 1e9) for a, b in PAIRS for pair in ((a, b), (b, a))]
     nodes = (gpu_node("a", free=2), gpu_node("b"), gpu_node("c"))
-    job = training(workers={"min": 4, "max": 4})
+    job = training(workers={"minReplicas": 4, "maxReplicas": 4})
     plan = planned(snapshot(*nodes, links=tuple(links)), job, pinned={0: "a", 1: "b", 2: "a", 3: "c"}, workers_fixed=4)
     assert "1 GB/s (measured, 2 hops share its card)" in hop(plan)
 
 
 def test_one_worker_of_several_gpus_has_its_ring_told() -> None:
-    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 8})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 8})
     told = planned(snapshot(gpu_node("h", free=8, gpu_paths=GpuPaths("NVLink", 12))), job)
     assert hop(told).startswith("All ring hops stay inside h: 0.005 ms, 240 GB/s (told by agent or policy); allreduce takes ")
-    assert not any("hop" in sentence for sentence in planned(snapshot(gpu_node("h")), training(workers={"min": 1, "max": 1})).reasons)
+    assert not any(
+        "hop" in sentence for sentence in planned(snapshot(gpu_node("h")), training(workers={"minReplicas": 1, "maxReplicas": 1})).reasons
+    )

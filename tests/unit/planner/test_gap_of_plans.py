@@ -18,13 +18,13 @@ pytestmark = pytest.mark.skipif(not kernel.COMPILED, reason="the compiled kernel
 
 
 def problem_of(nodes: int, least: int, most: int) -> Problem:
-    job = training(workers={"min": least, "max": most})
+    job = training(workers={"minReplicas": least, "maxReplicas": most})
     return pose(PlanRequest(job_key="team-a/gnn", job=job), build(random_cluster(3, nodes), POLICY), profile(job), POLICY)
 
 
 def test_small_problems_are_proven_over_all_worker_counts() -> None:
     for least, most in ((4, 4), (1, 6)):
-        plan = planned(random_cluster(5, 14), training(workers={"min": least, "max": most}))
+        plan = planned(random_cluster(5, 14), training(workers={"minReplicas": least, "maxReplicas": most}))
         assert plan.optimality_gap == 0.0
 
 

@@ -18,7 +18,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, planned, training
 
 SEEN = cluster(600, seed=3)
-JOB = training(workers={"min": 8, "max": 8, "gpusPerWorker": 4})
+JOB = training(workers={"minReplicas": 8, "maxReplicas": 8, "gpusPerWorker": 4})
 
 
 def test_a_large_cluster_gives_the_same_plan_whatever_the_order_of_its_nodes() -> None:
@@ -38,21 +38,24 @@ def test_a_pool_is_bounded_and_keeps_the_pinned_nodes() -> None:
 
 
 def test_many_workers_find_room_in_a_large_cluster() -> None:
-    job = training(workers={"min": 300, "max": 300})
+    job = training(workers={"minReplicas": 300, "maxReplicas": 300})
     plan = planned(SEEN, job)
     assert len(plan.workers) == 300
     assert violations(plan, PlanRequest(job_key="team-a/gnn", job=job), SEEN) == ()
 
 
 def test_a_required_rack_is_kept_on_a_large_cluster() -> None:
-    job = training(workers={"min": 4, "max": 4, "gpusPerWorker": 4}, placement={"topology": {"required": "fabric.topograph.run/tier-0"}})
+    job = training(
+        workers={"minReplicas": 4, "maxReplicas": 4, "gpusPerWorker": 4},
+        placement={"topology": {"required": "fabric.topograph.run/tier-0"}},
+    )
     plan = planned(SEEN, job)
     domains = {node.name: node.domains[2] for node in SEEN.nodes}
     assert len({domains[worker.node] for worker in plan.workers}) == 1
 
 
 def test_a_plan_comes_even_when_time_is_up_from_the_start() -> None:
-    job = training(workers={"min": 2, "max": 64})
+    job = training(workers={"minReplicas": 2, "maxReplicas": 64})
     asked = 0
 
     def expired() -> bool:

@@ -125,7 +125,7 @@ def _planned(job: object, seed: int, nodes: int = 20, **asked: object) -> Plan:
 
 
 def test_the_same_question_has_the_same_plan_cold_and_warm() -> None:
-    job = training(workers={"min": 2, "max": 8}, planner="Learned")
+    job = training(workers={"minReplicas": 2, "maxReplicas": 8}, planner="Learned")
     graph = build(random_cluster(3, 30), POLICY)
     request = PlanRequest(job_key="a/b", job=job, seed=4)
     warm = planners()
@@ -134,13 +134,13 @@ def test_the_same_question_has_the_same_plan_cold_and_warm() -> None:
 
 
 def test_both_planners_are_scored_and_a_tie_is_the_heuristics() -> None:
-    plan = _planned(training(workers={"min": 2, "max": 2}), 9)
+    plan = _planned(training(workers={"minReplicas": 2, "maxReplicas": 2}), 9)
     assert plan.planner == "Heuristic"
     assert [score.planner for score in plan.scores] == ["Heuristic", "Learned"]
 
 
 def test_pinned_ranks_stay_where_they_are() -> None:
-    job = training(workers={"min": 4, "max": 4})
+    job = training(workers={"minReplicas": 4, "maxReplicas": 4})
     graph = build(random_cluster(8, 16, free_max=2), POLICY)
     pinned = {1: "n003", 2: "n003"}
     problem = pose(PlanRequest(job_key="a/b", job=job, pinned=pinned), graph, profile(job), POLICY)
@@ -152,13 +152,13 @@ def test_pinned_ranks_stay_where_they_are() -> None:
 def test_large_clusters_are_cut_and_very_large_jobs_left_to_search() -> None:
     graph = build(random_cluster(2, 150), POLICY)
     for most, expected in ((6, 1), (MOST_WORKERS + 8, 0)):
-        job = training(workers={"min": most, "max": most})
+        job = training(workers={"minReplicas": most, "maxReplicas": most})
         problem = pose(PlanRequest(job_key="a/b", job=job), graph, profile(job), POLICY)
         assert len(tuple(Learned(shipped()).candidates(problem, lambda: False))) == expected
 
 
 def test_an_expired_deadline_leaves_nothing_and_is_not_remembered() -> None:
-    job = training(workers={"min": 3, "max": 3})
+    job = training(workers={"minReplicas": 3, "maxReplicas": 3})
     problem = pose(PlanRequest(job_key="a/b", job=job), build(random_cluster(1, 12), POLICY), profile(job), POLICY)
     planner = Learned(shipped())
     assert tuple(planner.candidates(problem, lambda: True)) == ()
@@ -167,7 +167,7 @@ def test_an_expired_deadline_leaves_nothing_and_is_not_remembered() -> None:
 
 def test_the_learned_placement_is_never_better_than_what_the_plan_costs() -> None:
     for seed in range(6):
-        job = training(workers={"min": 2, "max": 6})
+        job = training(workers={"minReplicas": 2, "maxReplicas": 6})
         graph = build(random_cluster(seed, 24, unreachable=0.1), POLICY)
         problem = pose(PlanRequest(job_key="a/b", job=job), graph, profile(job), POLICY)
         best = min(candidate.objective for candidate in Heuristic().candidates(problem, lambda: False))

@@ -20,7 +20,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measured, planned, refused, snapshot, training
 
 NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
-JOB = training(workers={"min": 4, "max": 4})
+JOB = training(workers={"minReplicas": 4, "maxReplicas": 4})
 HULK = Path(__file__).resolve().parents[3] / "../shared/data/hulk"
 ADDED = "machine-45"
 LONG = Prices(remaining_epochs=10_000.0, move_seconds=5.0, restart_seconds=60.0)
@@ -119,7 +119,7 @@ def test_pinned_ranks_stay_whatever_it_costs() -> None:
 
 @pytest.mark.skipif(not HULK.is_dir(), reason="../shared/data/hulk is absent")
 def test_hulks_added_machine_is_taken_by_one_move_or_not_at_all() -> None:
-    job = training(workers={"min": 6, "max": 6})
+    job = training(workers={"minReplicas": 6, "maxReplicas": 6})
     whole = read_snapshot(HULK)
     before = replace(
         whole,
@@ -151,7 +151,7 @@ def test_without_room_there_is_no_answer() -> None:
 
 
 def test_a_required_domain_is_kept() -> None:
-    job = training(workers={"min": 4, "max": 4}, placement={"topology": {"required": "topology.kubernetes.io/zone"}})
+    job = training(workers={"minReplicas": 4, "maxReplicas": 4}, placement={"topology": {"required": "topology.kubernetes.io/zone"}})
     other = [gpu_node(f"b{index}", domain="eu/b", product="NVIDIA-H100-80GB-HBM3") for index in range(6)]
     seen = cluster(*other)
     gone = replace(seen, nodes=tuple(node for node in seen.nodes if node.name != "a2"))
@@ -164,7 +164,7 @@ def test_a_large_cluster_is_cut_to_what_is_near_and_fast() -> None:
     seen = snapshot(
         *(gpu_node(f"n{at:03d}", load=at % 7 / 10, product=PRODUCTS[at % 4], domain=f"eu/{'abcdefgh'[at % 8]}") for at in range(300))
     )
-    job = training(workers={"min": 6, "max": 6})
+    job = training(workers={"minReplicas": 6, "maxReplicas": 6})
     old = planned(seen, job)
     gone = replace(seen, nodes=tuple(node for node in seen.nodes if node.name != old.workers[2].node))
     posed = pose(PlanRequest(job_key="team-a/gnn", job=job, workers_fixed=6), build(gone, POLICY), profile(job), POLICY)
@@ -194,7 +194,7 @@ def test_a_repair_that_finds_no_node_is_told_like_any_other_lack_of_room() -> No
 
 def test_a_job_of_hundreds_of_workers_is_repaired_within_seconds() -> None:
     nodes = [gpu_node(f"n{at:03d}", free=4, domain=f"eu/{'abcdefgh'[at % 8]}") for at in range(120)]
-    job = training(workers={"min": 300, "max": 300})
+    job = training(workers={"minReplicas": 300, "maxReplicas": 300})
     pinned = {rank: f"n{rank // 4:03d}" for rank in range(200)}
     taken = tuple(replace(node, requested_gpus=4 * int(at < 50)) for at, node in enumerate(nodes))
     plan = planned(snapshot(*taken), job, workers_fixed=300, pinned=pinned)

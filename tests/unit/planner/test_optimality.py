@@ -20,10 +20,10 @@ from tests.builders.clusters import POLICY, planned, random_cluster, training
 
 SAMPLED = {"architecture": "GCN", "layers": 2, "hiddenSize": 64, "batchSize": 1024, "fanouts": [10, 5]}
 JOBS: dict[str, dict[str, Any]] = {
-    "any count": {"workers": {"min": 1, "max": 4}},
-    "four": {"workers": {"min": 4, "max": 4}},
-    "equal parts": {"workers": {"min": 3, "max": 4}, "partitioning": {"balance": "Equal"}},
-    "sampled": {"workers": {"min": 4, "max": 4}, "model": SAMPLED},
+    "any count": {"workers": {"minReplicas": 1, "maxReplicas": 4}},
+    "four": {"workers": {"minReplicas": 4, "maxReplicas": 4}},
+    "equal parts": {"workers": {"minReplicas": 3, "maxReplicas": 4}, "partitioning": {"balance": "Equal"}},
+    "sampled": {"workers": {"minReplicas": 4, "maxReplicas": 4}, "model": SAMPLED},
 }
 
 
@@ -51,7 +51,7 @@ def test_small_problems_are_solved_exactly(fields: dict[str, Any]) -> None:
 
 
 def test_workers_that_may_share_nodes_are_placed_exactly_too() -> None:
-    fields: dict[str, Any] = {"workers": {"min": 4, "max": 4}}
+    fields: dict[str, Any] = {"workers": {"minReplicas": 4, "maxReplicas": 4}}
     for seed in range(8):
         job, seen = training(**fields), random_cluster(seed, 4, free_max=3)
         problem = pose(PlanRequest(job_key="team-a/gnn", job=job), build(seen, POLICY), profile(job), POLICY)

@@ -39,8 +39,8 @@ def machines(card: float) -> ClusterSnapshot:
 def job_of(data: dict[str, int], model: dict[str, Any], workers: int, gpus: int = 1) -> JobSpec:
     return training(
         model=model,
-        dataset={"source": {"pvc": {"claimName": "graph"}}, **data},
-        workers={"min": workers, "max": workers, "gpusPerWorker": gpus},
+        dataset={"source": {"persistentVolumeClaim": {"claimName": "graph"}}, **data},
+        workers={"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": gpus},
     )
 
 

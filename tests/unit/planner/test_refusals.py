@@ -17,7 +17,7 @@ def flat(count: int, **fields: Any) -> ClusterSnapshot:
 
 
 def need(workers: int, **fields: Any) -> dict[str, Any]:
-    return {"workers": {"min": workers, "max": workers, **fields}}
+    return {"workers": {"minReplicas": workers, "maxReplicas": workers, **fields}}
 
 
 def beside(seen: ClusterSnapshot, *further: Node) -> ClusterSnapshot:
@@ -28,7 +28,13 @@ AWAY = tuple(
     gpu_node(f"away{index}", product="H", gpu_memory_bytes=4096 * GIB, labels={"pool": "gnn"}, schedulable=False) for index in (0, 1)
 )
 """Nodes that would do, were they not cordoned."""
-LARGE_GRAPH = {"source": {"pvc": {"claimName": "g"}}, "vertices": 50_000_000, "edges": 10**9, "featureSize": 256, "classes": 4}
+LARGE_GRAPH = {
+    "source": {"persistentVolumeClaim": {"claimName": "g"}},
+    "vertices": 50_000_000,
+    "edges": 10**9,
+    "featureSize": 256,
+    "classes": 4,
+}
 
 
 CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] = [
@@ -37,7 +43,7 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         beside(flat(3), gpu_node("x0", requested_gpus=1), gpu_node("x1", requested_gpus=1)),
         need(5),
         "InsufficientGPUs",
-        ("needs 5 GPUs", "3 found", "spec.workers.min: 3"),
+        ("needs 5 GPUs", "3 found", "spec.workers.minReplicas: 3"),
     ),
     (
         "everything busy",
@@ -55,7 +61,7 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         ),
         need(2, gpuProducts=["H"]),
         "InsufficientGPUs",
-        ("needs 2 GPUs", "1 found", "2 matching nodes", "Wait until GPUs are free, or try spec.workers.min: 1"),
+        ("needs 2 GPUs", "1 found", "2 matching nodes", "Wait until GPUs are free, or try spec.workers.minReplicas: 1"),
     ),
     (
         "GPU memory too small",
@@ -102,7 +108,7 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         snapshot(*(gpu_node(f"n{index}") for index in range(6)), links=both_ways(["n0", "n1", "n2"]), absent=AbsentLink.UNREACHABLE),
         need(4),
         "NodesCannotReachEachOther",
-        ("needs 4 GPUs", "3 found among 6 free ones", "spec.workers.min: 3"),
+        ("needs 4 GPUs", "3 found among 6 free ones", "spec.workers.minReplicas: 3"),
     ),
     (
         "graph larger than the memory of free GPUs",
@@ -114,7 +120,7 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
     (
         "partitions",
         flat(6),
-        {"workers": {"min": 4, "max": 5}, "partitioning": {"count": 7}},
+        {"workers": {"minReplicas": 4, "maxReplicas": 5}, "partitioning": {"count": 7}},
         "PartitionCountMismatch",
         ("7 partitions", "4 to 5"),
     ),
@@ -128,7 +134,7 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
         need(2, gpusPerWorker=16),
         ("spec.workers.gpusPerWorker asks for 16 GPUs", "largest of the 2 GPU nodes, big, has 8", "at most 8", "add nodes"),
     ),
-    ("fewer nodes than workers", flat(3), need(5), ("5 workers", "host 3 of them", "spec.workers.min to at most 3", "add nodes")),
+    ("fewer nodes than workers", flat(3), need(5), ("5 workers", "host 3 of them", "spec.workers.minReplicas to at most 3", "add nodes")),
     ("no nodes at all", snapshot(), need(1), ("no GPU nodes", "Add nodes")),
     ("a product that no node has", flat(4), need(2, gpuProducts=["NVIDIA-H200"]), ("spec.workers.gpuProducts", "NVIDIA-A100-SXM4-80GB")),
     (
@@ -161,18 +167,18 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
         "a graph that the largest GPU does not hold a part of",
         flat(2, gpu_memory_bytes=4 * GIB),
         {**need(2), "dataset": LARGE_GRAPH},
-        ("GiB of the training graph", "spec.workers.max", "spec.model.batchSize"),
+        ("GiB of the training graph", "spec.workers.maxReplicas", "spec.model.batchSize"),
     ),
     (
         "a graph that only GPUs of another product could hold",
         snapshot(gpu_node("small", product="H", gpu_memory_bytes=4 * GIB), gpu_node("large", product="A", gpu_memory_bytes=4096 * GIB)),
         {**need(1, gpuProducts=["H"]), "dataset": LARGE_GRAPH},
-        ("host a worker has 4 GiB", "spec.workers.max"),
+        ("host a worker has 4 GiB", "spec.workers.maxReplicas"),
     ),
     (
         "a graph that more workers could hold than there is room for",
         flat(2, gpu_memory_bytes=80 * GIB),
-        {"workers": {"min": 1, "max": 32}, "dataset": LARGE_GRAPH},
+        {"workers": {"minReplicas": 1, "maxReplicas": 32}, "dataset": LARGE_GRAPH},
         ("each GPU of 2 workers", "add nodes"),
     ),
 ]

@@ -42,7 +42,7 @@ def test_a_warm_answer_has_the_bytes_of_a_cold_one(seed: int) -> None:
     cold_bytes = bytes_of(seen, job)
     for other in range(3):
         bytes_of(random_cluster(seed + 100 + other, 9), job)
-        bytes_of(seen, training(workers={"min": 1, "max": 2 + other}))
+        bytes_of(seen, training(workers={"minReplicas": 1, "maxReplicas": 2 + other}))
     assert bytes_of(seen, job) == cold_bytes
 
 
@@ -110,7 +110,7 @@ def test_the_capacity_counts_slots_beyond_what_the_job_may_have() -> None:
 
 
 def test_a_search_that_was_cut_short_is_not_kept() -> None:
-    seen, job = random_cluster(4, 30), training(workers={"min": 2, "max": 8})
+    seen, job = random_cluster(4, 30), training(workers={"minReplicas": 2, "maxReplicas": 8})
     graph = build(seen, POLICY)
     asked = PlanRequest(job_key="team-a/gnn", job=job)
     planners = (heuristic.Heuristic(),)
@@ -149,7 +149,7 @@ def test_a_refusal_is_given_soon_after_time_is_up() -> None:
     from hyperscale.model.cluster import AbsentLink
 
     seen = snapshot(*(gpu_node(f"n{index}") for index in range(24)), links=links, absent=AbsentLink.UNREACHABLE)
-    job = training(workers={"min": 12, "max": 24})
+    job = training(workers={"minReplicas": 12, "maxReplicas": 24})
     looks: list[int] = []
     original = heuristic._Search._look
 

@@ -124,7 +124,7 @@ def test_a_placement_below_the_plan_that_could_not_be_taken_has_no_regret() -> N
 
 
 def test_no_room_is_still_told_as_such() -> None:
-    job = training(workers={"min": 99, "max": 99})
+    job = training(workers={"minReplicas": 99, "maxReplicas": 99})
     answer = make_plan(PlanRequest(job_key="team-a/gnn", job=job), build(SEEN, POLICY), profile(job), POLICY, planners=(Worse(),))
     assert isinstance(answer, Infeasible)
     assert answer.reason == "NeverFits"

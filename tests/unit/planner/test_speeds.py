@@ -51,7 +51,7 @@ def test_an_entry_that_states_a_price_only_leaves_the_speed_to_the_wider_one() -
 def test_an_unknown_product_counts_by_compute_capability_and_is_named() -> None:
     labels = {"nvidia.com/gpu.compute.major": "8", "nvidia.com/gpu.compute.minor": "6", "kubernetes.io/hostname": "n"}
     assert gpu_speed(gpu_node("n", product="NVIDIA-X1", labels=labels), POLICY) == (7e12, True, None)
-    plan = planned(snapshot(gpu_node("n", product="NVIDIA-X1", labels=labels)), training(workers={"min": 1, "max": 1}))
+    plan = planned(snapshot(gpu_node("n", product="NVIDIA-X1", labels=labels)), training(workers={"minReplicas": 1, "maxReplicas": 1}))
     assert plan.fallbacks == ("GPUSpeedAssumed:NVIDIA-X1",)
 
 

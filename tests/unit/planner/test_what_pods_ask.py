@@ -26,7 +26,7 @@ OFFERS = {"pods": 110.0, "ephemeral-storage": 100.0 * GIB, RDMA: 1.0}
 
 def with_template(workers: int = 1, **spec: Any) -> JobSpec:
     """A job whose worker pods have these fields in their spec."""
-    return training(workers={"min": workers, "max": workers}, worker={"template": {"spec": spec}})
+    return training(workers={"minReplicas": workers, "maxReplicas": workers}, worker={"template": {"spec": spec}})
 
 
 def asked(job: JobSpec, **more: Any) -> PlanRequest:
@@ -227,9 +227,9 @@ def test_snapshots_of_earlier_versions_rule_nothing_out() -> None:
 def test_every_claim_that_the_pods_mount_is_known() -> None:
     own = {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}
     job = training(
-        dataset={**SMALL, "source": {"pvc": {"claimName": "graph"}}},
-        checkpoint={"volumeClaimName": "state"},
-        partitioning={"volumeClaimName": "parts"},
+        dataset={**SMALL, "source": {"persistentVolumeClaim": {"claimName": "graph"}}},
+        checkpoint={"claimName": "state"},
+        partitioning={"claimName": "parts"},
         worker={"template": {"spec": {"volumes": [own, {"name": "tmp", "emptyDir": {}}]}}},
     )
     assert worker_asks(job).claims == ("graph", "parts", "scratch", "state")

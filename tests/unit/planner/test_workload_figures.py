@@ -23,7 +23,7 @@ LOADED_EDGES = {"ogbn-arxiv": 2_332_486, "reddit": 114_615_892, "ogbn-products":
 
 def graph(vertices: int, edges: int, features: int = 100, classes: int = 47) -> dict[str, Any]:
     return {
-        "source": {"pvc": {"claimName": "g"}},
+        "source": {"persistentVolumeClaim": {"claimName": "g"}},
         "vertices": vertices,
         "edges": edges,
         "featureSize": features,
@@ -103,7 +103,7 @@ def test_a_custom_model_without_parameters_is_refused_by_field() -> None:
 
 def test_a_dataset_without_its_size_is_refused_by_field() -> None:
     with pytest.raises(ValueError, match=r"^spec\.dataset\.vertices"):
-        profile(training(dataset={"source": {"pvc": {"claimName": "g"}}}))
+        profile(training(dataset={"source": {"persistentVolumeClaim": {"claimName": "g"}}}))
 
 
 def test_fanouts_are_bounded_by_the_mean_degree_and_missing_ones_mean_all_neighbours() -> None:

@@ -21,7 +21,7 @@ def test_a_bad_job_is_refused_with_its_path_and_what_to_write(bad: Bad) -> None:
 
 @pytest.mark.parametrize("resource", GOOD_JOBS.values(), ids=GOOD_JOBS.keys())
 def test_a_good_job_is_parsed(resource: Resource) -> None:
-    assert parse_job(resource).workers.max >= 1
+    assert parse_job(resource).workers.max_replicas >= 1
 
 
 def test_ids_of_the_corpus_are_unique() -> None:

@@ -45,7 +45,7 @@ def test_another_kind_or_version_is_refused() -> None:
         ({"spec.worker.template": {3: "x"}}, "spec.worker.template"),
         ({"spec.worker.template": {"x": "\ud800"}}, "spec.worker.template.x"),
         ({"spec.worker.template": {"x": 10**5000}}, "spec.worker.template.x"),
-        ({"spec.workers": {"max": 10**5000}}, "spec.workers.max"),
+        ({"spec.workers": {"maxReplicas": 10**5000}}, "spec.workers.maxReplicas"),
         ({"spec.model.architecture": "GCN\x1b[2J"}, "spec.model.architecture"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -57,9 +57,9 @@ def test_the_path_of_an_odd_value_is_named(changes: dict[str, object], path: str
 
 
 def test_a_field_name_cannot_forge_the_message() -> None:
-    error = refused(job({"spec.workers": {"max": 4, "x` - at `$.model": 1}}))
+    error = refused(job({"spec.workers": {"maxReplicas": 4, "x` - at `$.model": 1}}))
     assert error.path.startswith("spec.workers.x")
-    assert refused(job({"spec.workers": {"max": 4, "x\ny": 1}})).path == "spec.workers"
+    assert refused(job({"spec.workers": {"maxReplicas": 4, "x\ny": 1}})).path == "spec.workers"
 
 
 def test_an_alias_bomb_is_refused_without_a_walk_through_it() -> None:
@@ -78,7 +78,7 @@ def test_a_loop_is_refused() -> None:
 
 
 def test_null_is_an_absent_field_as_for_the_api_server() -> None:
-    assert parse_job(job({"spec.workers": {"min": None, "max": 4}, "spec.partitioning": None})).workers.min == 1
+    assert parse_job(job({"spec.workers": {"minReplicas": None, "maxReplicas": 4}, "spec.partitioning": None})).workers.min_replicas == 1
     assert refused(job({"spec.model": None})).path == "spec.model"
 
 

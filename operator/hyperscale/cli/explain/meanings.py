@@ -91,7 +91,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
     ),
     Reason.WAITING_FOR_ADMISSION: Meaning(
-        "Other pending jobs go first.", "its turn", "Raise spec.queueWeight, or lower spec.workers.min to fit beside others."
+        "Other pending jobs go first.", "its turn", "Raise spec.queueWeight, or lower spec.workers.minReplicas to fit beside others."
     ),
     Reason.WAITING_FOR_BETTER_NODES: Meaning(
         "It would fit now, but much slower than on nodes that running jobs will leave.",
@@ -125,7 +125,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "A worker was lost and spec.recovery.replaceLostWorkers is false.", "a person", "Delete the job and create it again."
     ),
     Reason.PLAN_CHANGES_EXHAUSTED: Meaning(
-        "The plan may not be changed any more.", "a person", "Raise spec.recovery.maxReplans, or delete the job and create it again."
+        "The plan may not be changed any more.", "a person", "Raise spec.recovery.maxPlanChanges, or delete the job and create it again."
     ),
     Reason.NODE_LOST: Meaning("A planned node was lost.", "replacement pods"),
     Reason.SCHEDULING_TIMEOUT: Meaning(

@@ -78,7 +78,7 @@ def _resource(job: JobInput, arguments: argparse.Namespace) -> Json:
     if arguments.planner is not None:
         spec["planner"] = arguments.planner
     if arguments.workers is not None:
-        spec["workers"] = {**spec["workers"], "min": arguments.workers, "max": arguments.workers}
+        spec["workers"] = {**spec["workers"], "minReplicas": arguments.workers, "maxReplicas": arguments.workers}
     stem = job.name[: MAX_NAME_LENGTH - len(SUFFIX) - GENERATED]
     return {
         "apiVersion": constants.API_VERSION,

@@ -130,7 +130,7 @@ def decided(sources: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: f
         with _hard_stop(deadline_seconds + GRACE_SECONDS):
             return Preview(sources, deadline_seconds).decide(asked)
     except _DeadlineError:
-        message = f"no planner answered within {deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
+        message = f"no planner answered within {deadline_seconds:g} s; raise --deadline, or lower spec.workers.maxReplicas"
         return Infeasible(reason="PlannerFailed", message=message)
     except QueueError as error:
         return Infeasible(reason="PlannerFailed", message=f"no decision: {error}; raise --deadline, or write fewer jobs")
@@ -215,7 +215,7 @@ def _asked(job: JobInput, arguments: argparse.Namespace) -> JobSpec:
         spec = replace(spec, planner=PlannerChoice(arguments.planner))
     if spec.planner is PlannerChoice.NONE:
         raise InputError(f"{job.shown}: spec.planner: None asks for no plan; see one with --planner Heuristic")
-    least, most = spec.workers.min, spec.workers.max
+    least, most = spec.workers.min_replicas, spec.workers.max_replicas
     if arguments.workers is not None and not least <= arguments.workers <= most:
         raise InputError(f"--workers: {arguments.workers} is outside spec.workers of {job.shown}; write {least} to {most}")
     return spec

@@ -75,7 +75,7 @@ def _plan_table(view: PlanView) -> str:
 def _header(view: PlanView) -> list[str]:
     plan, workers = view.plan, view.job.workers
     gpus_by_node = plan.gpus_by_node()
-    allowed = "" if workers.min == workers.max else f" (of {workers.min} to {workers.max})"
+    allowed = "" if workers.min_replicas == workers.max_replicas else f" (of {workers.min_replicas} to {workers.max_replicas})"
     formula = "" if view.weight is None else f" = epoch + {view.weight:g} × communication"
     return pairs(
         [

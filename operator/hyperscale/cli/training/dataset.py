@@ -58,7 +58,7 @@ def _place(arguments: argparse.Namespace) -> tuple[str, str, str]:
     remote = name.startswith(("s3://", "http://", "https://"))
     if not remote and not os.path.exists(name):
         raise InputError(f"{name}: no such file or folder; name one, or one of {', '.join(BUILTIN)}")
-    return "s3" if remote else "pvc", name, arguments.format or _guess(name)
+    return "s3" if remote else "persistentVolumeClaim", name, arguments.format or _guess(name)
 
 
 def _guess(name: str) -> str:

@@ -146,7 +146,7 @@ def read_job(resource: Json, now: float) -> JobRecord:
         workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)
     except (msgspec.ValidationError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
         return job_record(narrowed, status, fault)
-    return job_record(narrowed, status, fault, workers.max, workers.gpus_per_worker)
+    return job_record(narrowed, status, fault, workers.max_replicas, workers.gpus_per_worker)
 
 
 def read_topology(resource: Json) -> tuple[str, ...]:

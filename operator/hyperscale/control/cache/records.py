@@ -31,7 +31,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     status_fault: str = ""
     """Why the status as stored cannot be the operator's own; `status` is without what cannot be."""
     max_workers: int = 0
-    """spec.workers.max; 0 where the spec cannot be read."""
+    """spec.workers.maxReplicas; 0 where the spec cannot be read."""
     gpus_per_worker: int = 0
     uid: str = ""
     version: str = ""

@@ -57,12 +57,12 @@ def rank_left_out(state: ReconcileInput) -> Decision | None:
 def delay_of_release(state: ReconcileInput) -> Stop | Wait | None:
     """Return the wait until a released gang may try again, or the stop after too many releases in a row; None: it may try now."""
     job = state.job
-    release, limit = job.status.scheduling, job.spec.recovery.max_replans
+    release, limit = job.status.scheduling, job.spec.recovery.max_plan_changes
     if release is None or not release.releases:
         return None
     if release.releases > limit:
         times = f"{release.releases} times in a row" if release.releases > 1 else "once"
-        used = f"spec.recovery.maxReplans ({limit}) allows no other try; correct the cause, then raise it or suspend and resume the job"
+        used = f"spec.recovery.maxPlanChanges ({limit}) allows no other try; correct the cause, then raise it or suspend and resume the job"
         return Stop(Reason.PLAN_CHANGES_EXHAUSTED, f"all ranks were released {times}, {used}. Last: {release.message}")
     left = delay_left(job.status, state.clock.now)
     return Wait(Reason.SCHEDULING_TIMEOUT, release.message, retry_after_seconds=left) if left > 0.0 else None

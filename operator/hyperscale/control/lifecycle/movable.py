@@ -31,8 +31,8 @@ def migration_blocker(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
         return "spec.placement.mode is not Strict"
     if job.start_policy is StartPolicy.MANUAL:
         return "spec.startPolicy is Manual"
-    if replans >= job.recovery.max_replans:
-        return f"spec.recovery.maxReplans ({job.recovery.max_replans}) is used up"
+    if replans >= job.recovery.max_plan_changes:
+        return f"spec.recovery.maxPlanChanges ({job.recovery.max_plan_changes}) is used up"
     return ""
 
 

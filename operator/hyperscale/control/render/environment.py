@@ -15,7 +15,7 @@ Name, then meaning:
 - HYPERSCALE_ALLREDUCE_SCHEDULE, HYPERSCALE_COMPRESSION
 - HYPERSCALE_HOST_STAGING           true where ranks on GPUs may send through host memory; absent otherwise
 - HYPERSCALE_MODEL                  JSON of spec.model
-- HYPERSCALE_DATASET_SOURCE         pvc, s3, configMap, builtin or generated
+- HYPERSCALE_DATASET_SOURCE         persistentVolumeClaim, s3, configMap, builtin or generated
 - HYPERSCALE_DATASET_PATH           directory or file below /data, s3:// address, name of the builtin graph, or kind of the generated
 - HYPERSCALE_DATASET_FORMAT, _VERTICES, _EDGES, _FEATURE_SIZE, _CLASSES, _ENDPOINT    where the job says so
 - CHECKPOINT_DIR, HYPERSCALE_CHECKPOINT_EVERY_EPOCHS                                  where checkpoints are wanted
@@ -47,7 +47,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str, str]:
     """The variables above, sorted by name, values as the program shall see them."""
-    workers = len(plan.workers) if plan is not None else job.workers.max
+    workers = len(plan.workers) if plan is not None else job.workers.max_replicas
     values: dict[str, object] = {
         "HYPERSCALE_JOB": metadata.key,
         "HYPERSCALE_PLAN_ID": plan.plan_id if plan is not None else None,
@@ -59,7 +59,7 @@ def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str
         "HYPERSCALE_SHARES": ",".join(repr(share) for share in shares(workers, plan)),
         "HYPERSCALE_PARTITIONING_METHOD": job.partitioning.method.value,
         "HYPERSCALE_PARTITIONING_BALANCE": job.partitioning.balance.value,
-        "HYPERSCALE_PARTITION_DIR": PARTITION_PATH if job.partitioning.volume_claim_name is not None else None,
+        "HYPERSCALE_PARTITION_DIR": PARTITION_PATH if job.partitioning.claim_name is not None else None,
         "HYPERSCALE_METRICS_PORT": METRICS_PORT,
         "HYPERSCALE_ALLREDUCE_SCHEDULE": job.allreduce.schedule.value,
         "HYPERSCALE_COMPRESSION": job.allreduce.compression.value,
@@ -88,7 +88,7 @@ def partitions(job: JobSpec, plan: Plan | None) -> int:
     """Parts of the training graph; without a plan one a rank, or as many as the job says."""
     if plan is not None:
         return plan.partitions
-    return job.workers.max * job.workers.gpus_per_worker if job.partitioning.count == "Auto" else job.partitioning.count
+    return job.workers.max_replicas * job.workers.gpus_per_worker if job.partitioning.count == "Auto" else job.partitioning.count
 
 
 def shares(workers: int, plan: Plan | None) -> tuple[float, ...]:
@@ -124,7 +124,7 @@ def _location(dataset: DatasetSpec) -> tuple[str, str]:
         return "generated", source.generated.kind.value
     if source.s3 is not None:
         return "s3", f"s3://{source.s3.bucket}/{path}".rstrip("/")
-    return "pvc" if source.pvc is not None else "configMap", f"{DATA_PATH}/{path}".rstrip("/")
+    return "persistentVolumeClaim" if source.persistent_volume_claim is not None else "configMap", f"{DATA_PATH}/{path}".rstrip("/")
 
 
 def put(container: Json, variables: dict[str, str], path: str) -> None:

@@ -29,7 +29,7 @@ LAUNCHER_RESTART_POLICY: Final = "Never"
 def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
     """The whole MPIJob for `job`.
 
-    plan: None for `planner: None`: workers.max workers that kube-scheduler places
+    plan: None for `planner: None`: workers.maxReplicas workers that kube-scheduler places
     Raises RenderError, with the field's path, where the user's pod templates ask for what cannot be given.
     The same arguments give the same object; pods are gated exactly in the modes Strict and Preferred.
     """
@@ -52,7 +52,7 @@ def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: Ren
                     "template": launcher_template(metadata, job, plan, defaults),
                 },
                 "Worker": {
-                    "replicas": len(plan.workers) if plan is not None else job.workers.max,
+                    "replicas": len(plan.workers) if plan is not None else job.workers.max_replicas,
                     "restartPolicy": WORKER_RESTART_POLICY,
                     "template": worker_template(metadata, job, plan, defaults),
                 },
@@ -98,7 +98,12 @@ def _metadata(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> Json:
     if plan is not None:
         rendered["annotations"][constants.PLAN_ANNOTATION] = plan_annotation(plan)
         # Said at creation: the launcher of an MPIJob that an earlier version made may not know of resizing.
-        if job.workers.min < job.workers.max and job.placement.mode is PlacementMode.STRICT and gated(job, plan) and follows_plan(job):
+        if (
+            job.workers.min_replicas < job.workers.max_replicas
+            and job.placement.mode is PlacementMode.STRICT
+            and gated(job, plan)
+            and follows_plan(job)
+        ):
             rendered["annotations"][constants.RESIZABLE_ANNOTATION] = "true"
     return rendered
 

@@ -37,10 +37,10 @@ def partition_key(job: JobSpec, plan: Plan | None) -> str:
 
     A plan with other nodes and the same shares has the same key: its partitions are there already.
     """
-    claim, method = job.partitioning.volume_claim_name, job.partitioning.method
+    claim, method = job.partitioning.claim_name, job.partitioning.method
     if claim is None or method is PartitioningMethod.NONE:
         return ""
-    workers = len(plan.workers) if plan is not None else job.workers.max
+    workers = len(plan.workers) if plan is not None else job.workers.max_replicas
     identity = {
         "dataset": job.dataset,
         "claim": claim,

@@ -130,7 +130,7 @@ def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, de
     _give_image(container, defaults)
     _give_credentials(container, job, container_path)
     if _lacks_command(container):
-        workers = len(plan.workers) if plan is not None else job.workers.max
+        workers = len(plan.workers) if plan is not None else job.workers.max_replicas
         forwarded = environment.forwarded(container, container_path, _secret_name(job) is not None)
         processes = workers * job.workers.gpus_per_worker
         wrapped = job.model.script is None or not own_image
@@ -208,7 +208,7 @@ def _give_resources(container: Json, job: JobSpec, path: str) -> None:
 
 def _secret_name(job: JobSpec) -> str | None:
     s3 = job.dataset.source.s3
-    return s3.secret_name if s3 is not None else None
+    return s3.secret_ref.name if s3 is not None and s3.secret_ref is not None else None
 
 
 def _give_credentials(container: Json, job: JobSpec, path: str) -> None:

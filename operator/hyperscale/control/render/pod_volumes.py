@@ -17,8 +17,8 @@ def mount_data(spec: Json, container: Json, job: JobSpec, path: str) -> None:
     """Mount what the training graph is read from, and shared memory for NCCL and DGL's loaders."""
     source = job.dataset.source
     _mount(spec, container, "hyperscale-shm", {"emptyDir": {"medium": "Memory"}}, "/dev/shm", path)  # noqa: S108 - a mount point, not a file
-    if source.pvc is not None:
-        claim = {"persistentVolumeClaim": {"claimName": source.pvc.claim_name, "readOnly": True}}
+    if source.persistent_volume_claim is not None:
+        claim = {"persistentVolumeClaim": {"claimName": source.persistent_volume_claim.claim_name, "readOnly": True}}
         _mount(spec, container, "hyperscale-dataset", claim, environment.DATA_PATH, path, read_only=True)
     if source.config_map is not None:
         graph = {"configMap": {"name": source.config_map.name}}
@@ -27,7 +27,7 @@ def mount_data(spec: Json, container: Json, job: JobSpec, path: str) -> None:
 
 def mount_partitions(spec: Json, container: Json, job: JobSpec, path: str, *, read_only: bool) -> None:
     """Mount the volume of partitions where the job names one."""
-    if (name := job.partitioning.volume_claim_name) is not None:
+    if (name := job.partitioning.claim_name) is not None:
         claim: Json = {"persistentVolumeClaim": {"claimName": name, **({"readOnly": True} if read_only else {})}}
         _mount(spec, container, "hyperscale-partitions", claim, environment.PARTITION_PATH, path, read_only=read_only)
 
@@ -36,7 +36,7 @@ def mount_run(spec: Json, container: Json, job: JobSpec, path: str) -> None:
     """Mount what a rank reads and writes beside the training graph: partitions and checkpoints."""
     mount_partitions(spec, container, job, path, read_only=True)
     if job.checkpoint is not None:
-        claim = {"persistentVolumeClaim": {"claimName": job.checkpoint.volume_claim_name}}
+        claim = {"persistentVolumeClaim": {"claimName": job.checkpoint.claim_name}}
         _mount(spec, container, "hyperscale-checkpoints", claim, environment.CHECKPOINT_PATH, path)
 
 

@@ -144,7 +144,7 @@ class Planning:
         if state.gang.mpijob is None:
             return None
         claims = claims_of(pod for pod in state.gang.pods if pod.role == WORKER)
-        counts = msgspec.structs.replace(request.job.workers, max=state.gang.mpijob.workers - 1)
+        counts = msgspec.structs.replace(request.job.workers, max_replicas=state.gang.mpijob.workers - 1)
         fewer = msgspec.structs.replace(request, workers_fixed=None, job=msgspec.structs.replace(request.job, workers=counts))
         answer = await self._planner.plan(vacated(fewer, claims), emptied_snapshot(snapshot, claims), policy)
         return answer if isinstance(answer, Plan) else None

@@ -58,7 +58,7 @@ class QueueEntry:
     @property
     def least_gpus(self) -> int:
         """With its fewest workers."""
-        return self.request.job.workers.min * self.request.job.workers.gpus_per_worker
+        return self.request.job.workers.min_replicas * self.request.job.workers.gpus_per_worker
 
 
 def read_entry(
@@ -98,7 +98,7 @@ def read_entry(
 
 def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
     """The question about a job whose MPIJob has `workers` workers: there is no other count to choose from."""
-    counts = replace(request.job.workers, min=workers, max=workers)
+    counts = replace(request.job.workers, min_replicas=workers, max_replicas=workers)
     return replace(request, workers_fixed=workers, job=replace(request.job, workers=counts))
 
 

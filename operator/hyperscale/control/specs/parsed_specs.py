@@ -146,7 +146,7 @@ def _check_memory(job: JobSpec) -> None:
 
     What a user's own program reads is its own affair. The templates are known to render.
     """
-    by_a_job = job.partitioning.volume_claim_name is not None and job.partitioning.method is not PartitioningMethod.NONE
+    by_a_job = job.partitioning.claim_name is not None and job.partitioning.method is not PartitioningMethod.NONE
     if by_a_job or job.workers.memory is None or runs_own_program(job):
         return
     needed, given = graph_bytes(job), parse_bytes(job.workers.memory)
@@ -154,6 +154,6 @@ def _check_memory(job: JobSpec) -> None:
         other = " with another spec.partitioning.method than None" if job.partitioning.method is PartitioningMethod.NONE else ""
         message = (
             f"{job.workers.memory} is less than the training graph alone takes, {needed / GIBIBYTE:.3g} GiB; raise it, or name a "
-            f"spec.partitioning.volumeClaimName{other}: then one Job partitions and workers read only their parts"
+            f"spec.partitioning.claimName{other}: then one Job partitions and workers read only their parts"
         )
         raise SpecError("spec.workers.memory", message)

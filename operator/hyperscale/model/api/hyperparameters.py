@@ -9,11 +9,11 @@ from msgspec import Meta, Struct
 LearningRate = Annotated[float, Meta(gt=0.0, le=10.0)]
 Rate = Annotated[float, Meta(ge=0.0, lt=1.0)]
 WeightDecay = Annotated[float, Meta(ge=0.0, le=1.0)]
-Schedule = Literal["constant", "cosine"]
+LearningRateSchedule = Literal["Constant", "Cosine"]
 OutputHeads = Annotated[int, Meta(ge=0, le=64)]
-Aggregator = Literal["mean", "gcn"]
-Patience = Annotated[int, Meta(ge=0, le=10**6)]
-EvaluateEvery = Annotated[int, Meta(ge=1, le=10**6)]
+Aggregator = Literal["Mean", "GCN"]
+PatienceEpochs = Annotated[int, Meta(ge=0, le=10**6)]
+EvaluateEveryEpochs = Annotated[int, Meta(ge=1, le=10**6)]
 CacheBytes = Annotated[int, Meta(ge=0, le=2**50)]
 
 
@@ -22,8 +22,8 @@ class StatedHyperparameters(Struct, frozen=True, rename="camel", forbid_unknown_
 
     learning_rate: LearningRate | None = None
     """Of Adam."""
-    schedule: Schedule | None = None
-    """Of the learning rate: as it is, or rising over the first epoch and falling as a cosine to 0."""
+    learning_rate_schedule: LearningRateSchedule | None = None
+    """As it is, or rising over the first epoch and falling as a cosine to 0."""
     average_decay: Rate | None = None
     """Of the running average of the weights that is scored, for each step; 0: the weights themselves are."""
     weight_decay: WeightDecay | None = None
@@ -46,9 +46,9 @@ class StatedHyperparameters(Struct, frozen=True, rename="camel", forbid_unknown_
     """Graph-level: categories on edges are used; false: all edges are alike."""
     normalize_features: bool | None = None
     """Rows of the features sum to 1, where they are not categories."""
-    patience: Patience | None = None
+    patience_epochs: PatienceEpochs | None = None
     """Epochs without a better validation figure after which training ends; 0: never."""
-    evaluate_every: EvaluateEvery | None = None
+    evaluate_every_epochs: EvaluateEveryEpochs | None = None
     """Epochs between two evaluations; the last epoch is always evaluated."""
     cache_bytes: CacheBytes | None = None
     """Sampled: feature cache of each rank."""

@@ -134,18 +134,24 @@ class ModelSpec(Spec, frozen=True):
     hyperparameters: Annotated[StatedHyperparameters | None, Meta(description="How the worker trains; absent is as published.")] = None
 
 
-class PvcSource(Spec, frozen=True):
+class PersistentVolumeClaimSource(Spec, frozen=True):
     """A volume claim in the job's namespace."""
 
     claim_name: Annotated[Name253, Meta(description="PersistentVolumeClaim to mount read-only.")]
 
 
+class SecretReference(Spec, frozen=True):
+    """A Secret in the job's namespace."""
+
+    name: Annotated[Name253, Meta(description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")]
+
+
 class S3Source(Spec, frozen=True):
-    """A bucket; credentials come from the pod's own service account or from secretName."""
+    """A bucket; credentials come from the pod's own service account or from secretRef."""
 
     bucket: Annotated[Name63, Meta(description="Bucket name.")]
     endpoint: Annotated[str, Meta(max_length=253, pattern=r"^https?://[A-Za-z0-9.:-]+$", description="Other than AWS.")] | None = None
-    secret_name: Annotated[Name253 | None, Meta(description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")] = None
+    secret_ref: SecretReference | None = None
 
 
 class ConfigMapSource(Spec, frozen=True):
@@ -173,7 +179,7 @@ class GeneratedSource(Spec, frozen=True):
 class DatasetSource(Spec, frozen=True):
     """Exactly one of the five."""
 
-    pvc: PvcSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
     s3: S3Source | None = None
     config_map: ConfigMapSource | None = None
     builtin: BuiltinSource | None = None
@@ -183,7 +189,7 @@ class DatasetSource(Spec, frozen=True):
 class DatasetSpec(Spec, frozen=True):
     """The training graph; its size decides compute, memory and halo volumes."""
 
-    source: Annotated[DatasetSource, Meta(description="Exactly one of pvc, s3, configMap, builtin, generated.")]
+    source: Annotated[DatasetSource, Meta(description="Exactly one of persistentVolumeClaim, s3, configMap, builtin, generated.")]
     path: Annotated[RelativePath | None, Meta(description="Path inside the source, relative, without `..`.")] = None
     format: Annotated[DatasetFormat, Meta(description="Form of the stored graph.")] = DatasetFormat.DGL
     direction: Annotated[
@@ -206,8 +212,8 @@ class DatasetSpec(Spec, frozen=True):
 class WorkersSpec(Spec, frozen=True):
     """How many workers, and what each needs."""
 
-    max: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
-    min: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
+    max_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
+    min_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
     gpus_per_worker: Annotated[
         int, Meta(ge=1, le=MAX_GPUS_PER_WORKER, description="nvidia.com/gpu limit and MPI ranks of each worker.")
     ] = 1
@@ -229,7 +235,7 @@ class PartitioningSpec(Spec, frozen=True):
         Meta(description="Number of parts, a multiple of the ranks (workers times gpusPerWorker); Auto gives one part a rank."),
     ] = "Auto"
     balance: Annotated[Balance, Meta(description="Capacity gives faster GPUs larger parts; Equal does not.")] = Balance.CAPACITY
-    volume_claim_name: Annotated[
+    claim_name: Annotated[
         Name253 | None,
         Meta(description="ReadWriteMany claim for partitions, written once by a Job before training; absent partitions in the workers."),
     ] = None
@@ -274,7 +280,7 @@ class PlacementSpec(Spec, frozen=True):
 class RecoverySpec(Spec, frozen=True):
     """What happens when a rank or its node is lost."""
 
-    max_replans: Annotated[
+    max_plan_changes: Annotated[
         int,
         Meta(
             ge=0, le=100, description="Times a plan may be changed after the job started, and gangs in a row that the scheduler may refuse."
@@ -312,7 +318,7 @@ class RecoverySpec(Spec, frozen=True):
 class CheckpointSpec(Spec, frozen=True):
     """Where training state survives a restart."""
 
-    volume_claim_name: Annotated[Name253, Meta(description="ReadWriteMany claim mounted at $CHECKPOINT_DIR.")]
+    claim_name: Annotated[Name253, Meta(description="ReadWriteMany claim mounted at $CHECKPOINT_DIR.")]
     every_epochs: Annotated[int, Meta(ge=1, le=10**6, description="Epochs between two checkpoints.")] = 1
 
 

@@ -72,8 +72,8 @@ def _worker_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
     if request.workers_fixed is not None:
         if count != request.workers_fixed:
             yield f"{count} workers planned, but the MPIJob has {request.workers_fixed}"
-    elif not limits.min <= count <= limits.max:
-        yield f"{count} workers planned, but the job allows {limits.min} to {limits.max}"
+    elif not limits.min_replicas <= count <= limits.max_replicas:
+        yield f"{count} workers planned, but the job allows {limits.min_replicas} to {limits.max_replicas}"
 
 
 def _partition_count(plan: Plan, request: PlanRequest) -> Iterator[str]:

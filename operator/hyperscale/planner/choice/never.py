@@ -111,7 +111,7 @@ def _jointly(demand: WorkerDemand, sizes: tuple[_Size, ...], nodes: tuple[Node, 
 def _together(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     """More workers than all nodes, or those of one required domain, could host at once."""
     fixed, key = problem.request.workers_fixed, problem.demand.required_key
-    lowest = fixed or problem.job.workers.min
+    lowest = fixed or problem.job.workers.min_replicas
     room: Counter[str] = Counter()
     for node in problem.graph.nodes:
         if _failed(node, problem.demand, sizes) is None:
@@ -123,14 +123,14 @@ def _together(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     where = f"one domain of {key} can" if key is not None else f"the {len(problem.graph.nodes)} GPU nodes can together"
     gpus = problem.demand.gpus
     head = f"{lowest} workers of {gpus} GPU{'s' if gpus > 1 else ''} are needed, and {where} host {most_workers} of them at most"
-    change = "Delete the MPIJob to plan with fewer workers" if fixed else f"Lower spec.workers.min to at most {most_workers}"
+    change = "Delete the MPIJob to plan with fewer workers" if fixed else f"Lower spec.workers.minReplicas to at most {most_workers}"
     return f"{head}. {change}, {OR_ADD}"
 
 
 def _part_too_large(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     """No number of workers with room has GPUs that hold the training graph; unequal GPUs take unequal parts under balance Capacity."""
     fixed, gpus = problem.request.workers_fixed, problem.demand.gpus
-    lowest, most = (fixed, fixed) if fixed else (problem.job.workers.min, problem.job.workers.max)
+    lowest, most = (fixed, fixed) if fixed else (problem.job.workers.min_replicas, problem.job.workers.max_replicas)
     workers, largest = 0, 0.0
     for memory in _memory_of_slots(problem, sizes, most):
         workers, largest = max(workers, len(memory)), max(largest, float(memory[0]))
@@ -143,7 +143,7 @@ def _part_too_large(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     return (
         f"each GPU of {workers} workers would hold {needed / GIB:.3g} GiB of the training graph, and the largest GPU of a node that can "
         f"host a worker has {largest / GIB:.3g} GiB, of which {USABLE_MEMORY_RATIO:.0%} count. "
-        f"Try a larger spec.workers.max, or spec.model.batchSize to train on samples, {OR_ADD}"
+        f"Try a larger spec.workers.maxReplicas, or spec.model.batchSize to train on samples, {OR_ADD}"
     )
 
 

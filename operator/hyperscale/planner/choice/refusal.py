@@ -43,7 +43,7 @@ def refuse(problem: Problem, solvable: Solvable, expired: Callable[[], bool] = l
 
 
 def _lowest(problem: Problem) -> int:
-    return problem.request.workers_fixed or problem.job.workers.min
+    return problem.request.workers_fixed or problem.job.workers.min_replicas
 
 
 def _needs(problem: Problem, workers: int) -> str:
@@ -56,8 +56,8 @@ def _try_fewer(problem: Problem, available: int) -> str:
     if problem.request.workers_fixed is not None:
         return "Wait until GPUs are free, or delete the MPIJob to plan with fewer workers."
     if available > 0:
-        maximum = "" if problem.job.workers.max >= available else f" and spec.workers.max: {available}"
-        return f"Wait until GPUs are free, or try spec.workers.min: {available}{maximum}."
+        maximum = "" if problem.job.workers.max_replicas >= available else f" and spec.workers.maxReplicas: {available}"
+        return f"Wait until GPUs are free, or try spec.workers.minReplicas: {available}{maximum}."
     return "Wait until GPUs are free."
 
 
@@ -132,7 +132,7 @@ def _advice(problem: Problem, dominant: str, available: int) -> str:
 
 def _no_count(problem: Problem, lowest: int) -> tuple[str, str]:
     count = problem.job.partitioning.count
-    highest = min(problem.job.workers.max, problem.capacity)
+    highest = min(problem.job.workers.max_replicas, problem.capacity)
     if problem.pinned and highest <= problem.pinned[-1][0]:
         return "InsufficientGPUs", f"{_needs(problem, problem.pinned[-1][0] + 1)}; {problem.capacity * problem.demand.gpus} found."
     return (
@@ -174,13 +174,16 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
         return (
             "MemoryTooSmall",
             f"each of {counts[-1]} workers' GPUs would hold {needed / GIB:.3g} GiB of the training graph, more than the free GPUs have. "
-            "Try a larger spec.workers.max or spec.model.batchSize to train on samples.",
+            "Try a larger spec.workers.maxReplicas or spec.model.batchSize to train on samples.",
         )
     connected = 0
     for count in _smaller(counts[0]):
         if expired():
             wanted = f"{_needs(problem, counts[0])} that can reach each other"
-            return "NodesCannotReachEachOther", f"{wanted}; time was up before a smaller number was found. Try a smaller spec.workers.min."
+            return (
+                "NodesCannotReachEachOther",
+                f"{wanted}; time was up before a smaller number was found. Try a smaller spec.workers.minReplicas.",
+            )
         if solvable(_with_workers(problem, count)):
             connected = count
             break

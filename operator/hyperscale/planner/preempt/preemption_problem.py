@@ -114,8 +114,8 @@ class PreemptionProblem:
     def _counts(self, request: PlanRequest) -> list[int]:
         """Worker counts that are compared, as the queue has them."""
         workers = request.job.workers
-        if request.workers_fixed is not None or workers.min == workers.max:
-            return [request.workers_fixed or workers.min]
+        if request.workers_fixed is not None or workers.min_replicas == workers.max_replicas:
+            return [request.workers_fixed or workers.min_replicas]
         best = self.desk.empty(request, self.question.claims)
         if isinstance(best, Infeasible):
             return []

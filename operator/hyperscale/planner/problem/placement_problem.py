@@ -122,7 +122,7 @@ class Problem:
     def counts(self) -> tuple[int, ...]:
         """Worker counts that the job and the free slots allow, rising; their ranks divide a stated number of partitions."""
         workers, fixed = self.job.workers, self.request.workers_fixed
-        low, high = (workers.min, workers.max) if fixed is None else (fixed, fixed)
+        low, high = (workers.min_replicas, workers.max_replicas) if fixed is None else (fixed, fixed)
         low = max(low, 1 + max((rank for rank, _ in self.pinned), default=0))
         partitions = self.job.partitioning.count
         return tuple(
@@ -143,7 +143,7 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
     nodes = np.array([graph.index[name] for name in chosen], dtype=np.int64)
     place = {name: position for position, name in enumerate(chosen)}
     speeds = gpu_speeds([graph.nodes[position] for position in nodes], policy)
-    most = request.workers_fixed or request.job.workers.max
+    most = request.workers_fixed or request.job.workers.max_replicas
     slots = np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64)
     use, use_known = figures_of(graph).utilization(nodes, slots * demand.gpus)
     return Problem(

@@ -198,7 +198,7 @@ def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> l
     partitions = request.job.partitioning.count
     allowed = [
         count
-        for count in range(request.job.workers.min, largest + 1)
+        for count in range(request.job.workers.min_replicas, largest + 1)
         if not isinstance(partitions, int) or partitions % (count * request.job.workers.gpus_per_worker) == 0
     ]
     if len(allowed) <= limit:

@@ -127,7 +127,7 @@ class PlacementOracle:
 
     def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
         free = self._free_gpus(request, graph)
-        least = request.workers_fixed or request.job.workers.min
+        least = request.workers_fixed or request.job.workers.min_replicas
         if int(self._slots(request, graph, free).sum()) < least:
             return Infeasible(reason="InsufficientGPUs", message="")  # `refusal` words it where a user reads it
         key = (graph.digest, kind_of(request), _state(request, free))
@@ -155,7 +155,7 @@ class PlacementOracle:
     def _slots(self, request: PlanRequest, graph: ClusterGraph, free: IntArray) -> IntArray:
         """Return (n,) workers that each node can take by free GPUs and by what planned ranks hold; at most what the job may have."""
         workers = request.job.workers
-        slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
+        slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max_replicas)
         for position, room in held_room(graph, demand_of(request)).items() if request.reserved_amounts else ():
             slots[position] = min(int(slots[position]), room)
         return slots

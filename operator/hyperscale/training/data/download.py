@@ -108,7 +108,7 @@ def _faults(url: str, folder: Path) -> Iterator[None]:
         raise
     except PermissionError as error:
         raise fault(
-            url, f"access denied, or {folder} cannot be written ({error})", "check credentials and spec.dataset.source.s3.secretName"
+            url, f"access denied, or {folder} cannot be written ({error})", "check credentials and spec.dataset.source.s3.secretRef.name"
         ) from None
     except FileNotFoundError:
         raise fault(url, "not found", "check bucket and path") from None

@@ -283,4 +283,4 @@ def _faults(place: Path, doing: str) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise fault(place, f"cannot be {doing} ({what})", "check the volume of spec.partitioning.volumeClaimName") from None
+        raise fault(place, f"cannot be {doing} ({what})", "check the volume of spec.partitioning.claimName") from None

@@ -46,8 +46,9 @@ def read(
 ) -> TrainingGraph:
     """The training graph of a job; raises DataError with one line for its owner.
 
-    `source` is builtin, pvc, configMap, s3 or generated; `path` as in HYPERSCALE_DATASET_PATH; `format` one of `READERS`. Downloads go
-    to `cache`, or to the temporary folder. `seed` draws generated graphs, and the split of data sets that come without one.
+    `source` is builtin, persistentVolumeClaim, configMap, s3 or generated; `path` as in HYPERSCALE_DATASET_PATH; `format` one of
+    `READERS`. Downloads go to `cache`, or to the temporary folder. `seed` draws generated graphs, and the split of data sets that come
+    without one.
     """
     sizes = stated if stated is not None else Stated()
     if sizes.direction != AUTO and source in ("builtin", "generated"):

@@ -9,7 +9,7 @@ from hyperscale.training.data import download
 from hyperscale.training.data.available_memory import limit_bytes
 from hyperscale.training.data.data_errors import fault
 
-MOUNTED: Final = {"pvc": "spec.dataset.path", "configMap": "spec.dataset.path"}
+MOUNTED: Final = {"persistentVolumeClaim": "spec.dataset.path", "configMap": "spec.dataset.path"}
 
 
 def local(source: str, path: str, cache: Path | None, endpoint: str | None) -> Path:
@@ -17,7 +17,9 @@ def local(source: str, path: str, cache: Path | None, endpoint: str | None) -> P
     if source == "s3":
         return download.fetch(path, cache, 4 * limit_bytes(), endpoint)
     if source not in MOUNTED:
-        raise fault("spec.dataset.source", f"{source[:40]!r} is not known", "write one of builtin, configMap, generated, pvc, s3")
+        raise fault(
+            "spec.dataset.source", f"{source[:40]!r} is not known", "write one of builtin, configMap, generated, persistentVolumeClaim, s3"
+        )
     place = Path(path)
     try:
         exists = place.is_file() or place.is_dir()

@@ -40,7 +40,7 @@ class Loop:
         self._best: dict[str, Tensor] = {}
         self._history: list[EpochStats] = []
         self._checkpoints: Checkpoints | None = None
-        self._rates = Rates(trainer.optimizer, run.hyper.schedule, run.model.epochs, trainer.steps)
+        self._rates = Rates(trainer.optimizer, run.hyper.learning_rate_schedule, run.model.epochs, trainer.steps)
         self._average = Average(trainer.model, trainer.optimizer, run.hyper.average_decay)
         self.resumed = self._resume() if run.checkpoint_dir is not None else None
 
@@ -52,12 +52,12 @@ class Loop:
             stats = self._trainer.epoch(number)
             self._history.append(stats)
             self._progress = replace(self._progress, epoch=number, loss=stats.loss)
-            if number % run.hyper.evaluate_every == 0 or number == run.model.epochs:
+            if number % run.hyper.evaluate_every_epochs == 0 or number == run.model.epochs:
                 self._evaluate()
             self._after_epoch(len(self._history))
             self._reporter.epoch(number, stats, self._progress)
             self._say(stats)
-            stop = bool(run.hyper.patience) and self._progress.stale_epochs >= run.hyper.patience
+            stop = bool(run.hyper.patience_epochs) and self._progress.stale_epochs >= run.hyper.patience_epochs
             if number % run.checkpoint_every == 0 or number == run.model.epochs or stop:
                 self._save()
             if stop:
@@ -76,7 +76,7 @@ class Loop:
         highest, lowest = _or(now.best_validation, -math.inf), _or(now.lowest_validation_loss, math.inf)
         best = _is_best(scores, now)
         better = best or scores.validation >= highest or scores.validation_loss <= lowest
-        now = replace(now, stale_epochs=0 if better else now.stale_epochs + self._run.hyper.evaluate_every)
+        now = replace(now, stale_epochs=0 if better else now.stale_epochs + self._run.hyper.evaluate_every_epochs)
         if not math.isnan(scores.validation_loss):
             now = replace(now, lowest_validation_loss=min(lowest, scores.validation_loss))
         if best:

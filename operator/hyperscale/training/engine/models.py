@@ -213,7 +213,7 @@ def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, r
 def _convolution(architecture: Architecture, hyper: Hyperparameters, inputs: int, outputs: int, name: str) -> nn.Module:
     if architecture is Architecture.GCN:
         return GCNLayer(inputs, outputs, name)
-    return SAGELayer(inputs, outputs, name) if hyper.aggregator == "mean" else GCNLayer(inputs, outputs, name, OWN_MEAN)
+    return SAGELayer(inputs, outputs, name) if hyper.aggregator == "Mean" else GCNLayer(inputs, outputs, name, OWN_MEAN)
 
 
 def initialise(network: nn.Module, seed: int) -> None:

@@ -16,10 +16,10 @@ class Rates:
     """Of one optimizer; set before each of its steps from the step's number alone, so that a resumed run continues with them."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, schedule: str, epochs: int, steps: int) -> None:
-        """schedule: constant, or cosine; steps: of an epoch."""
+        """schedule: Constant, or Cosine; steps: of an epoch."""
         self._optimizer, self._epochs, self._steps, self._done = optimizer, epochs, steps, 0
         self._stated = [group["lr"] for group in optimizer.param_groups]
-        if schedule == "cosine":
+        if schedule == "Cosine":
             optimizer.register_step_pre_hook(self._set)
 
     def begin(self, epoch: int) -> None:

@@ -22,7 +22,7 @@ from hyperscale.training.runtime.refusals import ContractError as ContractError
 EXIT_WRONG_INPUT: Final = 2
 DEFAULT_METRICS_PORT: Final = 9464
 RUN_PLAN_VERSION: Final = 1
-SOURCES: Final = ("builtin", "pvc", "configMap", "s3", "generated")
+SOURCES: Final = ("builtin", "persistentVolumeClaim", "configMap", "s3", "generated")
 _MAX_PLAN_BYTES: Final = 4 << 20
 _SHARES_TOLERANCE: Final = 1e-6
 

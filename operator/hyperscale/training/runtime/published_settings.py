@@ -16,8 +16,8 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
     learning_rate: bounds.LearningRate = 0.01
     """Of Adam."""
-    schedule: bounds.Schedule = "constant"
-    """Of the learning rate: as it is, or rising over the first epoch and falling as a cosine to 0 (training/engine/rates.py)."""
+    learning_rate_schedule: bounds.LearningRateSchedule = "Constant"
+    """As it is, or rising over the first epoch and falling as a cosine to 0 (training/engine/rates.py)."""
     average_decay: Rate = 0.0
     """Of the running average of the weights that is scored, for each step; 0: the weights themselves are."""
     weight_decay: bounds.WeightDecay = 5e-4
@@ -32,7 +32,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Of what GAT's coefficients weigh; the paper has none, its authors' code has 0.6."""
     output_heads: bounds.OutputHeads = 1
     """Heads of GAT's last layer, averaged; 0: as many as the others."""
-    aggregator: bounds.Aggregator = "mean"
+    aggregator: bounds.Aggregator = "Mean"
     """Of GraphSAGE (its paper, section 3.3): own weights for a vertex and for the mean of its neighbours, or one for the mean of all."""
     residual: bool = False
     """Graph-level: each layer's result is added to what went into it (Velickovic et al., ICLR 2018, section 3.3, inductive)."""
@@ -40,9 +40,9 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Graph-level: categories on edges are used; False: all edges are alike."""
     normalize_features: bool = True
     """Rows of the features sum to 1, where they are not categories."""
-    patience: bounds.Patience = 0
+    patience_epochs: bounds.PatienceEpochs = 0
     """Epochs without a better validation figure after which training ends; 0: never."""
-    evaluate_every: bounds.EvaluateEvery = 1
+    evaluate_every_epochs: bounds.EvaluateEveryEpochs = 1
     """Epochs between two evaluations; the last epoch is always evaluated."""
     cache_bytes: bounds.CacheBytes = 256 << 20
     """Sampled: feature cache of each rank."""

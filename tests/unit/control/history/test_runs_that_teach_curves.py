@@ -46,7 +46,7 @@ UNMEASURED = [(4, 3), (4, 1), (3, 2), (1, 4, 1), (2, 2, 1), (3, 1, 1, 1)]
 
 
 def job(count: int) -> JobSpec:
-    return training(workers={"min": count, "max": count})
+    return training(workers={"minReplicas": count, "maxReplicas": count})
 
 
 def plan_on(free: Sequence[int], known: tuple[Calibration, ...] = (), first: int = 0) -> Plan:

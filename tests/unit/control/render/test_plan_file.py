@@ -22,7 +22,7 @@ from tests.builders.restricted import breaches
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "reference"
 PLAN = replace(plan("node-b", "node-a"), allreduce=AllreduceCost(1e-4, 2e-9, measured=True))
-SHARED: dict[str, Any] = {"partitioning": {"volumeClaimName": "parts"}}
+SHARED: dict[str, Any] = {"partitioning": {"claimName": "parts"}}
 
 
 def template(of: Plan | None = PLAN, replica: str = "Worker", **fields: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_workers_read_partitions_and_only_the_job_writes_them() -> None:
 
 
 def test_the_partition_job_runs_the_program_once_without_gpus_and_within_restricted() -> None:
-    pod = made(memory_bytes=3 * 2**30 + 1, workers={"max": 2, "cpu": "4", "memory": "8Gi"})["spec"]["template"]
+    pod = made(memory_bytes=3 * 2**30 + 1, workers={"maxReplicas": 2, "cpu": "4", "memory": "8Gi"})["spec"]["template"]
     container = pod["spec"]["containers"][0]
     assert container["command"] == ["python3", "-m", "hyperscale.training.worker.prepare"]
     assert container["resources"] == {"requests": {"cpu": "4", "memory": "3073Mi"}}
@@ -133,7 +133,7 @@ def test_the_same_shares_on_other_nodes_need_no_new_partitions() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"partitioning": {"volumeClaimName": "parts", "method": "Random"}}, {"dataset": {"source": {"builtin": {"name": "CiteSeer"}}}}],
+    [{"partitioning": {"claimName": "parts", "method": "Random"}}, {"dataset": {"source": {"builtin": {"name": "CiteSeer"}}}}],
     ids=["another method", "another graph"],
 )
 def test_what_decides_the_partitions_decides_the_key(fields: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def test_what_decides_the_partitions_decides_the_key(fields: dict[str, Any]) -> 
 
 def test_no_job_writes_partitions_where_no_volume_is_named_or_none_are_wanted() -> None:
     assert partition_key(job(), PLAN) == ""
-    assert partition_key(job(partitioning={"volumeClaimName": "parts", "method": "None"}), PLAN) == ""
+    assert partition_key(job(partitioning={"claimName": "parts", "method": "None"}), PLAN) == ""
 
 
 def test_workers_are_found_by_prometheus_unless_the_user_says_otherwise() -> None:

@@ -57,7 +57,7 @@ OWN_COMMAND = {"template": {"spec": {"containers": [{"name": "launcher", "comman
     ("fields", "resizable"),
     [
         ({}, True),
-        ({"workers": {"min": 2, "max": 2}}, False),
+        ({"workers": {"minReplicas": 2, "maxReplicas": 2}}, False),
         ({"placement": {"mode": "Preferred"}}, False),
         ({"planner": "None"}, False),
         ({"model": {"architecture": "GCN", "script": "train.py"}}, False),
@@ -71,7 +71,7 @@ def test_an_mpijob_says_whether_its_launcher_goes_by_the_plan_in_force(fields: d
 
 
 def test_gpus_are_limits_of_the_worker_and_slots_of_mpi() -> None:
-    mpijob = rendered(workers={"max": 2, "gpusPerWorker": 4}, of=plan("a", "b", gpus=4))
+    mpijob = rendered(workers={"maxReplicas": 2, "gpusPerWorker": 4}, of=plan("a", "b", gpus=4))
     assert mpijob["spec"]["slotsPerWorker"] == 4
     assert pod_spec(mpijob)["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 4}}
     assert "nvidia.com/gpu" not in str(pod_spec(mpijob, "Launcher"))
@@ -80,7 +80,7 @@ def test_gpus_are_limits_of_the_worker_and_slots_of_mpi() -> None:
 
 
 def test_cpu_is_requested_and_memory_requested_and_limited() -> None:
-    resources = pod_spec(rendered(workers={"max": 2, "cpu": "4", "memory": "8Gi"}))["containers"][0]["resources"]
+    resources = pod_spec(rendered(workers={"maxReplicas": 2, "cpu": "4", "memory": "8Gi"}))["containers"][0]["resources"]
     assert resources == {"limits": {"nvidia.com/gpu": 1, "memory": "8Gi"}, "requests": {"cpu": "4", "memory": "8Gi"}}
 
 
@@ -210,9 +210,14 @@ def test_a_script_in_an_image_of_its_own_is_started_without_need_of_the_worker_p
 
 
 SOURCES = [
-    ({"pvc": {"claimName": "graphs"}}, "pvc", "/data/papers", {"persistentVolumeClaim": {"claimName": "graphs", "readOnly": True}}),
+    (
+        {"persistentVolumeClaim": {"claimName": "graphs"}},
+        "persistentVolumeClaim",
+        "/data/papers",
+        {"persistentVolumeClaim": {"claimName": "graphs", "readOnly": True}},
+    ),
     ({"configMap": {"name": "small"}}, "configMap", "/data/papers", {"configMap": {"name": "small"}}),
-    ({"s3": {"bucket": "graphs", "secretName": "keys"}}, "s3", "s3://graphs/papers", None),
+    ({"s3": {"bucket": "graphs", "secretRef": {"name": "keys"}}}, "s3", "s3://graphs/papers", None),
 ]
 
 
@@ -231,7 +236,7 @@ def test_the_dataset_is_where_the_program_is_told(source: dict[str, Any], kind: 
 
 
 def test_credentials_of_a_bucket_are_referred_to_and_forwarded_by_name() -> None:
-    source = {"s3": {"bucket": "graphs", "secretName": "keys"}}
+    source = {"s3": {"bucket": "graphs", "secretRef": {"name": "keys"}}}
     mpijob = rendered(dataset={"source": source, "vertices": 1, "edges": 1, "featureSize": 1, "classes": 1})
     for replica in ("Worker", "Launcher"):
         assert pod_spec(mpijob, replica)["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
@@ -239,7 +244,7 @@ def test_credentials_of_a_bucket_are_referred_to_and_forwarded_by_name() -> None
 
 
 def test_checkpoints_are_mounted_in_the_workers() -> None:
-    mpijob = rendered(checkpoint={"volumeClaimName": "saves", "everyEpochs": 5})
+    mpijob = rendered(checkpoint={"claimName": "saves", "everyEpochs": 5})
     assert variables(mpijob)["CHECKPOINT_DIR"] == "/checkpoints"
     assert variables(mpijob)["HYPERSCALE_CHECKPOINT_EVERY_EPOCHS"] == "5"
     assert {"name": "hyperscale-checkpoints", "mountPath": "/checkpoints"} in pod_spec(mpijob)["containers"][0]["volumeMounts"]

@@ -88,7 +88,7 @@ def test_the_operators_values_beat_the_users() -> None:
         "env": [{"name": "HYPERSCALE_JOB", "value": "other"}],
     }
     own = {"metadata": {"labels": {constants.JOB_NAME_LABEL: "other"}}, "spec": {"containers": [container], "nodeSelector": {"pool": "x"}}}
-    pod = rendered("worker", own, workers={"max": 2, "cpu": "4"}, placement={"nodeSelector": {"pool": "gnn"}})
+    pod = rendered("worker", own, workers={"maxReplicas": 2, "cpu": "4"}, placement={"nodeSelector": {"pool": "gnn"}})
     found = pod["spec"]["containers"][0]
     assert found["resources"] == {"limits": {"nvidia.com/gpu": 1}, "requests": {"cpu": "4"}}
     assert [entry["value"] for entry in found["env"] if entry["name"] == "HYPERSCALE_JOB"] == ["team-a/cora"]

@@ -29,7 +29,10 @@ TABLES = {"hyperscale.planner.search.ring.all_rings"}
 """Constant tables: read-only arrays, one for each of a few worker counts."""
 PENDING = AdmissionRequest(
     jobs=tuple(
-        QueuedJob(PlanRequest(job_key=f"team/job-{number}", job=training(workers={"min": 2, "max": 3})), waited_seconds=float(number))
+        QueuedJob(
+            PlanRequest(job_key=f"team/job-{number}", job=training(workers={"minReplicas": 2, "maxReplicas": 3})),
+            waited_seconds=float(number),
+        )
         for number in range(4)
     ),
     deadline_seconds=60.0,
@@ -48,7 +51,7 @@ def service(folder: Path | None = None, *worlds: ClusterFrame) -> PlannerService
 
 
 def questions() -> list[Ask | AskTurns]:
-    jobs = (training(), training(workers={"min": 1, "max": 2}), training(workers={"min": 2, "max": 6}))
+    jobs = (training(), training(workers={"minReplicas": 1, "maxReplicas": 2}), training(workers={"minReplicas": 2, "maxReplicas": 6}))
     plans = [
         Ask(number, world.name, PlanRequest(job_key="a/b", job=job, free_gpus=free))
         for number, (world, job, free) in enumerate(

@@ -18,7 +18,7 @@ from tests.builders.placement import plan, request
 ROOT = Path(__file__).resolve().parents[4]
 FAKE = Path(__file__).with_name("fake_planner.py")
 NAMES = ["a1", "a2", "a3"]
-JOB = training(workers={"min": 2, "max": 2})
+JOB = training(workers={"minReplicas": 2, "maxReplicas": 2})
 POLICY = PolicySpec()
 
 

@@ -26,7 +26,7 @@ BUSY = snapshot(gpu_node("a1", requested_gpus=1, load=0.95))
 
 def asked(name: str, epochs: int) -> PlanRequest:
     model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
-    return PlanRequest(job_key=f"team/{name}", job=training(model=model, workers={"min": 1, "max": 1}))
+    return PlanRequest(job_key=f"team/{name}", job=training(model=model, workers={"minReplicas": 1, "maxReplicas": 1}))
 
 
 def question(pending_epochs: int, held_seconds: float = 10_000.0) -> StopQuestion:

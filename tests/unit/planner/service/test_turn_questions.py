@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[4]
 SEEN = snapshot(*(gpu_node(f"n{number}", free=2) for number in range(4)))
 QUESTION = AdmissionRequest(
     jobs=tuple(
-        QueuedJob(PlanRequest(job_key=f"team/job-{number}", job=training(workers={"min": 2, "max": 3})), waited_seconds=float(number))
+        QueuedJob(
+            PlanRequest(job_key=f"team/job-{number}", job=training(workers={"minReplicas": 2, "maxReplicas": 3})),
+            waited_seconds=float(number),
+        )
         for number in range(4)
     )
 )

@@ -14,7 +14,7 @@ from hyperscale.training.data import DataError, Stated, read
 
 
 def load(place: Path, form: str, stated: Stated | None = None) -> TrainingGraph:
-    return read("pvc", str(place), form, cache=None, seed=3, stated=stated)
+    return read("persistentVolumeClaim", str(place), form, cache=None, seed=3, stated=stated)
 
 
 HOSTILE = {

@@ -23,8 +23,10 @@ SPLIT = ["train", "val", "test", "train"]
 
 
 def load(place: Path, form: str, stated: Stated | None = None) -> TrainingGraph:
-    graph = read("pvc", str(place), form, cache=None, seed=3, stated=stated)
-    assert known_many("pvc", str(place), form) == (graph.graph_offsets is not None), "a look at how it begins tells as much"
+    graph = read("persistentVolumeClaim", str(place), form, cache=None, seed=3, stated=stated)
+    assert known_many("persistentVolumeClaim", str(place), form) == (graph.graph_offsets is not None), (
+        "a look at how it begins tells as much"
+    )
     return graph
 
 
@@ -146,11 +148,12 @@ def test_dgl_binary(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["DGL", "OGB", "NPZ"])
 def test_files_that_are_none_of_their_format_are_not_known_to_be_many_graphs(contents: bytes, form: str, tmp_path: Path) -> None:
     (tmp_path / "g").write_bytes(contents)
-    assert not known_many("pvc", str(tmp_path / "g"), form)
+    assert not known_many("persistentVolumeClaim", str(tmp_path / "g"), form)
 
 
 @pytest.mark.parametrize(
-    ("source", "path"), [("pvc", "/no/such\0place"), ("s3", "s3://bucket/set"), ("builtin", "Cora"), ("pvc", "/dev/null")]
+    ("source", "path"),
+    [("persistentVolumeClaim", "/no/such\0place"), ("s3", "s3://bucket/set"), ("builtin", "Cora"), ("persistentVolumeClaim", "/dev/null")],
 )
 @pytest.mark.parametrize("form", ["DGL", "OGB"])
 def test_what_is_not_at_hand_is_not_known_to_be_many_graphs(source: str, path: str, form: str) -> None:
@@ -258,12 +261,12 @@ def test_scaffold_split_keeps_the_molecules_of_a_scaffold_together(tmp_path: Pat
     scaffolds = [at for at in range(len(RINGS)) for _ in range(20 + 4 * at)]
     chains = [f"{'C' * (1 + turn % 30)}{RINGS[at]}" for turn, at in enumerate(scaffolds)]
     (tmp_path / "m.csv").write_text("smiles,active\n" + "".join(f"{smiles},{at % 2}\n" for at, smiles in enumerate(chains)))
-    graph = read("pvc", str(tmp_path / "m.csv"), "SMILES", cache=tmp_path / "cache")
+    graph = read("persistentVolumeClaim", str(tmp_path / "m.csv"), "SMILES", cache=tmp_path / "cache")
     part = graph.train * 1 + graph.validation * 2 + graph.test * 4
     assert set(part.tolist()) == {1, 2, 4}, "each in one part"
     for at in range(len(RINGS)):
         assert len({int(one) for one, scaffold in zip(part, scaffolds, strict=True) if scaffold == at}) == 1
     assert 0.7 <= graph.train.mean() <= 0.8
-    again = read("pvc", str(tmp_path / "m.csv"), "SMILES", cache=tmp_path / "cache", seed=7)
+    again = read("persistentVolumeClaim", str(tmp_path / "m.csv"), "SMILES", cache=tmp_path / "cache", seed=7)
     assert graph_digest(again) == graph_digest(graph)
     assert len(list((tmp_path / "cache").iterdir())) == 1

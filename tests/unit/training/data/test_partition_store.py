@@ -161,7 +161,7 @@ def test_parts_that_came_with_the_data_set_are_taken_and_checked(
     archive.write(tmp_path / "g.npz", graph)
     parts = tmp_path / "g.npz.parts.parquet"
     environment |= {
-        "HYPERSCALE_DATASET_SOURCE": "pvc",
+        "HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim",
         "HYPERSCALE_DATASET_PATH": str(tmp_path / "g.npz"),
         "HYPERSCALE_DATASET_FORMAT": "NPZ",
     }
@@ -211,7 +211,10 @@ def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None
         ({"HYPERSCALE_PARTITIONS": "4"}, "write a multiple of the ranks"),
         ({"HYPERSCALE_DATASET_PATH": "Torus"}, "write one of SBM, RMAT"),
         ({"HYPERSCALE_DATASET_PATH": "SBM?vertices=10&edges=46"}, "more than half of all pairs"),
-        ({"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_PATH": "/nowhere/graph.npz"}, "does not exist in the mounted volume"),
+        (
+            {"HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim", "HYPERSCALE_DATASET_PATH": "/nowhere/graph.npz"},
+            "does not exist in the mounted volume",
+        ),
         ({"HYPERSCALE_PARTITIONING_METHOD": "Precomputed"}, "a generated data set has no parts"),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_package_without_metadata_is_known_by_its_own_version(drawing: Path, m
     cache = drawing.parent / "cache"
 
     def kept() -> int:
-        read("pvc", str(drawing), "GraphML", cache=cache)
+        read("persistentVolumeClaim", str(drawing), "GraphML", cache=cache)
         return len(list(cache.iterdir()))
 
     assert (kept(), kept()) == (1, 1)
@@ -39,6 +39,6 @@ def test_a_package_without_metadata_is_known_by_its_own_version(drawing: Path, m
 @pytest.mark.parametrize("package", ["msgspec._no_such_module", "networkx.algorithms.cycles"], ids=["absent", "silent"])
 def test_what_is_read_by_an_unknown_version_is_not_kept(drawing: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(graph_cache.SLOW, "GraphML", package)
-    graph = read("pvc", str(drawing), "GraphML", cache=drawing.parent / "cache")
-    assert graph_digest(graph) == graph_digest(read("pvc", str(drawing), "GraphML", cache=None))
+    graph = read("persistentVolumeClaim", str(drawing), "GraphML", cache=drawing.parent / "cache")
+    assert graph_digest(graph) == graph_digest(read("persistentVolumeClaim", str(drawing), "GraphML", cache=None))
     assert not (drawing.parent / "cache").exists()

@@ -48,7 +48,7 @@ def test_a_run_imports_neither_torchs_compiler_nor_scipys_statistics(tmp_path: P
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "HYPERSCALE_MODEL": '{"architecture": "GCN", "hiddenSize": 4, "epochs": 2}',
-        "HYPERSCALE_DATASET_SOURCE": "pvc",
+        "HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim",
         "HYPERSCALE_DATASET_PATH": str(tmp_path / "molecules.csv"),
         "HYPERSCALE_DATASET_FORMAT": "SMILES",
         "HYPERSCALE_METRICS_PORT": "0",

@@ -74,20 +74,20 @@ def rates_of(schedule: str, epochs: int, steps: int, first: int = 1) -> list[flo
 
 
 def test_a_cosine_rises_over_the_first_epoch_and_ends_near_nothing() -> None:
-    found = rates_of("cosine", 4, 5)
+    found = rates_of("Cosine", 4, 5)
     assert found == pytest.approx([0.1 * min(1, (at + 1) / 5) * 0.5 * (1 + math.cos(math.pi * at / 20)) for at in range(20)])
-    assert rates_of("constant", 2, 3) == [0.1] * 6
+    assert rates_of("Constant", 2, 3) == [0.1] * 6
 
 
 def test_the_rates_of_a_resumed_run_are_those_it_would_have_had() -> None:
-    assert rates_of("cosine", 4, 5, first=3) == rates_of("cosine", 4, 5)[10:]
+    assert rates_of("Cosine", 4, 5, first=3) == rates_of("Cosine", 4, 5)[10:]
 
 
-@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+@pytest.mark.parametrize("schedule", ["Constant", "Cosine"])
 def test_a_run_takes_its_schedule(schedule: str) -> None:
     graph = labelled_graph(3)
-    run = a_run({"epochs": 4, "hiddenSize": 5}, {"schedule": schedule, "learningRate": 0.1})
+    run = a_run({"epochs": 4, "hiddenSize": 5}, {"learningRateSchedule": schedule, "learningRate": 0.1})
     trainer = FullTrainer(run, solo(), local_part(graph, assignment(3, 40, 1), 0, 1), torch.device("cpu"))
     Loop(run, solo(), trainer, Reporter(run)).train()
-    part = 1.0 if schedule == "constant" else 0.5 * (1 + math.cos(math.pi * 3 / 4))
+    part = 1.0 if schedule == "Constant" else 0.5 * (1 + math.cos(math.pi * 3 / 4))
     assert [group["lr"] for group in trainer.optimizer.param_groups] == pytest.approx([0.1 * part] * 2)

@@ -32,7 +32,7 @@ def latest_of(store: Checkpoints) -> Checkpoint:
     return found
 
 
-AVERAGED = {"averageDecay": 0.9, "schedule": "cosine"}
+AVERAGED = {"averageDecay": 0.9, "learningRateSchedule": "Cosine"}
 
 
 def train(

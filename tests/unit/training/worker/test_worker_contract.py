@@ -86,10 +86,10 @@ def test_a_wrong_value_is_one_line_that_begins_with_its_variable(name: str, valu
 
 
 def test_the_jobs_hyperparameters_come_before_the_published_and_the_variables_before_both() -> None:
-    job = {"architecture": "GAT", "hyperparameters": {"learningRate": 0.5, "patience": 7}}
+    job = {"architecture": "GAT", "hyperparameters": {"learningRate": 0.5, "patienceEpochs": 7}}
     run = a_run(job, HYPERSCALE_HYPERPARAMETERS='{"learningRate": 0.25}')
-    assert (run.hyper.learning_rate, run.hyper.patience, run.hyper.dropout) == (0.25, 7, 0.6)
-    assert (run.hyper_for_graphs.learning_rate, run.hyper_for_graphs.patience, run.hyper_for_graphs.weight_decay) == (0.25, 7, 0.0)
+    assert (run.hyper.learning_rate, run.hyper.patience_epochs, run.hyper.dropout) == (0.25, 7, 0.6)
+    assert (run.hyper_for_graphs.learning_rate, run.hyper_for_graphs.patience_epochs, run.hyper_for_graphs.weight_decay) == (0.25, 7, 0.0)
 
 
 def test_a_job_may_state_every_hyperparameter_within_the_workers_own_bounds() -> None:

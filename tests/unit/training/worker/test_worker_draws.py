@@ -61,7 +61,7 @@ def same(given: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
     [
         ("GCN", {}),
         ("GraphSAGE", {}),
-        ("GraphSAGE", {"aggregator": "gcn"}),
+        ("GraphSAGE", {"aggregator": "GCN"}),
         ("GAT", {}),
         ("GAT", {"projectedDropout": 0.5}),
     ],

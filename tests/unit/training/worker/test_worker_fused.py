@@ -78,14 +78,14 @@ def test_a_part_trains_alike_by_any_passes(architecture: str, ranks: int, hidden
 def test_the_mean_over_own_and_neighbours_trains_alike(ranks: int, batch: dict[str, Any], other: Passes) -> None:
     model = {"architecture": "GraphSAGE", "layers": 2} | batch
     kind = SampledTrainer if batch else FullTrainer
-    fused = trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"})
-    close(fused, trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"}, other))
+    fused = trained(kind, ranks, model, DROPPED | {"aggregator": "GCN"})
+    close(fused, trained(kind, ranks, model, DROPPED | {"aggregator": "GCN"}, other))
 
 
 def test_the_gcn_aggregator_is_dgls() -> None:
     graph = labelled_graph(5, VERTICES, features=12, degree=6.0)
     part = local_part(graph, np.zeros(VERTICES, np.int32), 0, 1)
-    run = a_run({"architecture": "GraphSAGE", "layers": 1}, {"aggregator": "gcn", "normalizeFeatures": False})
+    run = a_run({"architecture": "GraphSAGE", "layers": 1}, {"aggregator": "GCN", "normalizeFeatures": False})
     trainer = FullTrainer(run, solo(), part, CPU)
     layer = cast(Any, trainer.model).layers[0]
     theirs = dglnn.SAGEConv(12, 3, "gcn")

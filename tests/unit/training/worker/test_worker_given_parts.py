@@ -29,7 +29,11 @@ def ranks(dataset: Path, size: int, **variables: str) -> list[LocalPart | str]:
     """What each rank gets: its part, or the line that it ends with."""
 
     def rank(comm: Comm) -> LocalPart | str:
-        source = {"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_PATH": str(dataset), "HYPERSCALE_DATASET_FORMAT": "NPZ"}
+        source = {
+            "HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim",
+            "HYPERSCALE_DATASET_PATH": str(dataset),
+            "HYPERSCALE_DATASET_FORMAT": "NPZ",
+        }
         told = {**source, "HYPERSCALE_PARTITIONING_METHOD": "Precomputed", **variables}
         try:
             return load_part.part(a_run(None, None, comm.rank, comm.size, **told), comm, told)

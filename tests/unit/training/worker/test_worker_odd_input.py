@@ -31,7 +31,7 @@ EDGES = np.array([[at, at + 1] for at in range(19)])
 def variables(file: Path, form: str = "NPZ") -> dict[str, str]:
     return environment(
         {"epochs": 2, "hiddenSize": 4},
-        HYPERSCALE_DATASET_SOURCE="pvc",
+        HYPERSCALE_DATASET_SOURCE="persistentVolumeClaim",
         HYPERSCALE_DATASET_PATH=str(file),
         HYPERSCALE_DATASET_FORMAT=form,
         HYPERSCALE_METRICS_PORT="0",

@@ -61,7 +61,7 @@ def variables(dataset: Path, directory: Path, **more: str) -> dict[str, str]:
         **ranks.without_a_job(os.environ),
         **told,
         "OMP_NUM_THREADS": "1",
-        "HYPERSCALE_DATASET_SOURCE": "pvc",
+        "HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim",
         "HYPERSCALE_DATASET_PATH": str(dataset),
         "HYPERSCALE_DATASET_FORMAT": "NPZ",
         "CHECKPOINT_DIR": str(directory / "checkpoints"),

@@ -72,7 +72,7 @@ def test_a_graph_that_the_job_asks_to_generate_is_no_stand_in(monkeypatch: pytes
 
 
 def test_a_users_own_file_may_have_any_name() -> None:
-    assert not builtin.is_stand_in("pvc", "PubMed (generated)")
+    assert not builtin.is_stand_in("persistentVolumeClaim", "PubMed (generated)")
 
 
 @pytest.mark.parametrize("ranks", [2, 1], ids=["a part a rank", "merged parts"])

@@ -22,7 +22,7 @@ from hyperscale.training.runtime.contract import Run
 from hyperscale.training.worker import estimates, train
 from tests.builders.training import a_run, assignment, labelled_graph
 
-STATED = {"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_VERTICES": "100000"}
+STATED = {"HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim", "HYPERSCALE_DATASET_VERTICES": "100000"}
 WIDE = {"HYPERSCALE_DATASET_FEATURE_SIZE": "9000", "HYPERSCALE_DATASET_CLASSES": "10"}
 
 
@@ -47,7 +47,7 @@ def test_a_file_of_dgls_with_many_graphs_is_known_before_horovod_starts(
     variables: dict[str, str], tmp_path: Path, graphs: int, tick: str | None
 ) -> None:
     (tmp_path / "g.bin").write_bytes(struct.pack("<QQQQ", MAGIC, VERSION, 2, graphs))
-    train.tune(a_run(size=2, HYPERSCALE_DATASET_SOURCE="pvc", HYPERSCALE_DATASET_PATH=str(tmp_path / "g.bin")))
+    train.tune(a_run(size=2, HYPERSCALE_DATASET_SOURCE="persistentVolumeClaim", HYPERSCALE_DATASET_PATH=str(tmp_path / "g.bin")))
     assert variables.get("HOROVOD_CYCLE_TIME") == tick
 
 
@@ -58,7 +58,9 @@ def test_a_folder_of_ogbs_with_many_graphs_is_known_before_horovod_starts(
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / f"{labels}.csv.gz").touch()
     place = str(tmp_path)
-    train.tune(a_run(size=2, HYPERSCALE_DATASET_SOURCE="pvc", HYPERSCALE_DATASET_PATH=place, HYPERSCALE_DATASET_FORMAT="OGB"))
+    train.tune(
+        a_run(size=2, HYPERSCALE_DATASET_SOURCE="persistentVolumeClaim", HYPERSCALE_DATASET_PATH=place, HYPERSCALE_DATASET_FORMAT="OGB")
+    )
     assert variables.get("HOROVOD_CYCLE_TIME") == tick
 
 
@@ -153,7 +155,7 @@ def test_without_a_prediction_ticks_on_cuda_are_a_fifth_of_horovods(variables: d
 
 
 def test_no_step_is_predicted_where_the_planner_counted_vertices_that_nobody_stated(tmp_path: Path) -> None:
-    elsewhere = {"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_PATH": "/data/graph"}
+    elsewhere = {"HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim", "HYPERSCALE_DATASET_PATH": "/data/graph"}
     assert estimates.step_seconds(planned(tmp_path, 6.0, 1000, **elsewhere)) is None
     assert estimates.step_seconds(planned(tmp_path, 6.0, 1000, **elsewhere, HYPERSCALE_DATASET_VERTICES="10000")) == 2.0
     assert estimates.step_seconds(planned(tmp_path, 6.0, 10)) == 6.0 / 7, "Cora's 140 by 20"
