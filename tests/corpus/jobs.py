@@ -79,7 +79,7 @@ FORMER_NAMES: Final[tuple[tuple[str, object, str], ...]] = (
     ("spec.dataset.source.pvc", {"claimName": "graphs"}, "persistentVolumeClaim"),
     ("spec.dataset.source.s3.secretName", "keys", "secretRef"),
     ("spec.recovery.maxReplans", 3, "maxPlanChanges"),
-    ("spec.model.hyperparameters.learningRateSchedule", "cosine", "learningRateSchedule"),
+    ("spec.model.hyperparameters.schedule", "cosine", "learningRateSchedule"),
     ("spec.model.hyperparameters.patience", 10, "patienceEpochs"),
     ("spec.model.hyperparameters.evaluateEvery", 5, "evaluateEveryEpochs"),
 )
