@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock docs demo test test-long fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
+.PHONY: setup horovod kernel lock docs demo test test-long test-pythons fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
 COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
@@ -93,6 +93,22 @@ test-long: setup ## Property tests with ROUNDS (5) further seeds; each prints it
 	@for round in $$(seq $(or $(ROUNDS),5)); do seed=$$RANDOM; echo "pytest tests/property --hypothesis-profile=random --hypothesis-seed=$$seed"; \
 	  $(BIN)/pytest tests/property --hypothesis-profile=random --hypothesis-seed=$$seed; done
 
+PYTHONS := 3.12 3.13
+
+# The compiler's output of each Python has names of its own, so that the environments share this folder.
+.venvs/%/.ready: requirements/test.lock pyproject.toml $(COMPILED) | $(VENV)/.ready
+	@# pyenv's interpreters need not be on PATH.
+	@test -x .venvs/$*/bin/python || { for python in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$*.*/bin/python$* python$*; do \
+	  "$$python" -m venv --without-pip .venvs/$* 2>/dev/null && break; done; test -x .venvs/$*/bin/python || { echo "python$* is missing" >&2; exit 1; }; }
+	@VIRTUAL_ENV=$(CURDIR)/.venvs/$* $(BIN)/uv pip install --quiet --require-hashes -r requirements/test.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venvs/$* $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-pythons: $(PYTHONS:%=.venvs/%/.ready) ## Unit, property and behaviour tests on each Python of PYTHONS without torch and DGL; says what it leaves out
+	@failed=""; for python in $(PYTHONS); do echo "Python $$python"; \
+	  .venvs/$$python/bin/python -m pytest tests/unit tests/property tests/behaviour -q -p no:cacheprovider || failed="$$failed $$python"; \
+	  done; test -z "$$failed" || { echo "failed on Python$$failed" >&2; exit 1; }
+
 cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 	@$(BIN)/python -m e2e.cluster up
 
@@ -119,7 +135,7 @@ gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python
 	$$python -W ignore -m benchmarks.gpu $(ARGS)
 
 clean: ## Remove what the targets above made in this folder
-	@rm -rf $(VENV) $(DOCS) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(DOCS) .venvs .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find operator -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -55,6 +55,7 @@ def test_a_replaced_file_keeps_its_mode_and_its_links(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not stat.S_ISCHR(os.stat("/dev/full").st_mode), reason="/dev/full is no device")
 def test_a_full_device_is_one_line_and_still_there(graph: str, tmp_path: Path) -> None:
+    pytest.importorskip("pymetis")
     full = tmp_path / "full"
     full.symlink_to("/dev/full")
     for command in (("partition", graph, "--partitions", "2"), ("data", "generate", "SBM", "--vertices", "100", "--edges", "400")):
@@ -65,6 +66,7 @@ def test_a_full_device_is_one_line_and_still_there(graph: str, tmp_path: Path) -
 
 
 def test_an_empty_name_of_a_file_to_write_is_refused(graph: str) -> None:
+    pytest.importorskip("pymetis")
     assert "'' is no file name" in run("partition", graph, "--partitions", "2", "--out", "").err
     assert "'' is no file name" in run("data", "generate", "SBM", "--vertices", "9", "--edges", "8", "--out", "").err
 
@@ -91,6 +93,7 @@ def test_version_as_json() -> None:
 
 
 def test_long_work_says_what_it_does_and_a_pipe_hears_nothing_of_it(graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pymetis")
     told: list[str] = []
     monkeypatch.setattr(spinner, "say", told.append)
     assert run("partition", graph, "--partitions", "2").err == ""
@@ -130,7 +133,7 @@ def test_odd_input_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_scripts_that_python_cannot_parse_are_one_line(tmp_path: Path) -> None:
-    for content, words in ((b"x=" + b"-" * 200_000 + b"1", "nested too deep"), (b"a\0b", "null bytes")):
+    for content, words in ((b"x=" + b"-" * 200_000 + b"1", "cannot be read as Python: "), (b"a\0b", "null bytes")):
         (tmp_path / "s.py").write_bytes(content)
         ran = run("analyze", str(tmp_path / "s.py"))
         assert (ran.code, ran.err.count("\n")) == (2, 1)
