@@ -17,6 +17,10 @@ import yaml
 DAYS_VALID: Final = "3650"
 
 
+# RFC 5280, sections 4.2.1.1 to 4.2.1.3: Python's clients have verified these since 3.13 (python/cpython#107361).
+_USE: Final = "keyUsage=critical,digitalSignature\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid:always"
+
+
 class PkiError(Exception):
     """openssl is missing or refused."""
 
@@ -50,7 +54,7 @@ class Pki:
         _openssl("ec", "-in", str(self.service_account_key), "-pubout", "-out", str(self.service_account_public))
         # fmt: off
         _openssl("req", "-x509", "-new", "-key", self._path("ca.key"), "-days", DAYS_VALID, "-out", self._path("ca.crt"),
-                 "-subj", "/CN=hyperscale-local-cluster")
+                 "-subj", "/CN=hyperscale-local-cluster", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
         # fmt: on
         names = f"DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:{address}"
         with ThreadPoolExecutor(4) as pool:
@@ -83,7 +87,7 @@ class Pki:
     def _certificate(self, stem: str, subject_name: str, extension: str, serial: int) -> None:
         self._key(stem)
         extensions, request = self.folder / f"{stem}.ext", self.folder / f"{stem}.csr"
-        extensions.write_text(f"basicConstraints=CA:FALSE\n{extension}\n")
+        extensions.write_text(f"basicConstraints=CA:FALSE\n{_USE}\n{extension}\n")
         _openssl("req", "-new", "-key", self._path(f"{stem}.key"), "-out", str(request), "-subj", subject_name)
         # fmt: off
         _openssl("x509", "-req", "-in", str(request), "-CA", str(self.authority), "-CAkey", self._path("ca.key"),
