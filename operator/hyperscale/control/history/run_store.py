@@ -64,7 +64,9 @@ class RunStore:
         self._placements: dict[str, dict[str, int]] = {}
         self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
         try:
-            self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
+            # A file is opened for each transaction: a thread that is still reading at the end closes what it opened.
+            pool = sql.NullPool if kind == "sqlite" else None
+            self._engine = sql.create_engine(address, poolclass=pool, pool_pre_ping=True, connect_args=limits)
             with contextlib.ExitStack() as refused:
                 refused.callback(self._engine.dispose)
                 if make:
