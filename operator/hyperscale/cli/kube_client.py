@@ -19,6 +19,7 @@ from kubernetes.client.exceptions import ApiException
 
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.spec import api_objects
+from hyperscale.util.nesting import shallow
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
@@ -171,7 +172,7 @@ def json_object(answer: ApiAnswer) -> Json:
 
 def _decoded(raw: bytes) -> Json | None:
     try:
-        answer = json.loads(raw)
+        answer = json.loads(shallow(raw))
     except RecursionError:
         return _nested(raw)
     except ValueError:

@@ -1,7 +1,7 @@
 """API objects as they arrive: cut out of lists and watch events one by one, so that one that cannot be decoded spoils no other. Pure.
 
 The API server stores up to 10,000 levels of nesting in fields without a schema (sigs.k8s.io/json) and 1.5 MiB in one object (etcd);
-a decoder of nested values gives up after about 1,000 levels.
+a decoder of nested values stops after some 1,000 to 10,000 levels, the limit here is lower.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from hyperscale.util.nesting import MAX_LEVELS, shallow
 
 MAX_OBJECT_BYTES: Final = 4 << 20
 """JSON of one object: etcd holds 1.5 MiB, escapes make a text up to six times as long, and useful objects are far smaller."""
@@ -156,9 +158,9 @@ def read(raw: bytes) -> Json:
     if _has_too_many_values(raw):
         return stand_in(raw, f"more than {MAX_VALUES:,} values")
     try:
-        decoded = msgspec.json.decode(raw)
+        decoded = msgspec.json.decode(shallow(raw))
     except RecursionError:
-        return stand_in(raw, "nested too deeply to be decoded (about 1,000 levels)")
+        return stand_in(raw, f"nested more than {MAX_LEVELS} levels deep")
     except ValueError as error:
         return stand_in(raw, f"no JSON that can be decoded: {error}")
     metadata = decoded.get("metadata") if isinstance(decoded, dict) else None
@@ -235,7 +237,7 @@ def _values(text: bytes) -> int:
 
 def _decoded(text: bytes) -> object:
     try:
-        decoded: object = msgspec.json.decode(text)
+        decoded: object = msgspec.json.decode(shallow(text))
     except (RecursionError, ValueError):
         return None
     return decoded

@@ -11,6 +11,7 @@ import msgspec
 
 from hyperscale.control.apply.api_errors import TooLargeError, TransientError
 from hyperscale.spec import api_objects
+from hyperscale.util.nesting import shallow
 from hyperscale.util.threads import in_daemon_thread
 
 MAX_BODY_BYTES: Final = 16 * 2**20
@@ -59,7 +60,7 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def plain_object(body: bytes) -> Json:
     """An answer that is no object with a name."""
     try:
-        decoded = msgspec.json.decode(body)
+        decoded = msgspec.json.decode(shallow(body))
     except (ValueError, RecursionError) as error:
         raise TransientError(200, f"an answer that cannot be read: {error}", "BadAnswer") from error
     return decoded if isinstance(decoded, dict) else {}

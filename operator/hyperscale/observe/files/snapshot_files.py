@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hyperscale.model.cluster import NVLINK, PATH_KINDS, ClusterSnapshot, Gpu, GpuPaths, Link, Node, Quality, Sample
 from hyperscale.observe.files import hulk, matrix
 from hyperscale.observe.files.bounded import SnapshotError, read_bounded, read_text
+from hyperscale.util.nesting import shallow
 
 SCHEMA_VERSION: Final = 1
 MAX_TAKEN_AT: Final = 253_402_300_799.0
@@ -93,7 +94,7 @@ def _lines(entries: Iterable[Node | Link]) -> bytes:
 def _parse_json(content: bytes, file: Path) -> ClusterSnapshot:
     """Our own JSON, or a matrix in JSON."""
     try:
-        outline = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        outline = msgspec.json.decode(shallow(content), type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(file, f"is no JSON object ({error}); give a snapshot, a matrix file or Hulk's directory") from error
     if outline.keys() & matrix.MARKS:

@@ -18,6 +18,7 @@ from hyperscale.model.plan import indexed
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 from hyperscale.training.runtime.published_settings import PUBLISHED, PUBLISHED_FOR_GRAPHS, Hyperparameters, resolve
 from hyperscale.training.runtime.refusals import ContractError as ContractError
+from hyperscale.util.nesting import shallow
 
 EXIT_WRONG_INPUT: Final = 2
 DEFAULT_METRICS_PORT: Final = 9464
@@ -145,7 +146,7 @@ def read_plan(path: Path) -> RunPlan | None:
     if len(document) > _MAX_PLAN_BYTES:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path} is larger than {_MAX_PLAN_BYTES} bytes; is it the plan?")
     try:
-        decoded = msgspec.json.decode(document)
+        decoded = msgspec.json.decode(shallow(document))
         if isinstance(decoded, dict):
             decoded["workers"] = indexed(decoded.get("workers"))
         plan = msgspec.convert(decoded, RunPlan)
