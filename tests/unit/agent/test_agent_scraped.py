@@ -60,8 +60,9 @@ def wait_for_gpus(url: str) -> tuple[Gpu, ...]:
     while time.monotonic() < until:
         reading = reader.read(PolicySpec(), time.time())
         found, _ = gpus_by_node(reading, INDEX, QualityLimits(), time.time())
-        if len(found.get("gpu-a", ())) == 2 and found["gpu-a"][1].last_xid.value is not None:
-            return found["gpu-a"]
+        gpus = found.get("gpu-a", ())
+        if len(gpus) == 2 and all(None not in (gpu.utilization_ratio.value, gpu.last_xid.value) for gpu in gpus):
+            return gpus
         time.sleep(0.2)
     sys.stderr.write(f"{reading.state}\n")
     pytest.fail("Prometheus never had both GPUs")

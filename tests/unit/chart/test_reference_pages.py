@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -18,6 +19,8 @@ TRY = (DOCS / "try.md").read_text()
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_generated_page_is_current(name: str) -> None:
+    if name == "reference/commands.md" and sys.version_info[:2] != (3, 11):
+        pytest.skip("argparse lays help out in another way on each Python; the page is that of 3.11")
     assert PAGES[name]() == (DOCS / name).read_text(), "run: python -m tests.reference"
 
 
