@@ -99,7 +99,7 @@ def test_a_worker_lost_with_its_node_is_planned_onto_another_and_the_others_stay
     assert job.nodes()[0] == stays
     assert job.pods()[0]["metadata"]["uid"] == uid
     assert job.pod_nodes() == job.nodes()
-    job.wait(lambda: job.status()["replans"] == 1, "the replan is not counted")
+    job.wait(lambda: job.status()["planChanges"] == 1, "the replan is not counted")
 
 
 def test_a_node_that_blinks_changes_nothing(nodes: Cluster, space: str) -> None:
@@ -115,7 +115,7 @@ def test_a_node_that_blinks_changes_nothing(nodes: Cluster, space: str) -> None:
     job.wait(lambda: _ready(api.get(f"/api/v1/nodes/{node}")) == "True", "the node does not come back")
     assert job.plan()["id"] == planned
     assert [pod["metadata"]["uid"] for pod in job.pods()] == uids
-    assert job.status()["replans"] == 0
+    assert job.status()["planChanges"] == 0
 
 
 def test_a_plan_awaiting_approval_is_made_anew_when_its_node_is_cordoned(nodes: Cluster, space: str) -> None:

@@ -90,10 +90,10 @@ def writes_of_operator(cluster: Cluster, since: int) -> list[str]:
 
 def assert_one_worker_should_leave(move: Object, source: str, target: str) -> None:
     """The proposal of a policy that only advises."""
-    assert [(worker["source"], worker["target"]) for worker in move["moved"]] == [(source, target)]
-    assert move["moves"] == 1
-    assert move["savedSeconds"] > move["priceSeconds"]
-    assert "only advises" in move["obstacle"]
+    assert [(worker["sourceNode"], worker["targetNode"]) for worker in move["workerMigrations"]] == [(source, target)]
+    assert move["migratedWorkers"] == 1
+    assert move["savedSeconds"] > move["costSeconds"]
+    assert "only advises" in move["blocker"]
 
 
 def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_again(installed: Cluster, space: str) -> None:
@@ -115,7 +115,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         assert after_seconds >= HOLD_SECONDS
         assert job.condition("MigrationProposed")["reason"] == "BetterPlacementFound"
         job.wait(lambda: "MigrationProposed" in {event["reason"] for event in job.events()}, "no event")
-        assert_one_worker_should_leave(job.status()["move"], slow, *(GIANT - set(planned)))
+        assert_one_worker_should_leave(job.status()["proposedMigration"], slow, *(GIANT - set(planned)))
         assert job.pod_nodes() == planned
 
         time.sleep(6)
@@ -127,7 +127,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
 
         installed.reset_exporter()
         job.wait(lambda: not job.condition("MigrationProposed"), "the advice stays", seconds=60)
-        assert "move" not in job.status()
+        assert "proposedMigration" not in job.status()
 
 
 def moved(job: Job, old: list[str]) -> bool:
@@ -153,11 +153,11 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
         assert after["metadata"]["uid"] == mpijob["metadata"]["uid"]
         (spare,) = GIANT - set(planned)
         assert job.pod_nodes() == [planned[0], spare, planned[2]]
-        assert status["replans"] == 1
-        assert status["lastMove"]["moves"] == 1
+        assert status["planChanges"] == 1
+        assert status["lastMigration"]["migratedWorkers"] == 1
         assert status["ready"] == "3/3"
         time.sleep(HOLD_SECONDS + 8)
-        assert job.status()["replans"] == 1, "one move is enough"
+        assert job.status()["planChanges"] == 1, "one move is enough"
 
 
 @pytest.mark.parametrize("point", MOVE_POINTS)
@@ -173,7 +173,7 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
         job.wait(lambda: moved(job, planned), "it does not move", seconds=90)
         (spare,) = GIANT - set(planned)
         assert job.pod_nodes() == [planned[0], spare, planned[2]]
-        assert job.status()["replans"] == 1
+        assert job.status()["planChanges"] == 1
     assert mpijobs_created(installed, since, space) == 1
 
 
@@ -205,7 +205,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             job.wait(lambda: moved(job, first), "it does not go on", seconds=60)
             print(f"continues with {len(job.nodes())} workers {time.monotonic() - lost:.1f} s after the loss: {first} -> {job.pod_nodes()}")
             assert sorted(job.nodes()) == sorted({*first} - {first[1]})
-            assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("2/2", 1, 2)
+            assert (job.status()["ready"], job.status()["planChanges"], hosts(job)) == ("2/2", 1, 2)
             for node in (first[1], SPARE):
                 api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
             suspend(job)
@@ -213,7 +213,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             job.patch(spec={"runPolicy": {"suspend": False}})
             job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=60)
             print(f"continues with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
-            assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("4/4", 1, 4)
+            assert (job.status()["ready"], job.status()["planChanges"], hosts(job)) == ("4/4", 1, 4)
             assert mpijob_uid(job) == uid
     assert mpijobs_created(installed, since, space) == 1
 

@@ -131,7 +131,7 @@ def test_as_many_long_jobs_stop_for_an_urgent_one_as_it_needs_and_go_on_after_it
             long.wait(functools.partial(runs_as_planned, long), "the long job does not go on", seconds=90)
             assert uid(long) == first[long.name]
             assert not long.condition("Preempted")
-            assert long.status()["stops"] == (1 if long in stopped else 0)
+            assert long.status()["preemptions"] == (1 if long in stopped else 0)
         print(f"the long jobs run again {time.monotonic() - ended:.1f} s after the short one's end")
         assert_no_gpu_is_given_twice(*jobs)
     assert mpijobs_created(installed, since, space) == [*sorted(first), "short"]
@@ -146,7 +146,7 @@ def tells_why_it_stopped(long: Job) -> None:
     print(preempted["message"], "|", long.condition("Planned")["message"])
     assert (status["phase"], preempted["reason"]) == ("Queued", "PreemptedForOthers")
     assert f"{short} could start" in preempted["message"]
-    assert status["lastStop"]["beneficiaries"] == [short]
+    assert status["lastPreemption"]["beneficiaries"] == [short]
     long.wait(lambda: "Preempted" in {event["reason"] for event in long.events()}, "no event")
     assert long.pods() == []
 
@@ -171,7 +171,7 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
         assert short.mpijob() is None
         short.remove()
         long.wait(lambda: not long.condition("PreemptionProposed"), "the advice stays", seconds=60)
-        assert "stop" not in long.status()
+        assert "proposedPreemption" not in long.status()
 
 
 def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_mpijob(installed: Cluster, space: str) -> None:
@@ -196,5 +196,5 @@ def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_m
         long.wait(lambda: runs_as_planned(long), "the long job does not go on", seconds=60)
         assert_no_gpu_is_given_twice(long, short)
         assert uid(long) == first
-        assert long.status()["stops"] == 1
+        assert long.status()["preemptions"] == 1
     assert mpijobs_created(installed, since, space) == ["long", "short"]

@@ -152,7 +152,7 @@ def remove_until_it_starts(running: list[Job], first: Job) -> None:
 
 def assert_the_agent_is_used_only_where_no_worse(job: Job) -> None:
     scores = decision(job)
-    assert scores["chosenBy"] == ("Agent" if scores["agentScore"] <= scores["ruleScore"] else "Rule")
+    assert scores["chosenBy"] == ("Learned" if scores["learnedScore"] <= scores["ruleScore"] else "Rule")
 
 
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:

@@ -122,12 +122,15 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
         urgent.create(**one)
         urgent.wait(lambda: bool(urgent.nodes()), "the urgent job does not start", training.FINISHED_SECONDS)
         patient.wait(lambda: len(patient.nodes()) == 2, "it does not go on with two workers", training.FINISHED_SECONDS)
-        assert patient.status()["stops"] == 1
+        assert patient.status()["preemptions"] == 1
         assert not {*urgent.nodes()} & {*patient.nodes()}, "no node is given twice"
         assert _succeeded(trainer, urgent)["measured"]["epoch"] == CHECKPOINT_EPOCHS
         status = _succeeded(trainer, patient)
     measured = status["measured"]
-    print(f"stopped after epoch {reached}, resumed from {measured['resumedEpoch']}; reported: {status['lastStop']['epochsDone']} kept")
+    print(
+        f"stopped after epoch {reached}, resumed from {measured['resumedEpoch']}; "
+        f"reported: {status['lastPreemption']['completedEpochs']} kept"
+    )
     _assert_same_mpijob(first, patient.mpijob(), workers=2)
     assert len(patient.nodes()) == 2
     assert measured["epoch"] == epochs
@@ -157,9 +160,9 @@ def test_a_job_that_loses_a_node_for_good_goes_on_with_fewer_workers_on_parts_ma
             assert job.pod_nodes() == job.nodes() == [first[0], first[2]]
             status = _succeeded(trainer, job)
     measured, log = status["measured"], training.launcher_log(trainer.cluster, space, job.name)
-    kept = status["lastMove"]["epochsDone"]
+    kept = status["lastMigration"]["completedEpochs"]
     print(f"lost after epoch {reached}, resumed from {measured['resumedEpoch']}; told: {kept} kept; accuracy {measured['accuracy']}")
-    assert (measured["epoch"], status["replans"], status["plan"]["partitions"]) == (EPOCHS, 1, 2)
+    assert (measured["epoch"], status["planChanges"], status["plan"]["partitions"]) == (EPOCHS, 1, 2)
     assert kept <= measured["resumedEpoch"], "more is told to be kept than was"
     assert measured["resumedEpoch"] >= reached - CHECKPOINT_EPOCHS, "work of more than one checkpoint interval is lost"
     assert abs(measured["accuracy"] - alone["accuracy"]) <= POINT

@@ -56,7 +56,7 @@ STEPS: Final[dict[type[Decision], tuple[str, dict[str, str]]]] = {
     DeletePods: ("delete-pods", {"podUids": "pod_uids", "force": "force"}),
 }
 """Recorded name of each decision, and of its fields the recorded key and the attribute."""
-FOR_PEOPLE: Final = frozenset({"message", "obstacle"})
+FOR_PEOPLE: Final = frozenset({"message", "blocker"})
 
 
 def output(look: ReconcileInput) -> Json:

@@ -21,14 +21,14 @@ from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import (
     JobStatus,
-    LastStop,
+    LastPreemption,
     Phase,
+    ProposedMigration,
+    ProposedPreemption,
     QueueDecision,
-    StatusMove,
-    StatusMovedWorker,
     StatusRefusedNode,
     StatusScheduling,
-    StatusStop,
+    WorkerMigration,
 )
 from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import (
@@ -63,11 +63,11 @@ BOTH_RUN: Final = (worker(0, node="node-a", ready=True), worker(1, node="node-b"
 BOTH_GATED: Final = (worker(0, gated=True), worker(1, gated=True))
 ONE_LOST: Final = (worker(0, node="node-a", ready=True), worker(1, gated=True))
 ENDING: Final = (worker(0, node="node-a", terminating=True, deletion="1970-01-12T13:44:00Z"),)
-MOVE: Final = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
-STOP: Final = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
-LAST_STOP: Final = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
+MOVE: Final = ProposedMigration(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (WorkerMigration(1, "node-b", "node-c"),))
+STOP: Final = ProposedPreemption(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
+LAST_STOP: Final = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 WAITS: Final = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2", retry_after_seconds=12.0)
-STARTS: Final = AdmissionTurn(QueueDecision(0, 2, "Rule", 30.0, 1.0, 40.0))
+STARTS: Final = AdmissionTurn(QueueDecision(0, 2, "Rule", 30.0, 1, 40.0))
 HALF: Final = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
 
@@ -94,7 +94,7 @@ def moving(**changes: Any) -> ReconcileInput:
 
 def preempted(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
-    told = status(Phase.RUNNING, condition("Preempted"), last_stop=LAST_STOP, stops=1)
+    told = status(Phase.RUNNING, condition("Preempted"), last_preemption=LAST_STOP, preemptions=1)
     return running(**{"preempted": True, "preemption_recorded": True, "status": told, **changes})
 
 
@@ -104,7 +104,7 @@ def stopped(**changes: Any) -> ReconcileInput:
 
 def left_out(since: float, **changes: Any) -> ReconcileInput:
     """Worker 1 has been refused by the scheduler for `since` seconds."""
-    known = StatusScheduling(waiting_since=at(-since))
+    known = StatusScheduling(waiting_start_time=at(-since))
     pods = (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS))
     return placed(**{"pods": pods, "status": status(Phase.STARTING, scheduling=known), **changes})
 
@@ -112,7 +112,7 @@ def left_out(since: float, **changes: Any) -> ReconcileInput:
 def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> ReconcileInput:
     """The release is written down."""
     refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
-    known = StatusScheduling(releases=releases, released_at=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
+    known = StatusScheduling(releases=releases, last_release_time=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
     told = status(Phase.STARTING, Condition("Placed", "False", "SchedulingTimeout"), scheduling=known)
     return left_out(0, **{"status": told, "released": True, "release_recorded": True, **changes})
 
@@ -250,7 +250,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "rank-left-out": left_out(300),
     "rank-left-out-lately": left_out(100),
     "rank-left-out-just-now": left_out(0, status=status(Phase.STARTING)),
-    "pods-never-came": placed(pods=(), status=status(Phase.STARTING, scheduling=StatusScheduling(waiting_since=at(-300)))),
+    "pods-never-came": placed(pods=(), status=status(Phase.STARTING, scheduling=StatusScheduling(waiting_start_time=at(-300)))),
     "replaced-worker-needs-new-parts": placed(pods=ONE_LOST, partition_key=KEY),
     # gates_closed
     "pods-missing": placed(pods=(worker(0, gated=True),)),
@@ -259,7 +259,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     ),
     "gated-and-misfit": placed(pods=BOTH_GATED, misfits=(GONE,)),
     "lost-worker-planned-again": placed(pods=ONE_LOST, misfits=(GONE,)),
-    "lost-worker-no-plans-left": placed(pods=ONE_LOST, misfits=(GONE,), status=status(Phase.RUNNING, replans=3)),
+    "lost-worker-no-plans-left": placed(pods=ONE_LOST, misfits=(GONE,), status=status(Phase.RUNNING, plan_changes=3)),
     "lost-worker-finds-no-room-and-may-shrink-later": placed(
         RANGE,
         mpijob=mpijob(workers=3, resizable=True),
@@ -289,7 +289,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "stop-due-without-checkpoint": running(job_spec(), preemption=StopView(STOP, due=True)),
     "move-proposed": running(migration=MoveView(MOVE)),
     "move-due": running(migration=MoveView(MOVE, MOVED, 10.0)),
-    "move-due-no-plans-left": running(migration=MoveView(MOVE, MOVED), status=status(Phase.RUNNING, replans=3)),
+    "move-due-no-plans-left": running(migration=MoveView(MOVE, MOVED), status=status(Phase.RUNNING, plan_changes=3)),
     "runs": running(measured=HALF),
     "runs-unplanned": running(job_spec(planner="None"), plan=None, mpijob=mpijob(conditions=RUNS, gated=False)),
     "starts": placed(

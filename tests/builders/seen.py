@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from hyperscale.model import constants
-from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.condition import Condition, ConditionStatus
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.meta import JobMetadata
@@ -94,7 +94,7 @@ def status(phase: Phase = Phase.PENDING, *conditions: Condition, **changes: Any)
     return msgspec.structs.replace(JobStatus(phase=phase, conditions=conditions), **changes)
 
 
-def condition(kind: str, value: str = "True", generation: int = 1) -> Condition:
+def condition(kind: str, value: ConditionStatus = "True", generation: int = 1) -> Condition:
     """A condition of the status."""
     return Condition(type=kind, status=value, reason="Test", observed_generation=generation, last_transition_time="2026-01-01T00:00:00Z")
 

@@ -175,12 +175,21 @@ def cases(nodes: tuple[str, ...]) -> dict[str, Case]:
         "job-nested-objects": _job(objects(3_000), worker=_template(env="@0@")),
         "job-large-text": _job(worker={"template": {"metadata": {"annotations": {"note": "x" * 1_400_000}}}}),
         "job-many-lists": _job(b"[%s1]" % (b"[]," * 300_000), worker=_template(args="@0@")),
-        "job-status-no-time": _job(status={"lastStop": {"time": "garbage", "beneficiaries": ["a/b"], "epochsDone": 1.0}}),
-        "job-status-no-such-time": _job(status={"startTime": "9999-12-31T23:59:60Z"}),
-        "job-status-endless-wait": _job(
-            status={"lastStop": {"time": "2026-01-01T00:00:00Z", "beneficiaries": ["a/b"], "epochsDone": -1e300, "waitedSeconds": 1e300}}
+        "job-status-no-time": _job(
+            status={"lastPreemption": {"startTime": "2026-01-01T00:00:00+99:99", "beneficiaries": ["a/b"], "completedEpochs": 1.0}}
         ),
-        "job-status-negative": _job(status={"replans": -5, "restarts": -(2**62), "stops": -(2**62)}),
+        "job-status-no-such-time": _job(status={"startTime": "0000-01-01T00:00:00Z"}),
+        "job-status-endless-wait": _job(
+            status={
+                "lastPreemption": {
+                    "startTime": "2026-01-01T00:00:00Z",
+                    "beneficiaries": ["a/b"],
+                    "completedEpochs": -1e300,
+                    "waitedSeconds": 1e300,
+                }
+            }
+        ),
+        "job-status-negative": _job(status={"planChanges": -5, "restarts": -(2**62), "preemptions": -(2**62)}),
         "job-status-plan-huge": _job(status={"plan": _planned(workers=[{"rank": 0, "node": VICTIM, "gpus": 2**62, "share": 1.0}])}),
         "job-status-plan-negative": _job(status={"plan": _planned(workers=[{"rank": 0, "node": VICTIM, "gpus": -8, "share": -1e300}])}),
         "job-status-plan-ranks": _job(status={"plan": _planned(workers=[{"rank": 2**40, "node": VICTIM, "gpus": 1, "share": 1.0}])}),

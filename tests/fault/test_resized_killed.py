@@ -120,5 +120,5 @@ def test_killed_with_the_plan_for_fewer_workers_in_its_file_alone_it_makes_one_a
         job.wait(lambda: is_suspended(job), "it does not stop")
         delete_workers(job)
         goes_on(job, 2)
-        assert (job.nodes(), job.status()["replans"]) == ([first[0], first[2]], 1)
+        assert (job.nodes(), job.status()["planChanges"]) == ([first[0], first[2]], 1)
     assert posts(proxy, job, "mpijobs", since) == 1

@@ -70,7 +70,7 @@ def test_one_rank_left_out_releases_all_and_the_next_plan_does_without_the_node(
     for pod, planned in zip(job.pods(), job.nodes(), strict=True):
         bind(job, pod, planned)
     job.wait(lambda: job.condition("Placed")["status"] == "True", "its ranks are not placed")
-    assert job.status()["replans"] == 0, "the job had not started"
+    assert job.status()["planChanges"] == 0, "the job had not started"
     assert posts(proxy, job, "mpijobs", since) == 1
 
 
@@ -85,7 +85,7 @@ def test_killed_at_any_point_its_successor_carries_the_release_through_once(
     before = job.plan()["id"]
     create_workers(job)
     node = left_out(job)
-    job.wait(lambda: bool(job.status().get("scheduling", {}).get("waitingSince")), "it is not seen")
+    job.wait(lambda: bool(job.status().get("scheduling", {}).get("waitingStartTime")), "it is not seen")
     dying = operate(kill_at=point)
     job.patch(spec=IMPATIENT)
     late = point in ("planned", "before-resume")

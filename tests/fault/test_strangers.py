@@ -145,7 +145,7 @@ def test_a_status_that_the_operator_cannot_have_written_is_replaced(stage: Stage
     name = "job-status-endless-wait"
     CASES[name].store(stage.api, space, name)
     job = Job(stage.api, space, name)
-    assert "lastStop" in job.status()
+    assert "lastPreemption" in job.status()
     with stage.watching(resync_seconds=2):
         wait_created(job)
-    assert "lastStop" not in job.status()
+    assert "lastPreemption" not in job.status()

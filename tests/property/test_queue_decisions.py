@@ -183,7 +183,7 @@ def test_whatever_an_agent_chooses_is_sound_and_used_only_where_its_score_is_no_
     assert unsound(turns, question, seen) == ()
     if turns.score is not None:
         assert turns.score.agent is not None
-        assert (turns.score.used is Chooser.AGENT) == (turns.score.agent <= turns.score.rule)
+        assert (turns.score.used is Chooser.LEARNED) == (turns.score.agent <= turns.score.rule)
         if turns.score.used is Chooser.RULE:
             assert turns.starts == decide(question, seen, BOUNDED).starts
     if not busy:

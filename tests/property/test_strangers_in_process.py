@@ -28,7 +28,7 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.observed.reconcile_input import GangState, JobState, PartitionState, PlanState, ReconcileClock, ReconcileInput
-from hyperscale.model.status import JobStatus, LastStop, ObjectReference, to_wire
+from hyperscale.model.status import JobStatus, LastPreemption, ObjectReference, to_wire
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
 from tests.builders.seen import plan
@@ -69,7 +69,7 @@ def job(name: str) -> dict[str, Any]:
     status = JobStatus(
         plan=plan("node-a", "node-b"),
         mpi_job_ref=ObjectReference(name, f"mpi-{name}"),
-        last_stop=LastStop("2026-01-01T00:00:00Z", ("team/good",), 1.0),
+        last_preemption=LastPreemption("2026-01-01T00:00:00Z", ("team/good",), 1.0),
     )
     spec = {
         "model": {"architecture": "GCN"},

@@ -12,10 +12,10 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import FindWorkload, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import LastStop, Phase, StatusScheduling
+from hyperscale.model.status import LastPreemption, Phase, StatusScheduling
 from tests.builders.seen import MEASURED, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
-LAST = LastStop("1970-01-12T13:00:00Z", ("team/short",), 40.0)
+LAST = LastPreemption("1970-01-12T13:00:00Z", ("team/short",), 40.0)
 RELEASED = Condition("Placed", "False", "SchedulingTimeout")
 CONDITIONS = st.lists(
     st.sampled_from([condition("Migrating"), condition("Preempted"), condition("Suspended"), RELEASED]),
@@ -39,7 +39,8 @@ LOOKS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             st.sampled_from([2, 4]),
         ),
         "status": st.builds(
-            lambda conditions: status(Phase.STARTING, *conditions, last_stop=LAST, scheduling=StatusScheduling(releases=1)), CONDITIONS
+            lambda conditions: status(Phase.STARTING, *conditions, last_preemption=LAST, scheduling=StatusScheduling(releases=1)),
+            CONDITIONS,
         ),
         "plan": st.sampled_from([plan("node-a", "node-b"), plan("node-c", "node-b"), plan("node-a", "node-b", "node-c")]),
         "plan_recorded": st.booleans(),

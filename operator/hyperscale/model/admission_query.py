@@ -24,7 +24,7 @@ class Chooser(enum.StrEnum):
 
     ARRIVAL = "Arrival"
     RULE = "Rule"
-    AGENT = "Agent"
+    LEARNED = "Learned"
 
 
 class Arrivals(msgspec.Struct, frozen=True, rename="camel"):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.condition import Condition, Time
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan, plan_of
 
@@ -73,79 +73,79 @@ class QueueDecision(Out, frozen=True):
     pending: int
     """Jobs that were pending beside it."""
     chosen_by: Annotated[str, Meta(max_length=16)]
-    """Rule or Agent."""
+    """Arrival, Rule or Learned."""
     run_seconds: float | None = None
     """Predicted run: with the plan in force once it was started, before that at best."""
-    weight: float = 1.0
+    queue_weight: int = 1
     rule_score: float | None = None
     """Predicted weighted mean of the seconds until the jobs that were decided together end, as the rule orders them."""
-    agent_score: float | None = None
+    learned_score: float | None = None
     """The same as the agent orders them; absent where no agent was asked."""
 
 
-class StatusMovedWorker(Out, frozen=True):
+class WorkerMigration(Out, frozen=True):
     """A worker that would change its node."""
 
     index: int
-    source: Annotated[str, Meta(max_length=253)]
-    target: Annotated[str, Meta(max_length=253)]
+    source_node: Annotated[str, Meta(max_length=253)]
+    target_node: Annotated[str, Meta(max_length=253)]
 
 
-class StatusMove(Out, frozen=True):
+class ProposedMigration(Out, frozen=True):
     """A better placement of a running job; there as long as it pays."""
 
-    now_epoch_seconds: float
+    current_epoch_seconds: float
     """Predicted epoch of the placement in force, by the measurements of that time."""
-    then_epoch_seconds: float
+    proposed_epoch_seconds: float
     """Predicted epoch of the proposed one."""
-    moves: int
+    migrated_workers: int
     """Workers that would change their node."""
     workers: int
     remaining_epochs: float
     saved_seconds: float
     """Of the rest of the run, before the price."""
-    price_seconds: float
+    cost_seconds: float
     """Restart, work done again and moves."""
-    since: Annotated[str, Meta(max_length=32)]
+    first_proposed_time: Time
     """When the gain was first seen."""
-    moved: Annotated[tuple[StatusMovedWorker, ...], Meta(max_length=MAX_MOVED)] = ()
+    worker_migrations: Annotated[tuple[WorkerMigration, ...], Meta(max_length=MAX_MOVED)] = ()
     """The first of them."""
-    obstacle: Annotated[str, Meta(max_length=256)] = ""
+    blocker: Annotated[str, Meta(max_length=256)] = ""
     """Why the operator does not move the job itself; empty where it does."""
 
 
-class LastMove(Out, frozen=True):
+class LastMigration(Out, frozen=True):
     """The last move of a running job."""
 
-    time: Annotated[str, Meta(max_length=32)]
+    start_time: Time
     """When it was decided."""
-    moves: int
-    epochs_done: float
+    migrated_workers: int
+    completed_epochs: float
     """Predicted, at that time: what the run need not do again but for the work since its last checkpoint."""
 
 
-class StatusStop(Out, frozen=True):
+class ProposedPreemption(Out, frozen=True):
     """What would be gained if this running job gave its GPUs away for a while; there as long as it pays."""
 
     beneficiaries: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=MAX_BENEFICIARIES)]
     """Jobs that would start on its GPUs, the largest gain first; the job itself where it would continue at once on others."""
     saved_seconds: float
     """Predicted fall of the weighted mean of the seconds until all jobs end, prices paid, with all stops that are proposed together."""
-    price_seconds: float
+    cost_seconds: float
     """Restart and work done again, of this job."""
-    since: Annotated[str, Meta(max_length=32)]
+    first_proposed_time: Time
     """When it was first found to pay."""
-    obstacle: Annotated[str, Meta(max_length=256)] = ""
+    blocker: Annotated[str, Meta(max_length=256)] = ""
     """Why the operator does not stop the job; empty where it does."""
 
 
-class LastStop(Out, frozen=True):
+class LastPreemption(Out, frozen=True):
     """The last time that this job was stopped for others."""
 
-    time: Annotated[str, Meta(max_length=32)]
+    start_time: Time
     """When it was decided."""
     beneficiaries: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=MAX_BENEFICIARIES)]
-    epochs_done: float
+    completed_epochs: float
     """Predicted, at that time, what its checkpoints hold."""
     waited_seconds: float = 0.0
     """Waited because of earlier stops."""
@@ -157,17 +157,17 @@ class StatusRefusedNode(Out, frozen=True):
     node: Annotated[str, Meta(max_length=253)]
     message: Annotated[str, Meta(max_length=MAX_REFUSAL_LENGTH)]
     """The scheduler's own words."""
-    time: Annotated[str, Meta(max_length=32)]
+    refusal_time: Time
 
 
 class StatusScheduling(Out, frozen=True):
     """How the scheduler takes the job's ranks; absent where all are on their nodes and none was ever refused."""
 
-    waiting_since: Annotated[str, Meta(max_length=32)] = ""
+    waiting_start_time: Time = ""
     """When a pod was first seen whose gate is open and that is on no node; empty where there is none."""
     releases: int = 0
     """Times in a row that all ranks were released because the scheduler left one out; 0 once the job runs."""
-    released_at: Annotated[str, Meta(max_length=32)] = ""
+    last_release_time: Time = ""
     """The last time."""
     message: Annotated[str, Meta(max_length=1024)] = ""
     """Which pods were left out then, and the scheduler's own words."""
@@ -195,19 +195,19 @@ class JobStatus(Out, frozen=True):
     plan: Plan | None = None
     """The plan in force, as `hyperscale plan -o json` prints it (docs/reference/plan-schema.md)."""
     mpi_job_ref: ObjectReference | None = None
-    start_time: Annotated[str, Meta(max_length=32)] | None = None
-    completion_time: Annotated[str, Meta(max_length=32)] | None = None
+    start_time: Time | None = None
+    completion_time: Time | None = None
     restarts: int = 0
     """Launcher restarts, as the MPIJob's Job counts them."""
-    replans: int = 0
+    plan_changes: int = 0
     """Times the plan changed after the job started."""
     queue_decision: QueueDecision | None = None
     """Absent where no other job was pending or running."""
-    move: StatusMove | None = None
-    last_move: LastMove | None = None
-    stop: StatusStop | None = None
-    last_stop: LastStop | None = None
-    stops: int = 0
+    proposed_migration: ProposedMigration | None = None
+    last_migration: LastMigration | None = None
+    proposed_preemption: ProposedPreemption | None = None
+    last_preemption: LastPreemption | None = None
+    preemptions: int = 0
     """Times it was stopped for others."""
     scheduling: StatusScheduling | None = None
     measured: Measured | None = None

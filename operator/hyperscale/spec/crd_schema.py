@@ -19,7 +19,7 @@ from hyperscale.spec.written import write_field
 
 Schema = dict[str, Any]
 
-_LIST_KEYS: Final = {"conditions": "type", "gpus": "product", "Overrides.nodes": "name"}
+_LIST_KEYS: Final = {"conditions": "type", "gpus": "product", "Overrides.nodes": "name", "refused": "node"}
 """Lists of objects that are maps by one of their fields, of every type or of one."""
 _SET_LISTS: Final = frozenset({"planners", "topologyLevels"})
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, count
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
 from hyperscale.model.plan import Plan, WorkerPlacement
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, ProposedMigration, ProposedPreemption
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, is_future, timestamp, unix_seconds
 
 MAX_FIGURE: Final = 1e15
@@ -22,7 +22,7 @@ ROUNDED: Final = 1e-3
 MAX_PARTITIONS: Final = 1_000_000
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters of no text of the operator's: terminals obey them, and PostgreSQL refuses a NUL."""
-_SIGNED: Final = frozenset({"agent_score", "objective", "optimality_gap", "regret", "rule_score", "saved_seconds"})
+_SIGNED: Final = frozenset({"learned_score", "objective", "optimality_gap", "regret", "rule_score", "saved_seconds"})
 
 
 def is_plan(plan: Plan) -> bool:
@@ -64,32 +64,42 @@ def settled(status: JobStatus, now: float, created: float) -> JobStatus:
 
     A user who may write a status could else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
     """
-    stop, move, scheduling = status.last_stop, status.last_move, status.scheduling
+    stop, move, scheduling = status.last_preemption, status.last_migration, status.scheduling
 
     def at(time: str) -> str:
         return timestamp(now) if is_future(time, now) else time
 
     if stop is not None:
-        age = max(0.0, unix_seconds(at(stop.time)) - created)
+        age = max(0.0, unix_seconds(at(stop.start_time)) - created)
         too_long = stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS
-        stop = replace(stop, time=at(stop.time), waited_seconds=age if too_long else stop.waited_seconds)
+        stop = replace(stop, start_time=at(stop.start_time), waited_seconds=age if too_long else stop.waited_seconds)
     if scheduling is not None:
-        refused = tuple(replace(one, time=at(one.time)) for one in scheduling.refused)
+        refused = tuple(replace(one, refusal_time=at(one.refusal_time)) for one in scheduling.refused)
         scheduling = replace(
-            scheduling, waiting_since=at(scheduling.waiting_since), released_at=at(scheduling.released_at), refused=refused
+            scheduling,
+            waiting_start_time=at(scheduling.waiting_start_time),
+            last_release_time=at(scheduling.last_release_time),
+            refused=refused,
         )
     corrected = replace(
         status,
         conditions=tuple(replace(one, last_transition_time=at(one.last_transition_time)) for one in status.conditions),
         start_time=at(status.start_time) if status.start_time else status.start_time,
         completion_time=at(status.completion_time) if status.completion_time else status.completion_time,
-        last_stop=stop,
-        last_move=replace(move, time=at(move.time)) if move is not None else None,
-        move=replace(status.move, since=at(status.move.since)) if status.move is not None else None,
-        stop=replace(status.stop, since=at(status.stop.since)) if status.stop is not None else None,
+        last_preemption=stop,
+        last_migration=replace(move, start_time=at(move.start_time)) if move is not None else None,
+        proposed_migration=_first_proposed(status.proposed_migration, at),
+        proposed_preemption=_first_proposed(status.proposed_preemption, at),
         scheduling=scheduling,
     )
     return status if corrected == status else corrected
+
+
+_Proposal = TypeVar("_Proposal", ProposedMigration, ProposedPreemption)
+
+
+def _first_proposed(proposal: _Proposal | None, at: Callable[[str], str]) -> _Proposal | None:
+    return replace(proposal, first_proposed_time=at(proposal.first_proposed_time)) if proposal is not None else None
 
 
 def readable_time(text: object) -> str:
@@ -101,10 +111,10 @@ def _times(status: JobStatus) -> Iterator[str]:
     yield status.start_time or ""
     yield status.completion_time or ""
     yield from (condition.last_transition_time for condition in status.conditions)
-    yield from (one.time for one in (status.last_move, status.last_stop) if one is not None)
-    yield from (one.since for one in (status.move, status.stop) if one is not None)
+    yield from (one.start_time for one in (status.last_migration, status.last_preemption) if one is not None)
+    yield from (one.first_proposed_time for one in (status.proposed_migration, status.proposed_preemption) if one is not None)
     if (scheduling := status.scheduling) is not None:
-        yield from (scheduling.waiting_since, scheduling.released_at, *(refused.time for refused in scheduling.refused))
+        yield from (scheduling.waiting_start_time, scheduling.last_release_time, *(refused.refusal_time for refused in scheduling.refused))
 
 
 def _is_time(text: str) -> bool:

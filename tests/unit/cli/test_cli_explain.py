@@ -11,7 +11,7 @@ import pytest
 from hyperscale.cli.explain.explanation import ExplainedJob, RecordedEvent, explain
 from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.control.status.conditions import degraded
-from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.condition import Condition, ConditionStatus
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
@@ -21,7 +21,7 @@ from tests.unit.cli.cli_samples import Files, files_fixture, job, run
 __all__ = ["files_fixture"]
 
 
-def condition(kind: str, status: str, reason: str, message: str = "") -> Condition:
+def condition(kind: str, status: ConditionStatus, reason: str, message: str = "") -> Condition:
     return Condition(kind, status, reason, message, observed_generation=1, last_transition_time="2026-01-01T10:00:00Z")
 
 

@@ -155,7 +155,7 @@ def stopped_status(scene: Scene) -> JobStatus:
     assert last is not None
     assert scene.plan is not None
     preempted = Condition(PREEMPTED_CONDITION, "True", "PreemptedForOthers")
-    return JobStatus(plan=scene.plan, conditions=(preempted,), last_stop=last, stops=1)
+    return JobStatus(plan=scene.plan, conditions=(preempted,), last_preemption=last, preemptions=1)
 
 
 def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:

@@ -209,7 +209,7 @@ def test_only_the_lost_rank_is_planned_anew() -> None:
 
 def test_when_replans_are_used_up_the_job_waits_for_a_person() -> None:
     look = placed(
-        pods=(worker(0, node="node-a", ready=True), worker(1, gated=True)), misfits=(GONE,), status=status(Phase.RUNNING, replans=3)
+        pods=(worker(0, node="node-a", ready=True), worker(1, gated=True)), misfits=(GONE,), status=status(Phase.RUNNING, plan_changes=3)
     )
     assert decide(look).reason == Reason.PLAN_CHANGES_EXHAUSTED
 

@@ -9,7 +9,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import ADVISES, is_moving
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import JobStatus, LastMove
+from hyperscale.model.status import JobStatus, LastMigration
 from tests.builders.seen import plan
 from tests.corpus.watched_cluster import CORA, PLAN, SPEC, Cluster
 
@@ -42,10 +42,10 @@ async def test_a_slow_node_is_told_after_the_hold_down_and_not_again() -> None:
     assert view is not None
     assert view.proposal is not None
     assert view.plan is None
-    assert (view.proposal.moves, view.proposal.workers, view.proposal.obstacle) == (1, 2, ADVISES)
-    assert view.proposal.moved[0].source in ("node-b", "node-a")
-    assert view.proposal.saved_seconds > view.proposal.price_seconds
-    cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
+    assert (view.proposal.migrated_workers, view.proposal.workers, view.proposal.blocker) == (1, 2, ADVISES)
+    assert view.proposal.worker_migrations[0].source_node in ("node-b", "node-a")
+    assert view.proposal.saved_seconds > view.proposal.cost_seconds
+    cluster.see_job(JobStatus(plan=PLAN, proposed_migration=view.proposal))
     woken = len(cluster.woken)
     await cluster.pass_time(120, slow=["node-b"])
     assert len(cluster.woken) == woken
@@ -67,7 +67,7 @@ async def test_a_told_move_is_taken_back_when_the_links_are_well_again() -> None
     await cluster.pass_time(120, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
-    cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, proposed_migration=view.proposal))
     cluster.woken.clear()
     await cluster.pass_time(20)
     assert cluster.woken
@@ -81,7 +81,7 @@ async def test_after_a_restart_the_hold_down_goes_on_where_the_status_says() -> 
     await cluster.pass_time(120, slow=["node-b"])
     told = cluster.watch.view(CORA)
     assert told is not None
-    cluster.see_job(JobStatus(plan=PLAN, move=told.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, proposed_migration=told.proposal))
     cluster.start()
     cluster.woken.clear()
     assert cluster.watch.view(CORA) is None
@@ -131,14 +131,14 @@ async def test_act_without_a_checkpoint_only_tells_why_it_does_not() -> None:
     assert view is not None
     assert view.plan is None
     assert view.proposal is not None
-    assert "checkpoint" in view.proposal.obstacle
+    assert "checkpoint" in view.proposal.blocker
 
 
 async def test_so_soon_after_a_move_nothing_is_proposed() -> None:
     cluster = Cluster()
     await cluster.pass_time(60)
-    recent = LastMove("2027-01-15T08:00:50Z", 1, 100.0)
-    cluster.see_job(JobStatus(plan=PLAN, last_move=recent))
+    recent = LastMigration("2027-01-15T08:00:50Z", 1, 100.0)
+    cluster.see_job(JobStatus(plan=PLAN, last_migration=recent))
     start = cluster.now
     while not cluster.woken and cluster.now < start + 300:
         await cluster.pass_time(10, slow=["node-b"])
@@ -166,7 +166,7 @@ async def test_a_policy_that_is_switched_off_takes_back_what_was_told() -> None:
     await cluster.pass_time(120, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
-    cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, proposed_migration=view.proposal))
     off = {"migration": {"mode": "Never"}}
     cluster.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 2}, "spec": off})
     cluster.woken.clear()

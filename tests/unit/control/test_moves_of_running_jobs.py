@@ -22,14 +22,14 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import BeginMove, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
-from hyperscale.model.status import Phase, StatusMove, StatusMovedWorker
+from hyperscale.model.status import Phase, ProposedMigration, WorkerMigration
 from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 
 OLD = plan("node-a", "node-b")
 NEW = plan("node-a", "node-c", plan_id="fedcba9876543210")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 JOB = job_spec(checkpoint={"claimName": "state"})
-MOVE = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
+MOVE = ProposedMigration(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (WorkerMigration(1, "node-b", "node-c"),))
 MOVING = condition(MIGRATING_CONDITION)
 
 
@@ -68,13 +68,13 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
         (running(mpijob=mpijob(conditions=RUNS, queue="gold")), "gold"),
         (running(job_spec(checkpoint={"claimName": "state"}, placement={"mode": "Preferred"})), "Strict"),
         (running(job_spec(checkpoint={"claimName": "state"}, startPolicy="Manual")), "Manual"),
-        (running(status=status(Phase.RUNNING, replans=3)), "maxPlanChanges"),
+        (running(status=status(Phase.RUNNING, plan_changes=3)), "maxPlanChanges"),
     ],
 )
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str) -> None:
     assert look.job.parsed is not None
     assert look.gang.mpijob is not None
-    assert words in migration_blocker(look.job.parsed, look.gang.mpijob, look.job.status.replans)
+    assert words in migration_blocker(look.job.parsed, look.gang.mpijob, look.job.status.plan_changes)
     assert not isinstance(decide(changed(look, migration=MoveView(MOVE, NEW))), BeginMove)
 
 
@@ -137,7 +137,7 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
     look = running(migration=MoveView(MOVE))
     told = derive(look, decide(look))
     found = of_type(told.conditions, PROPOSED_CONDITION)
-    assert told.move == MOVE
+    assert told.proposed_migration == MOVE
     assert found is not None
     assert (found.status, found.reason) == ("True", "BetterPlacementFound")
     for figure in ("12 s", "8 s", "1 of 2", "1: node-b → node-c", "900 epochs", "3600 s", "65 s"):
@@ -145,22 +145,22 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
     again = changed(look, status=told, migration=None)
     assert derive(again, decide(again)) == told  # after a restart, before it is judged again
     gone = changed(look, status=told, migration=MoveView())
-    assert derive(gone, decide(gone)).move is None
+    assert derive(gone, decide(gone)).proposed_migration is None
     ended = changed(look, status=told, mpijob=mpijob(conditions={"Succeeded": (True, "Done", "")}))
     assert of_type(derive(ended, decide(ended)).conditions, PROPOSED_CONDITION) is None
 
 
 def test_why_the_operator_does_not_do_it_is_part_of_the_message() -> None:
-    blocked = msgspec.structs.replace(MOVE, obstacle="the PlannerPolicy only advises")
+    blocked = msgspec.structs.replace(MOVE, blocker="the PlannerPolicy only advises")
     assert proposed(blocked).message.endswith("not done because the PlannerPolicy only advises")
 
 
 def test_only_what_differs_by_a_tenth_is_told_again() -> None:
-    fresh = msgspec.structs.replace(MOVE, now_epoch_seconds=12.9, saved_seconds=100.0, remaining_epochs=20.0)
+    fresh = msgspec.structs.replace(MOVE, current_epoch_seconds=12.9, saved_seconds=100.0, remaining_epochs=20.0)
     assert not material(MOVE, fresh)
-    assert material(MOVE, msgspec.structs.replace(MOVE, now_epoch_seconds=13.5))
-    assert material(MOVE, msgspec.structs.replace(MOVE, moves=2))
-    assert material(MOVE, msgspec.structs.replace(MOVE, obstacle="x"))
+    assert material(MOVE, msgspec.structs.replace(MOVE, current_epoch_seconds=13.5))
+    assert material(MOVE, msgspec.structs.replace(MOVE, migrated_workers=2))
+    assert material(MOVE, msgspec.structs.replace(MOVE, blocker="x"))
 
 
 def test_a_rank_that_moves_holds_its_new_node_while_the_old_pod_is_there() -> None:

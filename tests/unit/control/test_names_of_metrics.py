@@ -37,7 +37,7 @@ def test_only_a_job_that_ends_counts_as_finished() -> None:
     assert re.findall(r"^hyperscale_jobs_finished_total\{(.*)\} (.*)$", text, re.MULTILINE) == [('state="Failed"', "1.0")]
 
 
-@pytest.mark.parametrize(("used", "label"), [(Chooser.AGENT, "Learned"), (Chooser.RULE, "Rule")])
+@pytest.mark.parametrize(("used", "label"), [(Chooser.LEARNED, "Learned"), (Chooser.RULE, "Rule")])
 def test_a_queue_decision_is_counted_by_the_policy_that_made_it(used: Chooser, label: str) -> None:
     telemetry = Telemetry()
     held = Deferral(key="team/cora", reason="WaitingForAdmission", message="another job is first")

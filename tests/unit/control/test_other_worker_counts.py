@@ -15,7 +15,7 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import MakePlan, Reason, SetSuspend, Stop, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.status import LastStop, Phase
+from hyperscale.model.status import LastPreemption, Phase
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from tests.builders.seen import GONE, MEASURED, changed, condition, job_spec, mpijob, plan, seen, status, worker
 from tests.corpus.queue_stage import POLICY, Stage, gpu_node
@@ -119,10 +119,10 @@ def test_an_mpijob_of_a_queue_keeps_its_count() -> None:
 
 @pytest.mark.parametrize(("resizable", "fixed"), [(True, None), (False, 3)])
 def test_a_job_that_was_stopped_for_others_goes_on_with_any_count_where_it_may(resizable: bool, fixed: int | None) -> None:
-    stop = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
+    stop = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
     of = mpijob(workers=3, suspended=True, resizable=resizable)
     look = suspended(
-        mpijob=of, preempted=True, preemption_recorded=True, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop)
+        mpijob=of, preempted=True, preemption_recorded=True, status=status(Phase.QUEUED, condition("Preempted"), last_preemption=stop)
     )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
@@ -169,7 +169,7 @@ def test_who_must_not_go_on_with_fewer_does_not(look: ReconcileInput) -> None:
 
 
 def test_when_replans_are_used_up_it_waits_for_a_person() -> None:
-    decision = decide(lost(status=status(Phase.RUNNING, condition("Placed", "False"), replans=3)))
+    decision = decide(lost(status=status(Phase.RUNNING, condition("Placed", "False"), plan_changes=3)))
     assert isinstance(decision, Stop)
     assert decision.reason == Reason.PLAN_CHANGES_EXHAUSTED
 
@@ -227,8 +227,8 @@ def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(res
     stage = Stage()
     key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3})
     record = stage.world.jobs[key]
-    stop = LastStop("2026-01-01T00:10:00Z", ("team/short",), 4.0)
-    record = replace(record, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop))
+    stop = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 4.0)
+    record = replace(record, status=status(Phase.QUEUED, condition("Preempted"), last_preemption=stop))
     job, _ = stage.reader.read(record.resource, {})
     entry = read_entry(key, record, job, POLICY, (), mpijob(workers=2, suspended=True, resizable=resizable))
     assert entry is not None

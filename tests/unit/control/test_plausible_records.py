@@ -13,6 +13,6 @@ def test_a_status_with_a_number_beyond_any_figure_is_none_of_ours(number: int) -
     assert not is_status(JobStatus(observed_generation=number))
 
 
-@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -float("inf")])
-def test_a_status_with_a_figure_that_is_not_finite_is_none_of_ours(weight: float) -> None:
-    assert not is_status(JobStatus(queue_decision=QueueDecision(position=1, pending=1, chosen_by="Rule", weight=weight)))
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), -float("inf")])
+def test_a_status_with_a_figure_that_is_not_finite_is_none_of_ours(figure: float) -> None:
+    assert not is_status(JobStatus(queue_decision=QueueDecision(position=1, pending=1, chosen_by="Rule", rule_score=figure)))

@@ -26,7 +26,7 @@ def test_ranks_whose_pods_never_come_are_released_as_one_too(pods: tuple[Any, ..
     first = waiting(0, pods=pods, status=status(Phase.STARTING))
     told = derive(first, decide(first))
     assert told.scheduling is not None
-    assert told.scheduling.waiting_since == at(0)
+    assert told.scheduling.waiting_start_time == at(0)
     still = decide(waiting(100, pods=pods))
     assert isinstance(still, Wait)
     assert still.retry_after_seconds == TIMEOUT - 100
@@ -50,7 +50,7 @@ def test_pods_that_need_not_be_there_are_not_missed(changes: dict[str, Any]) -> 
     decision = decide(look)
     assert not isinstance(decision, ReleaseGang)
     known = derive(look, decision).scheduling
-    assert known is None or not known.waiting_since
+    assert known is None or not known.waiting_start_time
 
 
 @pytest.mark.parametrize("pods", [(), (worker(0, gated=True),)], ids=["none", "some"])

@@ -17,9 +17,9 @@ async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_pr
     scene = await begun()
     await scene.watch.check()
     scene.world.progress[LONG] = Measured(epoch=EPOCHS - 5, epochs=EPOCHS)
-    last = stopped_status(scene).last_stop
+    last = stopped_status(scene).last_preemption
     assert last is not None
-    assert last.epochs_done == EPOCHS - 10
+    assert last.completed_epochs == EPOCHS - 10
 
 
 async def test_a_long_job_is_told_to_stop_for_a_short_one() -> None:
@@ -37,10 +37,10 @@ async def test_a_long_job_is_told_to_stop_for_a_short_one() -> None:
 async def test_a_stopped_job_says_for_whom_it_stopped_and_how_far_it_was() -> None:
     scene = await begun()
     await scene.watch.check()
-    stop = stopped_status(scene).last_stop
+    stop = stopped_status(scene).last_preemption
     assert stop is not None
     assert stop.beneficiaries == (str(SHORT),)
-    assert 0.0 < stop.epochs_done < EPOCHS
+    assert 0.0 < stop.completed_epochs < EPOCHS
 
 
 async def test_a_stopped_job_waits_in_the_queue_once_its_pods_have_ended() -> None:
@@ -103,11 +103,11 @@ async def test_advice_is_told_once_and_stops_nobody() -> None:
     assert view is not None
     assert not view.due
     assert view.proposal is not None
-    assert (view.proposal.beneficiaries, view.proposal.obstacle) == ((str(SHORT),), ADVISES)
+    assert (view.proposal.beneficiaries, view.proposal.blocker) == ((str(SHORT),), ADVISES)
     assert view.proposal.saved_seconds > 0.0
     assert scene.watch.begin(LONG, scene.policy) is None
     assert scene.plan is not None
-    scene.see_long(JobStatus(plan=scene.plan, stop=view.proposal))
+    scene.see_long(JobStatus(plan=scene.plan, proposed_preemption=view.proposal))
     scene.woken.clear()
     for _ in range(10):
         await scene.later(10.0)
@@ -125,7 +125,7 @@ async def test_advice_is_taken_back_when_nobody_waits_any_more_or_the_policy_is_
         view = scene.watch.view(LONG)
         assert view is not None
         assert scene.plan is not None
-        scene.see_long(JobStatus(plan=scene.plan, stop=view.proposal))
+        scene.see_long(JobStatus(plan=scene.plan, proposed_preemption=view.proposal))
         scene.woken.clear()
         await scene.later(60.0)
         if change == "gone":
@@ -145,7 +145,7 @@ async def test_after_a_restart_what_was_told_stays_as_it_was() -> None:
     told = scene.watch.view(LONG)
     assert told is not None
     assert scene.plan is not None
-    scene.see_long(JobStatus(plan=scene.plan, stop=told.proposal))
+    scene.see_long(JobStatus(plan=scene.plan, proposed_preemption=told.proposal))
     scene.watch._evaluations.clear()
     scene.woken.clear()
     await scene.later(60.0)

@@ -22,7 +22,7 @@ def test_since_when_a_rank_waits_is_written_down_and_the_deadline_is_looked_at()
     first = waiting(0, status=status(Phase.STARTING))
     told = derive(first, decide(first))
     assert told.scheduling is not None
-    assert told.scheduling.waiting_since == at(0)
+    assert told.scheduling.waiting_start_time == at(0)
     later = waiting(100)
     decision = decide(later)
     assert isinstance(decision, Wait)
@@ -52,7 +52,7 @@ def test_nothing_is_released_while_no_rank_is_left_out(pods: tuple[Any, ...]) ->
     decision = decide(look)
     assert not isinstance(decision, ReleaseGang)
     known = derive(look, decision).scheduling
-    assert known is None or not known.waiting_since
+    assert known is None or not known.waiting_start_time
 
 
 def test_a_launcher_that_is_left_out_counts_too_and_so_does_a_gate_of_others() -> None:
@@ -188,7 +188,9 @@ def test_gated_again_its_ranks_are_planned_anew_and_wait_their_delay() -> None:
     assert placed(told).reason == "RanksWaiting"
     after = changed(back, released=False, release_recorded=False, status=told)
     assert isinstance(decide(after), ReleaseWorkers)
-    soon = msgspec.structs.replace(told, scheduling=msgspec.structs.replace(told.scheduling or StatusScheduling(), released_at=at(-3)))
+    soon = msgspec.structs.replace(
+        told, scheduling=msgspec.structs.replace(told.scheduling or StatusScheduling(), last_release_time=at(-3))
+    )
     held = decide(changed(after, status=soon))
     assert isinstance(held, Wait)
     assert held.retry_after_seconds == 7.0

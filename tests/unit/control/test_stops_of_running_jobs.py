@@ -34,14 +34,14 @@ from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, R
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice
-from hyperscale.model.status import JobStatus, LastMove, LastStop, Phase, QueueDecision, StatusStop
+from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, Phase, ProposedPreemption, QueueDecision
 from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 PLAN = plan("node-a", "node-b")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 JOB = job_spec(checkpoint={"claimName": "state"})
-STOP = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
-LAST = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
+STOP = ProposedPreemption(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
+LAST = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 PREEMPTED = condition(PREEMPTED_CONDITION)
 WAITS = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2 in the queue, team/short goes first")
 
@@ -55,7 +55,7 @@ def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
 
 def stopping(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
-    written = status(Phase.RUNNING, PREEMPTED, last_stop=LAST, stops=1)
+    written = status(Phase.RUNNING, PREEMPTED, last_preemption=LAST, preemptions=1)
     return running(**{"preempted": True, "preemption_recorded": True, "status": written, **changes})
 
 
@@ -85,7 +85,7 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
         running(mpijob=mpijob(conditions=RUNS, queue="gold")),
         running(job_spec(checkpoint={"claimName": "state"}, placement={"mode": "Preferred"})),
         running(job_spec(checkpoint={"claimName": "state"}, startPolicy="Manual")),
-        running(status=status(Phase.RUNNING, replans=3)),
+        running(status=status(Phase.RUNNING, plan_changes=3)),
     ],
     ids=["no checkpoint", "in a queue", "not strict", "approved by hand", "no replans left"],
 )
@@ -103,7 +103,7 @@ def test_in_order_of_arrival_nobody_is_stopped() -> None:
 
 def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -> None:
     again = mpijob(start_time="2026-01-01T02:10:00Z")
-    once = status(Phase.RUNNING, last_stop=LAST)
+    once = status(Phase.RUNNING, last_preemption=LAST)
     assert "7200" in preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7200))
     assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7201))
     assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=0))
@@ -113,7 +113,7 @@ def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -
 
 
 def test_nothing_is_stopped_before_that_is_written_down() -> None:
-    first = stopping(preemption_recorded=False, status=status(Phase.RUNNING, last_stop=LAST, stops=1))
+    first = stopping(preemption_recorded=False, status=status(Phase.RUNNING, last_preemption=LAST, preemptions=1))
     decision = decide(first)
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.retry_after_seconds) == (Reason.PREEMPTED, 0.0)
@@ -121,7 +121,7 @@ def test_nothing_is_stopped_before_that_is_written_down() -> None:
     written = derive(first, decision)
     assert is_preempted(written)
     assert not undisturbed(written, mpijob(conditions=RUNS))
-    assert (written.last_stop, written.stops) == (LAST, 1)
+    assert (written.last_preemption, written.preemptions) == (LAST, 1)
 
 
 def test_the_pods_stop_once_it_is_written_down() -> None:
@@ -134,7 +134,7 @@ def test_its_gpus_are_given_away_when_its_pods_are_gone() -> None:
     decision = decide(stopping(mpijob=mpijob(suspended=True)))
     assert isinstance(decision, Wait)
     assert "2 of its pods" in decision.message
-    written = status(Phase.QUEUED, PREEMPTED, last_stop=LAST)
+    written = status(Phase.QUEUED, PREEMPTED, last_preemption=LAST)
     assert not waits_again(mpijob(suspended=True), (worker(0),))
     assert waits_again(mpijob(suspended=True), (worker(0, phase="Succeeded"),))
     assert not waits_again(mpijob(), ())
@@ -195,7 +195,7 @@ def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
     written = derive(look, first)
     assert not is_preempted(written)
     assert of_type(written.conditions, "Migrating") is not None
-    assert written.last_stop == LAST
+    assert written.last_preemption == LAST
     resumes = decide(stopped(plan=new, preempted=False, migrating=True, status=written))
     assert isinstance(resumes, SetSuspend)
     assert not resumes.suspend
@@ -228,24 +228,24 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
     look = running(preemption=StopView(STOP))
     after = derive(look, decide(look))
     found = of_type(after.conditions, PROPOSED_CONDITION)
-    assert after.stop == STOP
+    assert after.proposed_preemption == STOP
     assert found is not None
     for words in ("team/short could start", "120 s shorter", "65 s"):
         assert words in found.message
     again = changed(look, status=after, preemption=None)
     assert derive(again, decide(again)) == after  # after a restart, before it is judged again
     gone = changed(look, status=after, preemption=StopView())
-    assert derive(gone, decide(gone)).stop is None
-    assert derive(changed(look, status=after, mpijob=mpijob(suspended=True)), Wait(Reason.SUSPENDED)).stop is None
+    assert derive(gone, decide(gone)).proposed_preemption is None
+    assert derive(changed(look, status=after, mpijob=mpijob(suspended=True)), Wait(Reason.SUSPENDED)).proposed_preemption is None
 
 
 def test_only_what_matters_is_told_again() -> None:
-    assert not material(STOP, msgspec.structs.replace(STOP, saved_seconds=61.0, price_seconds=1.0))
+    assert not material(STOP, msgspec.structs.replace(STOP, saved_seconds=61.0, cost_seconds=1.0))
     assert not material(STOP, msgspec.structs.replace(STOP, saved_seconds=239.0))
     assert material(STOP, msgspec.structs.replace(STOP, saved_seconds=59.0))
     assert material(STOP, msgspec.structs.replace(STOP, saved_seconds=241.0))
     assert material(STOP, msgspec.structs.replace(STOP, beneficiaries=("team/other",)))
-    assert material(STOP, msgspec.structs.replace(STOP, obstacle="x"))
+    assert material(STOP, msgspec.structs.replace(STOP, blocker="x"))
 
 
 def test_a_job_that_goes_on_elsewhere_at_once_is_told_so() -> None:
@@ -258,13 +258,13 @@ def test_a_job_that_goes_on_elsewhere_at_once_is_told_so() -> None:
 def test_what_is_left_of_a_stopped_job_is_what_its_checkpoints_do_not_hold() -> None:
     job = job_spec(model={"architecture": "GCN", "epochs": 100})
     assert epochs_left(job, LAST) == 60
-    assert epochs_left(job, msgspec.structs.replace(LAST, epochs_done=99.9)) == 1
-    assert epochs_left(job, msgspec.structs.replace(LAST, epochs_done=500.0)) == 1
-    earlier = LastMove("2026-01-01T00:05:00Z", 1, 20.0)
-    later = LastMove("2026-01-01T00:20:00Z", 1, 70.0)
+    assert epochs_left(job, msgspec.structs.replace(LAST, completed_epochs=99.9)) == 1
+    assert epochs_left(job, msgspec.structs.replace(LAST, completed_epochs=500.0)) == 1
+    earlier = LastMigration("2026-01-01T00:05:00Z", 1, 20.0)
+    later = LastMigration("2026-01-01T00:20:00Z", 1, 70.0)
     assert epochs_kept(JobStatus()) == 0.0
-    assert epochs_kept(JobStatus(last_move=earlier, last_stop=LAST)) == 40.0
-    assert epochs_kept(JobStatus(last_move=later, last_stop=LAST)) == 70.0
+    assert epochs_kept(JobStatus(last_migration=earlier, last_preemption=LAST)) == 40.0
+    assert epochs_kept(JobStatus(last_migration=later, last_preemption=LAST)) == 70.0
 
 
 def test_explain_says_why_it_stopped_and_what_it_waits_for() -> None:

@@ -17,13 +17,13 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import FindWorkload, MakePlan, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.status import LastStop, Phase
+from hyperscale.model.status import LastPreemption, Phase
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 from tests.builders import placement
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
 
 TWO = plan("node-a", "node-b")
-LAST = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
+LAST = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 ASKED_TO = job_spec(runPolicy={"suspend": True})
 
 
@@ -57,7 +57,7 @@ def test_an_mpijob_that_another_suspended_stays_suspended_and_the_condition_says
     "begun",
     [
         {"migrating": True, "status": status(Phase.STARTING, condition("Migrating"))},
-        {"preempted": True, "preemption_recorded": True, "status": status(Phase.QUEUED, condition("Preempted"), last_stop=LAST)},
+        {"preempted": True, "preemption_recorded": True, "status": status(Phase.QUEUED, condition("Preempted"), last_preemption=LAST)},
         {"job": ASKED_TO},
         {"mpijob": mpijob(suspended=True, suspend_intent=False, resizable=True)},
     ],
@@ -134,7 +134,7 @@ def test_a_person_who_resumes_as_the_spec_says_is_taken_note_of() -> None:
 
 
 def test_a_stop_for_others_ends_where_another_resumes_the_mpijob() -> None:
-    known = status(Phase.QUEUED, condition("Preempted"), last_stop=LAST)
+    known = status(Phase.QUEUED, condition("Preempted"), last_preemption=LAST)
     view = mpijob(suspend_intent=True)
     assert is_preempted(known, mpijob(suspended=True, suspend_intent=True))
     assert not is_preempted(known, view)

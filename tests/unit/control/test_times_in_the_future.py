@@ -13,7 +13,7 @@ from hyperscale.control.lifecycle.stoppable import queued_since, waited_for_othe
 from hyperscale.control.lifecycle.unscheduled import delay_left, refused_nodes
 from hyperscale.control.scheduler.pending import KEPT_BACK_SECONDS, Pending
 from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.model.status import JobStatus, LastStop
+from hyperscale.model.status import JobStatus, LastPreemption
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from tests.builders.seen import MPIJOB_UID
 from tests.unit.control.test_world import CORA, job, mpijob, pod
@@ -21,7 +21,7 @@ from tests.unit.control.test_world import CORA, job, mpijob, pod
 CREATED = "2026-01-01T00:00:00Z"
 NOW = unix_seconds("2026-01-02T00:00:00Z")
 NEVER = "9999-01-01T00:00:00Z"
-STOPPED: dict[str, Any] = {"time": NEVER, "beneficiaries": ["team/cora"], "epochsDone": 1.0}
+STOPPED: dict[str, Any] = {"startTime": NEVER, "beneficiaries": ["team/cora"], "completedEpochs": 1.0}
 PREEMPTED = {"type": "Preempted", "status": "True", "reason": "PreemptedForOthers", "message": "", "lastTransitionTime": CREATED}
 
 
@@ -43,7 +43,7 @@ def read(**status: Any) -> JobStatus:
 
 def test_a_stop_in_the_future_holds_other_jobs_back_no_longer_than_one_of_now() -> None:
     now = NOW
-    world = world_of(lambda: now, lastStop=STOPPED, conditions=[PREEMPTED], mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
+    world = world_of(lambda: now, lastPreemption=STOPPED, conditions=[PREEMPTED], mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
     world.see_mpijob(mpijob(suspended=True))
     world.see_pod(pod("cora-worker-0", on="node-a"))
     pending = Pending(world, JobReader(), lambda: now)
@@ -53,34 +53,34 @@ def test_a_stop_in_the_future_holds_other_jobs_back_no_longer_than_one_of_now() 
 
 
 def test_no_job_has_waited_longer_for_others_than_it_exists() -> None:
-    stop = read(lastStop=STOPPED | {"time": timestamp(NOW - 60.0), "waitedSeconds": 1e15}).last_stop
+    stop = read(lastPreemption=STOPPED | {"startTime": timestamp(NOW - 60.0), "waitedSeconds": 1e15}).last_preemption
     assert stop is not None
     assert queued_since(stop) == unix_seconds(CREATED)
 
 
 def test_a_release_in_the_future_delays_the_next_plan_no_longer_than_one_of_now() -> None:
-    refused = [{"node": "node-a", "message": "no room", "time": NEVER}]
-    status = read(scheduling={"releases": 1, "releasedAt": NEVER, "waitingSince": NEVER, "refused": refused})
+    refused = [{"node": "node-a", "message": "no room", "refusalTime": NEVER}]
+    status = read(scheduling={"releases": 1, "lastReleaseTime": NEVER, "waitingStartTime": NEVER, "refused": refused})
     assert delay_left(status, NOW + 600.0) == 0.0
     assert refused_nodes(status, NOW + 3600.0) == {}
     assert status.scheduling is not None
-    assert unix_seconds(status.scheduling.waiting_since) <= NOW
+    assert unix_seconds(status.scheduling.waiting_start_time) <= NOW
 
 
 def test_times_that_are_none_are_found_in_what_is_remembered_of_the_scheduler_too() -> None:
-    assert read(scheduling={"releases": 1, "releasedAt": "tomorrow"}) == JobStatus()
+    assert read(scheduling={"releases": 1, "lastReleaseTime": "tomorrow"}) == JobStatus()
 
 
 @pytest.mark.parametrize("ahead", [0.0, 100.0])
 def test_a_clock_that_is_a_little_ahead_is_believed(ahead: float) -> None:
-    stop = STOPPED | {"time": timestamp(NOW + ahead), "waitedSeconds": 3600.0}
-    world = world_of(lastStop=stop)
-    assert world.jobs[CORA].status.last_stop == LastStop(timestamp(NOW + ahead), ("team/cora",), 1.0, 3600.0)
+    stop = STOPPED | {"startTime": timestamp(NOW + ahead), "waitedSeconds": 3600.0}
+    world = world_of(lastPreemption=stop)
+    assert world.jobs[CORA].status.last_preemption == LastPreemption(timestamp(NOW + ahead), ("team/cora",), 1.0, 3600.0)
     assert world.intake.refused == {}
 
 
 def test_such_a_status_is_named_and_the_rest_of_it_stays() -> None:
-    world = world_of(lastStop=STOPPED, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
+    world = world_of(lastPreemption=STOPPED, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
     record = world.jobs[CORA]
     assert record.status_fault
     assert record.status.mpi_job_ref is not None
@@ -95,5 +95,5 @@ def test_an_mpijob_that_starts_or_ends_in_the_future_has_no_such_time() -> None:
 
 
 def test_a_start_that_nobody_dates_adds_nothing_to_the_wait() -> None:
-    status = JobStatus(last_stop=LastStop(CREATED, ("team/cora",), 1.0, 5.0))
+    status = JobStatus(last_preemption=LastPreemption(CREATED, ("team/cora",), 1.0, 5.0))
     assert waited_for_others(status, unix_seconds("")) == 5.0

@@ -23,7 +23,7 @@ def at(seconds: float) -> str:
 
 def waiting(since: float, **changes: Any) -> ReconcileInput:
     """Rank 0 runs, rank 1 is refused; when that was first seen, in seconds before now."""
-    known = StatusScheduling(waiting_since=at(-since))
+    known = StatusScheduling(waiting_start_time=at(-since))
     base = {
         "mpijob": mpijob(),
         "plan": TWO,
@@ -38,7 +38,7 @@ def waiting(since: float, **changes: Any) -> ReconcileInput:
 def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> ReconcileInput:
     """The release is written down."""
     refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
-    known = StatusScheduling(releases=releases, released_at=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
+    known = StatusScheduling(releases=releases, last_release_time=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
     base = {
         "mpijob": mpijob(),
         "plan": TWO,

@@ -77,6 +77,12 @@ def test_status_has_no_defaults_that_would_look_like_observations() -> None:
     assert [path for path, schema in user_parts() if ".status" in path and "default" in schema] == []
 
 
+def test_what_is_named_a_time_is_an_rfc3339_time_and_nothing_else() -> None:
+    times = {path for path, schema in user_parts() if schema.get("format") == "date-time"}
+    assert times == {path for path, _ in user_parts() if path.endswith("Time")}
+    assert "GNNTrainingJob.status.conditions[].lastTransitionTime" in times
+
+
 def test_an_unbounded_type_is_an_error() -> None:
     for unbounded in (inspect.StrType(), inspect.VarTupleType(inspect.IntType()), inspect.DictType(inspect.StrType(), inspect.AnyType())):
         with pytest.raises(TypeError, match=r"Some\.field"):

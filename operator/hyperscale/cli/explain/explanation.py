@@ -12,6 +12,7 @@ from hyperscale.cli.text_tables import counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
 from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
+from hyperscale.model.admission_query import Chooser
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan, Prediction
@@ -161,9 +162,9 @@ def _progress(status: JobStatus) -> list[str]:
         sentences.append(f"{workers.placed} of {workers.planned} ranks are bound to a node, {workers.ready} are ready.")
     if status.queue and status.phase is Phase.QUEUED:
         sentences.append(f"Its queue is {status.queue}.")
-    if status.restarts or status.replans:
+    if status.restarts or status.plan_changes:
         sentences.append(
-            f"Since the start: {counted(status.restarts, 'launcher restart')}, {counted(status.replans, 'change')} of the plan."
+            f"Since the start: {counted(status.restarts, 'launcher restart')}, {counted(status.plan_changes, 'change')} of the plan."
         )
     return sentences
 
@@ -175,32 +176,34 @@ def _queue(status: JobStatus) -> list[str]:
         return []
     sentences = []
     if decision.position == 0:
+        chooser = "learned policy" if decision.chosen_by == Chooser.LEARNED else decision.chosen_by.lower()
         among = f"among {counted(decision.pending + 1, 'pending job')}" if decision.pending else "beside running jobs"
-        sentences.append(f"Its start was chosen {among} by the {decision.chosen_by.lower()}.")
-    if decision.rule_score is not None and decision.agent_score is not None:
+        sentences.append(f"Its start was chosen {among} by the {chooser}.")
+    if decision.rule_score is not None and decision.learned_score is not None:
         sentences.append(
             f"Predicted weighted mean time until those jobs end: {seconds_text(decision.rule_score)} as the rule orders them, "
-            f"{seconds_text(decision.agent_score)} as the agent does; the agent's choice is used only where it is no worse."
+            f"{seconds_text(decision.learned_score)} as the learned policy does; its choice is used only where it is no worse."
         )
     return sentences
 
 
 def _better(status: JobStatus) -> list[str]:
     """A better placement of a running job."""
-    return [f"Elsewhere it would be faster: {_sentence(proposed(status.move).message)}"] if status.move is not None else []
+    proposal = status.proposed_migration
+    return [f"Elsewhere it would be faster: {_sentence(proposed(proposal).message)}"] if proposal is not None else []
 
 
 def _stopped(record: ExplainedJob, status: JobStatus) -> list[str]:
     """What would be gained if it stopped for others, or what was."""
     key = f"{record.namespace}/{record.name}"
-    if status.stop is not None:
-        return [_sentence(proposed_stop(status.stop, key).message)]
-    if status.last_stop is None:
+    if status.proposed_preemption is not None:
+        return [_sentence(proposed_stop(status.proposed_preemption, key).message)]
+    if status.last_preemption is None:
         return []
     planned = next((condition for condition in status.conditions if condition.type == "Planned"), None)
     waiting = [_sentence(planned.message)] if is_preempted(status) and planned is not None and planned.reason != status.reason else []
-    times = f" It has been stopped for others {counted(status.stops, 'time')}." if status.stops > 1 else ""
-    return [*waiting, f"{_sentence(preemption_message(status.last_stop, key))}{times}"]
+    times = f" It has been stopped for others {counted(status.preemptions, 'time')}." if status.preemptions > 1 else ""
+    return [*waiting, f"{_sentence(preemption_message(status.last_preemption, key))}{times}"]
 
 
 def _stale(record: ExplainedJob, status: JobStatus) -> list[str]:

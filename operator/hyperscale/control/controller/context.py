@@ -15,7 +15,7 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Reason, Stop
 from hyperscale.model.observed.reconcile_input import AdmissionTurn, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.status import JobStatus, LastMove, LastStop, StatusScheduling
+from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, StatusScheduling
 
 
 class ReconcileContext:
@@ -29,7 +29,7 @@ class ReconcileContext:
         self.refusal: Infeasible | None = None
         self.metrics: MetricsState | None = None
         self.turn: AdmissionTurn | None = None
-        self.replans = 0
+        self.plan_changes = 0
         self.partition_looked = False
         """The partition Job was read or created in this pass."""
         self.workload: str | None = None
@@ -37,9 +37,9 @@ class ReconcileContext:
         """Kueue was asked in this pass for the Workload of the MPIJob."""
         self.scheduling: StatusScheduling | None = None
         """Of a release of all ranks that this pass has begun."""
-        self.last_move: LastMove | None = None
+        self.last_migration: LastMigration | None = None
         """Of a move that this pass has begun."""
-        self.last_stop: LastStop | None = None
+        self.last_preemption: LastPreemption | None = None
         """Of a stop that this pass has begun."""
         self.resuming = False
         """This pass has found a plan for a job that was stopped for others."""
@@ -48,11 +48,11 @@ class ReconcileContext:
         """A status as last written, with what this pass has begun."""
         return replace(
             status,
-            replans=status.replans + self.replans,
+            plan_changes=status.plan_changes + self.plan_changes,
             scheduling=self.scheduling or status.scheduling,
-            last_move=self.last_move or status.last_move,
-            last_stop=self.last_stop or status.last_stop,
-            stops=status.stops + (1 if self.last_stop is not None else 0),
+            last_migration=self.last_migration or status.last_migration,
+            last_preemption=self.last_preemption or status.last_preemption,
+            preemptions=status.preemptions + (1 if self.last_preemption is not None else 0),
         )
 
     def is_recorded(self, status: JobStatus, recorded: Plan) -> bool:
@@ -108,11 +108,11 @@ def event_for(run: ReconcileContext, state: ReconcileInput, decision: Decision, 
     """What people should hear of a pass that wrote a status; None where nothing but counts moved."""
     if run.plan is not None:
         return EventMessage("Planned", run.plan.summary())
-    if after.move is not None and before.move is None:
-        condition = movable.proposed(after.move)
+    if after.proposed_migration is not None and before.proposed_migration is None:
+        condition = movable.proposed(after.proposed_migration)
         return EventMessage(condition.type, condition.message)
-    if after.stop is not None and before.stop is None:
-        condition = stoppable.proposed(after.stop, state.job.metadata.key)
+    if after.proposed_preemption is not None and before.proposed_preemption is None:
+        condition = stoppable.proposed(after.proposed_preemption, state.job.metadata.key)
         return EventMessage(condition.type, condition.message)
     if decision.reason != before.reason and not is_progress(before, after):
         return EventMessage(str(decision.reason), _message(decision, after), is_warning(state, decision))

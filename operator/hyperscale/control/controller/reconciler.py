@@ -231,9 +231,9 @@ class Reconciler:
         recorded_preemption, recorded_release = is_preempted(status, mpijob), is_released(status, mpijob)
         return RestartState(
             migration=self._planning.migration.view(run.key),
-            migrating=run.last_move is not None or run.resuming or is_moving(status),
+            migrating=run.last_migration is not None or run.resuming or is_moving(status),
             preemption=self._planning.preemption.view(run.key),
-            preempted=not run.resuming and (run.last_stop is not None or recorded_preemption),
+            preempted=not run.resuming and (run.last_preemption is not None or recorded_preemption),
             preemption_recorded=recorded_preemption,
             released=not run.resuming and (run.scheduling is not None or recorded_release),
             release_recorded=recorded_release,

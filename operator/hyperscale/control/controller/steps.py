@@ -28,7 +28,7 @@ from hyperscale.model.decision import (
 )
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import LastMove
+from hyperscale.model.status import LastMigration
 from hyperscale.util.rfc3339 import timestamp
 
 
@@ -88,7 +88,7 @@ class Steps:
             await self._actions.write_plan_file(state.job.metadata, answer)
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
         shrinks = step.may_shrink and mpijob is not None and len(answer.workers) < mpijob.workers
-        run.replans += 1 if step.counts_as_replan or shrinks else 0
+        run.plan_changes += 1 if step.counts_as_replan or shrinks else 0
         if mpijob is not None and mpijob.suspended:
             # From here on like a move: the plan is written down, then the MPIJob resumed on it.
             run.resuming = True
@@ -102,7 +102,7 @@ class Steps:
     def _stop(self, run: ReconcileContext, state: ReconcileInput, decision: BeginStop | ReleaseGang) -> None:
         """A stop for others, or of ranks that the scheduler leaves waiting; it is in force once this pass has reported it."""
         if isinstance(decision, BeginStop):
-            run.last_stop = self._planning.preemption.begin(run.key, run.policy)
+            run.last_preemption = self._planning.preemption.begin(run.key, run.policy)
             self._on_milestone(Milestone.PREEMPTION_STARTED)
         else:
             run.scheduling = begun(state)
@@ -116,7 +116,7 @@ class Steps:
             return
         await self._actions.write_plan_file(state.job.metadata, plan)
         run.plan, run.metrics = plan, snapshot.metrics
-        run.replans += 1
+        run.plan_changes += 1
         self._note_move(run, state, plan)
         self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
         self._on_milestone(Milestone.MIGRATION_STARTED)
@@ -126,4 +126,4 @@ class Steps:
         job, gang, migration = state.job, state.gang, state.restart.migration
         moved = len([pod for pod in gang.workers if pod.index in range(len(plan.workers)) and pod.node != plan.node_of(pod.index or 0)])
         kept = epochs_safe(job.parsed, gang.measured, job.status, migration.epochs_done if migration is not None else 0.0)
-        run.last_move = LastMove(timestamp(self._clock()), moved, kept)
+        run.last_migration = LastMigration(timestamp(self._clock()), moved, kept)

@@ -52,7 +52,7 @@ def migration_pays(state: ReconcileInput) -> Decision | None:
     advice = restart.migration
     if advice is None or advice.plan is None or restart.migrating or mpijob is None or not mpijob.is_true("Running"):
         return None
-    if migration_blocker(job.spec, mpijob, job.status.replans):
+    if migration_blocker(job.spec, mpijob, job.status.plan_changes):
         return None
     return BeginMove(Reason.MIGRATING, "a better placement pays for the restart", plan=advice.plan)
 

@@ -15,7 +15,7 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 def preempted(state: ReconcileInput) -> Decision | None:
     """Carry a recorded preemption through; then the job waits for admission like others and resumes on a new plan."""
     job, gang, restart = state.job, state.gang, state.restart
-    mpijob, preemption = gang.mpijob, job.status.last_stop
+    mpijob, preemption = gang.mpijob, job.status.last_preemption
     if not restart.preempted or preemption is None or mpijob is None or mpijob.holder or job.spec.run_policy.suspend:
         return None
     if not restart.preemption_recorded:
@@ -34,6 +34,6 @@ def preemption_pays(state: ReconcileInput) -> Decision | None:
     advice = restart.preemption
     if advice is None or not advice.due or restart.migrating or mpijob is None or not mpijob.is_true("Running"):
         return None
-    if migration_blocker(job.spec, mpijob, job.status.replans):
+    if migration_blocker(job.spec, mpijob, job.status.plan_changes):
         return None
     return BeginStop(Reason.PREEMPTED)

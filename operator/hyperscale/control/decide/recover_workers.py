@@ -23,7 +23,7 @@ def stuck_on_lost_node(state: ReconcileInput) -> Decision | None:
         return None
     misfit_nodes = {misfit.node for misfit in state.capacity.misfits}
     pinned = [pod.uid for pod in state.gang.workers if _pinned_unbound(pod, state, misfit_nodes)]
-    if pinned and state.job.status.replans < recovery.max_plan_changes:
+    if pinned and state.job.status.plan_changes < recovery.max_plan_changes:
         return DeletePods(Reason.NODE_LOST, f"{misfits_text(state)}; their waiting pods are replaced", pod_uids=tuple(sorted(pinned)))
     if recovery.force_delete_after_seconds is None:
         return None
@@ -46,7 +46,7 @@ def plan_gated_workers(state: ReconcileInput, mpijob: MpiJobView, gated: list[Po
     job, clock = state.job, state.clock
     recovery = job.spec.recovery
     pinned = _bound_nodes(state.gang.workers, without={pod.index for pod in gated})
-    if pinned and job.status.replans >= recovery.max_plan_changes:
+    if pinned and job.status.plan_changes >= recovery.max_plan_changes:
         used_up = f"{misfits_text(state)}, and spec.recovery.maxPlanChanges ({recovery.max_plan_changes}) is used up; raise it"
         return Stop(Reason.PLAN_CHANGES_EXHAUSTED, used_up)
     step = MakePlan(
@@ -76,7 +76,7 @@ def _shrinks_at(state: ReconcileInput) -> float | None:
     after_seconds = spec.recovery.shrink_after_seconds
     if mpijob is None or after_seconds is None or not spec.recovery.replace_lost_workers or not resizable(spec, mpijob):
         return None
-    if mpijob.workers <= spec.workers.min_replicas or migration_blocker(spec, mpijob, status.replans):
+    if mpijob.workers <= spec.workers.min_replicas or migration_blocker(spec, mpijob, status.plan_changes):
         return None
     placed = next((condition for condition in status.conditions if condition.type == "Placed" and condition.status == "False"), None)
     return (unix_seconds(placed.last_transition_time) if placed is not None else state.clock.now) + after_seconds

@@ -204,7 +204,7 @@ def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobSta
         products=_products(plan),
         planner=plan.planner,
         plan_id=plan.plan_id,
-        replans=status.replans,
+        replans=status.plan_changes,
         predicted_seconds=plan.predicted.epoch_seconds / correction,
         correction=correction,
         measured_seconds=measured.epoch_seconds,

@@ -11,7 +11,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import MAX_MOVED, JobStatus, StatusMove, StatusMovedWorker
+from hyperscale.model.status import MAX_MOVED, JobStatus, ProposedMigration, WorkerMigration
 
 MIGRATING_CONDITION = "Migrating"
 PROPOSED_CONDITION = "MigrationProposed"
@@ -95,44 +95,44 @@ def arrived(state: ReconcileInput) -> bool:
     return not misplaced_workers(state) and len(bound) >= len(plan.workers)
 
 
-def shown_move(advice: MoveAdvice, running: Plan, since: str, blocker: str) -> StatusMove:
+def shown_move(advice: MoveAdvice, running: Plan, since: str, blocker: str) -> ProposedMigration:
     """Advice as the status tells it."""
     planned = advice.plan.workers if advice.plan is not None else ()
-    moved = tuple(StatusMovedWorker(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])
-    return StatusMove(
-        now_epoch_seconds=_short(advice.now_epoch_seconds),
-        then_epoch_seconds=_short(advice.then_epoch_seconds),
-        moves=len(advice.moved),
+    moved = tuple(WorkerMigration(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])
+    return ProposedMigration(
+        current_epoch_seconds=_short(advice.now_epoch_seconds),
+        proposed_epoch_seconds=_short(advice.then_epoch_seconds),
+        migrated_workers=len(advice.moved),
         workers=len(running.workers),
         remaining_epochs=_short(advice.remaining_epochs),
         saved_seconds=_short(advice.saved_seconds),
-        price_seconds=_short(advice.price_seconds),
-        since=since,
-        moved=moved,
-        obstacle=blocker[:256],
+        cost_seconds=_short(advice.price_seconds),
+        first_proposed_time=since,
+        worker_migrations=moved,
+        blocker=blocker[:256],
     )
 
 
-def material(shown: StatusMove, fresh: StatusMove) -> bool:
+def material(shown: ProposedMigration, fresh: ProposedMigration) -> bool:
     """Whether the difference is worth another write: other numbers of workers, other reasons, or epochs that differ by a tenth.
 
     That the saving shrinks while the job runs is no news.
     """
-    if (shown.moves, shown.workers, shown.obstacle) != (fresh.moves, fresh.workers, fresh.obstacle):
+    if (shown.migrated_workers, shown.workers, shown.blocker) != (fresh.migrated_workers, fresh.workers, fresh.blocker):
         return True
-    pairs = ((shown.now_epoch_seconds, fresh.now_epoch_seconds), (shown.then_epoch_seconds, fresh.then_epoch_seconds))
+    pairs = ((shown.current_epoch_seconds, fresh.current_epoch_seconds), (shown.proposed_epoch_seconds, fresh.proposed_epoch_seconds))
     return any(abs(new - old) > MATERIAL_RATIO * old for old, new in pairs)
 
 
-def proposed(move: StatusMove) -> Condition:
+def proposed(move: ProposedMigration) -> Condition:
     """The condition that says so; the same move gives the same words."""
-    workers = ", ".join(f"{worker.index}: {worker.source} → {worker.target}" for worker in move.moved)
-    more = f" and {move.moves - len(move.moved)} more" if move.moves > len(move.moved) else ""
-    blocked = f"; not done because {move.obstacle}" if move.obstacle else ""
+    workers = ", ".join(f"{worker.index}: {worker.source_node} → {worker.target_node}" for worker in move.worker_migrations)
+    more = f" and {move.migrated_workers - len(move.worker_migrations)} more" if move.migrated_workers > len(move.worker_migrations) else ""
+    blocked = f"; not done because {move.blocker}" if move.blocker else ""
     message = (
-        f"an epoch takes {move.now_epoch_seconds:.4g} s by fresh measurements and would take {move.then_epoch_seconds:.4g} s "
-        f"with {move.moves} of {move.workers} workers moved ({workers}{more}); over the {move.remaining_epochs:.4g} epochs left that saves "
-        f"{move.saved_seconds:.4g} s for a price of {move.price_seconds:.4g} s{blocked}"
+        f"an epoch takes {move.current_epoch_seconds:.4g} s by fresh measurements and would take {move.proposed_epoch_seconds:.4g} s "
+        f"with {move.migrated_workers} of {move.workers} workers moved ({workers}{more}); over the {move.remaining_epochs:.4g} epochs left "
+        f"that saves {move.saved_seconds:.4g} s for a price of {move.cost_seconds:.4g} s{blocked}"
     )
     return Condition(type=PROPOSED_CONDITION, status="True", reason="BetterPlacementFound", message=message[:2048])
 

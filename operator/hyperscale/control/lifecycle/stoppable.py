@@ -16,7 +16,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice, StoppableJob
-from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastStop, Phase, StatusStop
+from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastPreemption, Phase, ProposedPreemption
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
 PREEMPTED_CONDITION = "Preempted"
@@ -38,7 +38,7 @@ def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:
     """
     return (
         not (view is not None and (view.holder or resumed_by_other(view)))
-        and status.last_stop is not None
+        and status.last_preemption is not None
         and any(condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions)
     )
 
@@ -65,20 +65,20 @@ def preemption_blocker(job: JobSpec, view: MpiJobView, status: JobStatus, policy
     waited_seconds = waited_for_others(status, unix_seconds(view.start_time))
     if 0.0 < policy.starvation_seconds <= waited_seconds:
         return f"it has waited {waited_seconds:.4g} s for others already, spec.queue.starvationSeconds of the PlannerPolicy allows no more"
-    return migration_blocker(job, view, status.replans)
+    return migration_blocker(job, view, status.plan_changes)
 
 
 def waited_for_others(status: JobStatus, started: float) -> float:
     """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds; inf where it is not stated)."""
-    last = status.last_stop
+    last = status.last_preemption
     if last is None:
         return 0.0
-    return last.waited_seconds + (max(0.0, started - unix_seconds(last.time)) if math.isfinite(started) else 0.0)
+    return last.waited_seconds + (max(0.0, started - unix_seconds(last.start_time)) if math.isfinite(started) else 0.0)
 
 
 def epochs_kept(status: JobStatus) -> float:
     """Epochs that need not be done again, as of the last time that the operator stopped this job; 0 where it never did."""
-    kept = [(last.time, last.epochs_done) for last in (status.last_move, status.last_stop) if last is not None]
+    kept = [(last.start_time, last.completed_epochs) for last in (status.last_migration, status.last_preemption) if last is not None]
     return max(kept, key=lambda each: unix_seconds(each[0]))[1] if kept else 0.0
 
 
@@ -90,20 +90,20 @@ def epochs_safe(job: JobSpec | None, reported: Measured | None, status: JobStatu
     return max(float(said), judged, epochs_kept(status))
 
 
-def epochs_left(job: JobSpec, stop: LastStop) -> int:
+def epochs_left(job: JobSpec, stop: LastPreemption) -> int:
     """What a stopped job has still to do; at least 1."""
-    return max(1, math.ceil(job.model.epochs - stop.epochs_done))
+    return max(1, math.ceil(job.model.epochs - stop.completed_epochs))
 
 
-def queued_since(stop: LastStop) -> float:
+def queued_since(stop: LastPreemption) -> float:
     """Unix seconds from which a stopped job's waiting counts: its run does not, earlier stops do."""
-    return unix_seconds(stop.time) - stop.waited_seconds
+    return unix_seconds(stop.start_time) - stop.waited_seconds
 
 
-def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastStop:
+def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastPreemption:
     """A stop that begins now (Unix seconds)."""
     waited = waited_for_others(status, unix_seconds(view.start_time))
-    return LastStop(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), _short(waited))
+    return LastPreemption(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), _short(waited))
 
 
 def usable_gpus(
@@ -126,38 +126,38 @@ def usable_gpus(
     return usable
 
 
-def shown_stop(advice: StopAdvice, since: str, why_not: str) -> StatusStop:
+def shown_stop(advice: StopAdvice, since: str, why_not: str) -> ProposedPreemption:
     """Advice as the status tells it."""
-    return StatusStop(
+    return ProposedPreemption(
         beneficiaries=advice.beneficiaries[:MAX_BENEFICIARIES],
         saved_seconds=_short(advice.saved_seconds),
-        price_seconds=_short(advice.price_seconds),
-        since=since,
-        obstacle=why_not[:256],
+        cost_seconds=_short(advice.price_seconds),
+        first_proposed_time=since,
+        blocker=why_not[:256],
     )
 
 
-def material(shown: StatusStop, fresh: StatusStop) -> bool:
+def material(shown: ProposedPreemption, fresh: ProposedPreemption) -> bool:
     """Whether the difference is worth another write: others gain, another reason, or a saving that halved or doubled."""
-    if (shown.beneficiaries, shown.obstacle) != (fresh.beneficiaries, fresh.obstacle):
+    if (shown.beneficiaries, shown.blocker) != (fresh.beneficiaries, fresh.blocker):
         return True
     return not shown.saved_seconds <= fresh.saved_seconds * MATERIAL_FACTOR <= shown.saved_seconds * MATERIAL_FACTOR**2
 
 
-def proposed(stop: StatusStop, own_key: str) -> Condition:
+def proposed(stop: ProposedPreemption, own_key: str) -> Condition:
     """The condition that says so; the same advice gives the same words."""
-    why_not = f"; not done because {stop.obstacle}" if stop.obstacle else ""
+    why_not = f"; not done because {stop.blocker}" if stop.blocker else ""
     message = (
         f"if this job stopped now, {_served(stop.beneficiaries, own_key)}: the mean time until all jobs end would be "
-        f"{stop.saved_seconds:.4g} s shorter with all stops that are proposed, the price of this one, {stop.price_seconds:.4g} s for the "
+        f"{stop.saved_seconds:.4g} s shorter with all stops that are proposed, the price of this one, {stop.cost_seconds:.4g} s for the "
         f"restart and work done again, paid{why_not}"
     )
     return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersGainMore", message=message[:2048])
 
 
-def preemption_message(stop: LastStop, own_key: str) -> str:
+def preemption_message(stop: LastPreemption, own_key: str) -> str:
     """A stop in words."""
-    return f"stopped at {stop.time} so that {_served(stop.beneficiaries, own_key)}; about {stop.epochs_done:.4g} epochs are kept"
+    return f"stopped at {stop.start_time} so that {_served(stop.beneficiaries, own_key)}; about {stop.completed_epochs:.4g} epochs are kept"
 
 
 def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:

@@ -65,24 +65,24 @@ def is_back(state: ReconcileInput) -> bool:
 def seconds_left(state: ReconcileInput) -> float | None:
     """Until all ranks are released; None where none is left out or missing, or where that is not written down yet."""
     scheduling = state.job.status.scheduling
-    if scheduling is None or not scheduling.waiting_since or not (left_out(state) or missing(state)):
+    if scheduling is None or not scheduling.waiting_start_time or not (left_out(state) or missing(state)):
         return None
-    return max(0.0, unix_seconds(scheduling.waiting_since) + state.clock.scheduling_timeout_seconds - state.clock.now)
+    return max(0.0, unix_seconds(scheduling.waiting_start_time) + state.clock.scheduling_timeout_seconds - state.clock.now)
 
 
 def delay_left(status: JobStatus, now: float) -> float:
     """Seconds until a released job may be planned again."""
     scheduling = status.scheduling
-    if scheduling is None or not scheduling.released_at or not scheduling.releases:
+    if scheduling is None or not scheduling.last_release_time or not scheduling.releases:
         return 0.0
     delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (scheduling.releases - 1))
-    return max(0.0, unix_seconds(scheduling.released_at) + delay - now)
+    return max(0.0, unix_seconds(scheduling.last_release_time) + delay - now)
 
 
 def refused_nodes(status: JobStatus, now: float) -> dict[str, str]:
     """Nodes that plans of the job leave out now, with the scheduler's words."""
     scheduling = status.scheduling or NOTHING
-    return {refused.node: refused.message for refused in scheduling.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS}
+    return {refused.node: refused.message for refused in scheduling.refused if now - unix_seconds(refused.refusal_time) < REFUSED_SECONDS}
 
 
 def words(state: ReconcileInput) -> str:
@@ -104,7 +104,9 @@ def begun(state: ReconcileInput) -> StatusScheduling:
     }
     kept = [refused for refused in _lasting(scheduling, state.clock.now) if refused.node not in fresh]
     refused = tuple([*kept, *fresh.values()][-MAX_REFUSED_NODES:])
-    return StatusScheduling(releases=scheduling.releases + 1, released_at=time, message=words(state)[:MAX_MESSAGE_LENGTH], refused=refused)
+    return StatusScheduling(
+        releases=scheduling.releases + 1, last_release_time=time, message=words(state)[:MAX_MESSAGE_LENGTH], refused=refused
+    )
 
 
 def observed(state: ReconcileInput) -> StatusScheduling | None:
@@ -112,9 +114,9 @@ def observed(state: ReconcileInput) -> StatusScheduling | None:
     scheduling = state.job.status.scheduling or NOTHING
     job = state.gang.mpijob
     placing = job is not None and job.gated and not job.suspended and not state.restart.released
-    since = (scheduling.waiting_since or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
-    kept = replace(scheduling, waiting_since=since, refused=_lasting(scheduling, state.clock.now))
-    kept = replace(kept, releases=0, released_at="", message="") if _ends_releases(state) else kept
+    since = (scheduling.waiting_start_time or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
+    kept = replace(scheduling, waiting_start_time=since, refused=_lasting(scheduling, state.clock.now))
+    kept = replace(kept, releases=0, last_release_time="", message="") if _ends_releases(state) else kept
     return None if kept == NOTHING else kept
 
 
@@ -137,7 +139,7 @@ def _missing_words(state: ReconcileInput, job: MpiJobView, indices: tuple[int, .
 
 
 def _lasting(scheduling: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ...]:
-    return tuple(refused for refused in scheduling.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS)
+    return tuple(refused for refused in scheduling.refused if now - unix_seconds(refused.refusal_time) < REFUSED_SECONDS)
 
 
 def _refusing_node(state: ReconcileInput, pod: PodView) -> str:

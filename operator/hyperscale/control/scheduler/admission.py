@@ -221,9 +221,9 @@ def _decision(entry: QueueEntry, place: int, count: int, run_seconds: float | No
         pending=count,
         chosen_by=str(score.used if score is not None else Chooser.RULE),
         run_seconds=_rounded(run_seconds),
-        weight=entry.weight,
+        queue_weight=int(entry.weight),
         rule_score=_rounded(score.rule) if score is not None else None,
-        agent_score=_rounded(score.agent) if score is not None else None,
+        learned_score=_rounded(score.agent) if score is not None else None,
     )
 
 

@@ -143,14 +143,15 @@ class MigrationPlanner:
         record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
         if record is None or view is None or not self._steady(record, view):
             return
-        now, proposal = self._clock(), record.status.move
+        now, proposal = self._clock(), record.status.proposed_migration
         self._progress[key] = self._progress[key]._replace(
             at=now, epochs=self._progress[key].epochs_at(now), epoch_seconds=advice.now_epoch_seconds
         )
-        before = self._evaluations.get(key) or MigrationEvaluation(unix_seconds(proposal.since) if proposal else None, proposal)
+        proposed = unix_seconds(proposal.first_proposed_time) if proposal else None
+        before = self._evaluations.get(key) or MigrationEvaluation(proposed, proposal)
         acts = policy.migration.mode is MigrationMode.AUTOMATIC
-        blocker = migration_blocker(job.request.job, view, record.status.replans) if acts else ADVISES
-        terms = MigrationTerms(policy.migration, blocker, record.status.last_move, now)
+        blocker = migration_blocker(job.request.job, view, record.status.plan_changes) if acts else ADVISES
+        terms = MigrationTerms(policy.migration, blocker, record.status.last_migration, now)
         after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=self._progress[key].epochs - job.redone_epochs)
         self._evaluations[key] = after
         if after.shown is not None and before.shown is None:
@@ -208,7 +209,7 @@ class MigrationPlanner:
             migration = self._policy(key).migration
             if migration.mode is not MigrationMode.NEVER:
                 yield key, migration.check_period_seconds
-            elif record.status.move is not None and key not in self._evaluations:
+            elif record.status.proposed_migration is not None and key not in self._evaluations:
                 self._evaluations[key] = MigrationEvaluation()
                 self._wake(key)
 

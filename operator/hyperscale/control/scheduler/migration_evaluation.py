@@ -8,7 +8,7 @@ from hyperscale.control.lifecycle.movable import material, shown_move
 from hyperscale.model.api.policy import MigrationPolicy
 from hyperscale.model.migration_query import MoveAdvice
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import LastMove, StatusMove
+from hyperscale.model.status import LastMigration, ProposedMigration
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
 
@@ -17,7 +17,7 @@ class MigrationEvaluation(NamedTuple):
 
     since: float | None = None
     """Unix seconds since when a migration has paid without interruption; None where none pays."""
-    shown: StatusMove | None = None
+    shown: ProposedMigration | None = None
     plan: Plan | None = None
     """To be carried out."""
     epochs_kept: float = 0.0
@@ -30,7 +30,7 @@ class MigrationTerms(NamedTuple):
     policy: MigrationPolicy
     blocker: str
     """Why the operator must not migrate the job; "" where it may."""
-    last: LastMove | None
+    last: LastMigration | None
     now: float
     """Unix seconds."""
 
@@ -51,5 +51,5 @@ def evaluate(before: MigrationEvaluation, advice: MoveAdvice, running: Plan, ter
 
 def _held_down(since: float, terms: MigrationTerms) -> bool:
     """Whether the gain, and the last migration, are both at least the hold-down time old."""
-    newest = since if terms.last is None else max(since, unix_seconds(terms.last.time))
+    newest = since if terms.last is None else max(since, unix_seconds(terms.last.start_time))
     return terms.now - newest >= terms.policy.hold_down_seconds

@@ -143,8 +143,8 @@ class Pending:
         """
         now = self._clock()
         for other in sorted(self._world.releasing):
-            stop = self._world.jobs[other].status.last_stop
-            ends = stop is not None and now - unix_seconds(stop.time) < KEPT_BACK_SECONDS
+            stop = self._world.jobs[other].status.last_preemption
+            ends = stop is not None and now - unix_seconds(stop.start_time) < KEPT_BACK_SECONDS
             if stop is not None and ends and str(key) not in stop.beneficiaries:
                 return other
         return None

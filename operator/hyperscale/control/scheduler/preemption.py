@@ -33,7 +33,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import StopView
 from hyperscale.model.preemption_query import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
-from hyperscale.model.status import LastStop
+from hyperscale.model.status import LastPreemption
 from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
@@ -99,7 +99,7 @@ class PreemptionPlanner:
         judged = self._evaluations.get(key)
         return StopView(judged.shown, judged.due) if judged is not None else None
 
-    def begin(self, key: Key, policy: PolicySpec) -> LastStop | None:
+    def begin(self, key: Key, policy: PolicySpec) -> LastPreemption | None:
         """Take up a due stop; None where it is void: the job may no longer be stopped, or no job is left to gain."""
         judged, record, view = self._evaluations.get(key), self._world.jobs.get(key), self._world.mpijobs.get(key)
         if judged is None or record is None or view is None or not judged.due:
@@ -208,7 +208,7 @@ class PreemptionPlanner:
             record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
             if record is None or view is None or not undisturbed(record.status, view):
                 continue
-            before = self._evaluations.get(key) or PreemptionEvaluation(record.status.stop)
+            before = self._evaluations.get(key) or PreemptionEvaluation(record.status.proposed_preemption)
             advice = answers.get(str(key))
             if advice is not None:
                 after = advised(before, advice, asked[key], policy.queue.preemption.mode, self._clock())
@@ -217,7 +217,7 @@ class PreemptionPlanner:
             self._evaluations[key] = after
             if after.shown is not None and before.shown is None:
                 self._telemetry.preemptions.labels(outcome="Proposed").inc()
-            if after.due or after.shown != record.status.stop:
+            if after.due or after.shown != record.status.proposed_preemption:
                 self._wake(key)
 
     def _gains(self, name: str, own: Key) -> bool:
@@ -252,7 +252,7 @@ class PreemptionPlanner:
         """Have the reconciles of all other running jobs withdraw their proposals."""
         for key, record, _ in self._undisturbed():
             before = self._evaluations.get(key)
-            if key not in watched and record.status.stop is not None and (before is None or before.shown is not None):
+            if key not in watched and record.status.proposed_preemption is not None and (before is None or before.shown is not None):
                 self._evaluations[key] = PreemptionEvaluation()
                 self._wake(key)
 
@@ -272,10 +272,10 @@ class PreemptionPlanner:
 
     def _ends(self, key: Key) -> bool:
         record = self._world.jobs.get(key)
-        stop = record.status.last_stop if record is not None else None
+        stop = record.status.last_preemption if record is not None else None
         if record is None or stop is None or key in self._world.unstarted or not is_preempted(record.status):
             return False
-        return self._clock() - unix_seconds(stop.time) < ENDING_SECONDS
+        return self._clock() - unix_seconds(stop.start_time) < ENDING_SECONDS
 
     def _last(self, policy: PolicySpec) -> float:
         return next((at for asked, at in self._asked if asked == policy), 0.0)

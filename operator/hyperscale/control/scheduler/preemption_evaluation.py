@@ -8,7 +8,7 @@ from hyperscale.control.lifecycle.movable import ADVISES
 from hyperscale.control.lifecycle.stoppable import material, shown_stop
 from hyperscale.model.api.policy import PreemptionMode
 from hyperscale.model.preemption_query import StopAdvice, StoppableJob
-from hyperscale.model.status import StatusStop
+from hyperscale.model.status import ProposedPreemption
 from hyperscale.util.rfc3339 import timestamp
 
 WITHDRAWN_AFTER: Final = 2
@@ -18,7 +18,7 @@ WITHDRAWN_AFTER: Final = 2
 class PreemptionEvaluation(NamedTuple):
     """The last result for one running job."""
 
-    shown: StatusStop | None = None
+    shown: ProposedPreemption | None = None
     due: bool = False
     """To be carried out by the job's next reconcile."""
     begun: bool = False
@@ -36,7 +36,7 @@ def advised(before: PreemptionEvaluation, advice: StopAdvice, job: StoppableJob,
     kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
     if mode is PreemptionMode.AUTOMATIC:
         return PreemptionEvaluation(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
-    since = before.shown.since if before.shown is not None else timestamp(now)
+    since = before.shown.first_proposed_time if before.shown is not None else timestamp(now)
     fresh = shown_stop(advice, since, ADVISES)
     return PreemptionEvaluation(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
 

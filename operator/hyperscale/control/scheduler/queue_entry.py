@@ -78,7 +78,7 @@ def read_entry(
     metadata = record.resource["metadata"]
     if job is None or policy.queue.order is QueueOrder.ARRIVAL or not joins(job, metadata.get("labels") or {}):
         return None
-    stop = record.status.last_stop if view is not None else None
+    stop = record.status.last_preemption if view is not None else None
     if stop is not None:
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
     request = question_about(str(key), job, policy, calibration, volumes=volumes)
@@ -104,8 +104,8 @@ def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
 
 def revision_of(record: JobRecord) -> SpecRevision:
     """Differs where the spec does, or where the job was stopped for others again."""
-    stop = record.status.last_stop
-    return record.uid, record.generation, stop.time if stop is not None and is_preempted(record.status) else ""
+    stop = record.status.last_preemption
+    return record.uid, record.generation, stop.start_time if stop is not None and is_preempted(record.status) else ""
 
 
 def joins(job: JobSpec, labels: dict[str, str]) -> bool:

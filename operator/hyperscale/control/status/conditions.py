@@ -20,7 +20,7 @@ from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, bounded
-from hyperscale.model.status import JobStatus, ObjectReference, Phase, QueueDecision, ReadyCount, StatusMove, StatusStop
+from hyperscale.model.status import JobStatus, ObjectReference, Phase, ProposedMigration, ProposedPreemption, QueueDecision, ReadyCount
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
 
 PARTITIONED_CONDITION = "Partitioned"
@@ -44,8 +44,8 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         workers=workers,
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
-        move=_move(state, decision, job),
-        stop=_stop(state, job),
+        proposed_migration=_move(state, decision, job),
+        proposed_preemption=_stop(state, job),
         scheduling=observed(state),
         measured=measured,
         queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
@@ -86,18 +86,18 @@ def _measured(state: ReconcileInput) -> Measured | None:
     return measured.without_pace() if measured is not None and resizes(state) else measured
 
 
-def _move(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
+def _move(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> ProposedMigration | None:
     """The proposed move of a running job; what the status says stays until the job is judged again."""
     if job is None or not _undisturbed(state, job) or decision.reason == Reason.MIGRATING:
         return None
-    return state.job.status.move if state.restart.migration is None else state.restart.migration.proposal
+    return state.job.status.proposed_migration if state.restart.migration is None else state.restart.migration.proposal
 
 
-def _stop(state: ReconcileInput, job: MpiJobView | None) -> StatusStop | None:
+def _stop(state: ReconcileInput, job: MpiJobView | None) -> ProposedPreemption | None:
     """What would be gained if a running job stopped for others; it stays like a proposed move."""
     if job is None or not _undisturbed(state, job):
         return None
-    return state.job.status.stop if state.restart.preemption is None else state.restart.preemption.proposal
+    return state.job.status.proposed_preemption if state.restart.preemption is None else state.restart.preemption.proposal
 
 
 def _undisturbed(state: ReconcileInput, job: MpiJobView) -> bool:
@@ -165,7 +165,7 @@ def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
 
 def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
     """From the decision to stop for others until a new plan is in force; this is what a later pass continues by."""
-    stop = state.job.status.last_stop
+    stop = state.job.status.last_preemption
     if not state.restart.preempted or stop is None or job is None or job.holder:
         return None
     if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):

@@ -160,9 +160,8 @@ class Telemetry:
     def count_decisions(self, turns: AdmissionResult) -> None:
         """Count what was decided about each pending job, by the queue policy that decided."""
         used = turns.score.used if turns.score is not None else Chooser.RULE
-        chooser = "Learned" if used is Chooser.AGENT else str(used)
         for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
-            self.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
+            self.queue_decisions.labels(chooser=str(used), outcome=outcome).inc()
 
     def count_scores(self, plan: Plan) -> None:
         """Who won, and how far the others and the bound are from the plan."""

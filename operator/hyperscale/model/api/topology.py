@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Meta, Struct, field
 
-from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.condition import Condition, ConditionStatus, Time
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Origin, Quality
 
 MAX_NODES: Final = 5000
@@ -114,7 +114,7 @@ class TopologyPreview(TopologyFigures, frozen=True):
 class TopologyStatus(TopologyFigures, frozen=True):
     """What was seen, when, and how far it may be trusted."""
 
-    snapshot_time: Annotated[str, Meta(max_length=32, extra_json_schema={"format": "date-time"})]
+    snapshot_time: Time
     """RFC 3339, UTC: when the figures were read."""
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=4)]
     """MetricsAvailable: state of the metrics source, with a reason such as MetricsAvailable or PrometheusTimeout."""
@@ -166,7 +166,7 @@ def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES
 
 
 def _metrics_condition(state: MetricsState, time: str) -> Condition:
-    status = "True" if state.available else "False"
+    status: ConditionStatus = "True" if state.available else "False"
     return Condition(METRICS_AVAILABLE, status, state.reason[:128], state.message[:1024], last_transition_time=time)
 
 

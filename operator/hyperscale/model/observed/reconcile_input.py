@@ -12,7 +12,7 @@ from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus, QueueDecision, StatusMove, StatusStop
+from hyperscale.model.status import JobStatus, ProposedMigration, ProposedPreemption, QueueDecision
 
 
 class SpecFault(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class AdmissionTurn(msgspec.Struct, frozen=True):
 class MoveView(msgspec.Struct, frozen=True):
     """What is known of a running job's better placement."""
 
-    proposal: StatusMove | None = None
+    proposal: ProposedMigration | None = None
     """Told to people; None where staying is best."""
     plan: Plan | None = None
     """To be carried out now; None where the policy only advises, or the gain has not been there long enough."""
@@ -46,7 +46,7 @@ class MoveView(msgspec.Struct, frozen=True):
 class StopView(msgspec.Struct, frozen=True):
     """What is known of a running job that might stop for others."""
 
-    proposal: StatusStop | None = None
+    proposal: ProposedPreemption | None = None
     """Told to people; None where it continues."""
     due: bool = False
     """To be carried out now."""

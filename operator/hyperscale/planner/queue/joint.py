@@ -78,7 +78,7 @@ def _best_sequence(
     except QueueError:
         return by_rule, QueueScore(rule=value), (*fallbacks, AGENT_FAILED)
     if proposed <= value:
-        return by_agent, QueueScore(rule=value, agent=proposed, used=Chooser.AGENT), fallbacks
+        return by_agent, QueueScore(rule=value, agent=proposed, used=Chooser.LEARNED), fallbacks
     return by_rule, QueueScore(rule=value, agent=proposed, used=Chooser.RULE), fallbacks
 
 
