@@ -51,7 +51,7 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_after_the_restart(insta
     restarted = start_operator(installed, {"HYPERSCALE_IDENTITY": IDENTITY}, name="operator-restarted", wait=False)
     try:
         job.wait_phase("Running")
-        job.wait(lambda: job.status()["ready"] == "2/2", "the status does not converge")
+        job.wait(lambda: job.status()["columns"]["ready"] == "2/2", "the status does not converge")
         print(f"killed at {point}: running again {time.monotonic() - started:.1f} s after the restart")
         after = job.mpijob()
         assert after is not None

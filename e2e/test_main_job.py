@@ -34,7 +34,7 @@ def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str)
     assert 3 <= len(job.nodes()) <= 6
     job.wait_phase("Running")
     status = job.status()
-    assert status["ready"] == f"{len(job.nodes())}/{len(job.nodes())}"
+    assert status["columns"]["ready"] == f"{len(job.nodes())}/{len(job.nodes())}"
     assert status["plan"]["reasons"]
     assert "Planned" in {event["reason"] for event in job.events()}
 

@@ -155,7 +155,7 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
         assert job.pod_nodes() == [planned[0], spare, planned[2]]
         assert status["planChanges"] == 1
         assert status["lastMigration"]["migratedWorkers"] == 1
-        assert status["ready"] == "3/3"
+        assert status["columns"]["ready"] == "3/3"
         time.sleep(HOLD_SECONDS + 8)
         assert job.status()["planChanges"] == 1, "one move is enough"
 
@@ -205,7 +205,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             job.wait(lambda: moved(job, first), "it does not go on", seconds=60)
             print(f"continues with {len(job.nodes())} workers {time.monotonic() - lost:.1f} s after the loss: {first} -> {job.pod_nodes()}")
             assert sorted(job.nodes()) == sorted({*first} - {first[1]})
-            assert (job.status()["ready"], job.status()["planChanges"], hosts(job)) == ("2/2", 1, 2)
+            assert (job.status()["columns"]["ready"], job.status()["planChanges"], hosts(job)) == ("2/2", 1, 2)
             for node in (first[1], SPARE):
                 api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
             suspend(job)
@@ -213,7 +213,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             job.patch(spec={"runPolicy": {"suspend": False}})
             job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=60)
             print(f"continues with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
-            assert (job.status()["ready"], job.status()["planChanges"], hosts(job)) == ("4/4", 1, 4)
+            assert (job.status()["columns"]["ready"], job.status()["planChanges"], hosts(job)) == ("4/4", 1, 4)
             assert mpijob_uid(job) == uid
     assert mpijobs_created(installed, since, space) == 1
 

@@ -167,7 +167,6 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
         "phase": "Running",
         "reason": "AllPlaced",
         "queue": "team-a",
-        "ready": "3/4",
         "workers": {"planned": 4, "placed": 4, "ready": 3},
         "plan": {
             "id": "0123456789abcdef",
@@ -178,8 +177,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
             "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},
             "objective": 1.55,
         },
-        "predictedEpoch": "1.5s",
-        "measuredEpoch": "2.5s",
+        "columns": {"ready": "3/4", "epoch": "7/100", "accuracy": "81.3%", "predicted": "1.5s", "measured": "2.5s"},
         "measured": {
             "epoch": 7,
             "epochs": 100,
@@ -194,11 +192,11 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
     assert stored["measured"] == status["measured"], "nothing that a run says of itself is pruned"
     assert judged_status(stored, time.time(), "")[1] == "", "the operator takes this status for its own"
     narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
-    assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "AGE"]
-    assert narrow[1].split()[:8] == ["shown", "Running", "4", "4", "3/4", "7", "0.8125", "Heuristic"]
+    assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "PREDICTED", "AGE"]
+    assert narrow[1].split()[:9] == ["shown", "Running", "4", "4", "3/4", "7/100", "81.3%", "Heuristic", "1.5s"]
     wide = kubectl(binaries, plane, "get", "gnntj", "shown", "-o", "wide").stdout.splitlines()
-    assert wide[0].split() == [*narrow[0].split()[:-1], "PREDICTED", "MEASURED", "QUEUE", "REASON", "AGE"]
-    assert wide[1].split()[8:12] == ["1.5s", "2.5s", "team-a", "AllPlaced"]
+    assert wide[0].split() == [*narrow[0].split()[:-1], "MEASURED", "QUEUE", "REASON", "AGE"]
+    assert wide[1].split()[9:12] == ["2.5s", "team-a", "AllPlaced"]
     assert "gnntrainingjob.hyperscale.dev/shown" in kubectl(binaries, plane, "get", "gnn", "-o", "name").stdout
 
 

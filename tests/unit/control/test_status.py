@@ -17,7 +17,7 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason, Stop, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
-from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
+from hyperscale.model.status import JobStatus, Phase, StatusColumns, read_status, to_wire
 from tests.builders.seen import MEASURED, changed, launcher, mpijob, plan, seen, worker
 
 TWO = plan("node-a", "node-b")
@@ -76,7 +76,7 @@ def test_a_running_job_is_neither_stalled_nor_reconciling() -> None:
     )
     status = after(look)
     assert status.phase is Phase.RUNNING
-    assert status.ready == "2/2"
+    assert shown(status).ready == "2/2"
     assert not {"Stalled", "Reconciling"} & conditions(status).keys()
     assert conditions(status)["Placed"] == ("True", "AllRanksBound")
 
@@ -93,6 +93,10 @@ def ended(kind: str, reason: str, *, before: JobStatus | None = None) -> JobStat
     return after(seen(plan=TWO, plan_recorded=True, mpijob=over, status=before or JobStatus()))
 
 
+def shown(status: JobStatus) -> StatusColumns:
+    return status.columns or StatusColumns()
+
+
 def told(status: JobStatus, kind: str) -> tuple[str, str, str]:
     return next((one.status, one.reason, one.message) for one in status.conditions if one.type == kind)
 
@@ -100,7 +104,7 @@ def told(status: JobStatus, kind: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize(("kind", "reason"), [("Succeeded", "MPIJobSucceeded"), ("Failed", "MPIJobFailed")])
 def test_a_finished_job_counts_no_ready_workers_was_placed_and_is_not_told_to_be_running(kind: str, reason: str) -> None:
     status = ended(kind, reason)
-    assert status.ready == ""
+    assert shown(status).ready == ""
     assert told(status, "Placed") == ("True", "AllRanksBound", "2 of 2")
     assert told(status, "Running") == ("False", kind, "finished")
     assert conditions(status)[kind] == ("True", reason)
@@ -119,15 +123,20 @@ def test_a_finished_job_stays_as_told_once_its_mpijob_is_gone() -> None:
     later = after(seen(plan=TWO, plan_recorded=True, status=first))
     kept = ("Running", "Placed", "Succeeded")
     assert [told(later, kind) for kind in kept] == [told(first, kind) for kind in kept]
-    assert (later.ready, later.phase) == ("", Phase.SUCCEEDED)
+    assert (shown(later).ready, later.phase) == ("", Phase.SUCCEEDED)
 
 
-def test_predicted_and_measured_epochs_are_told_with_a_unit_and_no_more_digits_than_they_are_worth() -> None:
+HALF_WAY = Measured(epoch=1, epochs=2, accuracy=0.8181, epoch_seconds=0.0098765)
+
+
+def test_columns_show_units_and_no_more_digits_than_the_figures_are_worth() -> None:
     slow = msgspec.structs.replace(TWO, predicted=msgspec.structs.replace(TWO.predicted, epoch_seconds=0.00715468061))
-    status = after(seen(plan=slow, plan_recorded=True, mpijob=mpijob(), measured=Measured(epoch=1, epochs=2, epoch_seconds=0.0098765)))
-    assert (status.predicted_epoch, status.measured_epoch) == ("7.2ms", "9.88ms")
-    assert to_wire(status)["predictedEpoch"] == "7.2ms"
-    assert (JobStatus().predicted_epoch, JobStatus().measured_epoch) == ("", "")
+    status = after(seen(plan=slow, plan_recorded=True, mpijob=mpijob(), measured=HALF_WAY))
+    assert to_wire(status)["columns"] == {"ready": "0/2", "epoch": "1/2", "accuracy": "81.8%", "predicted": "7.2ms", "measured": "9.88ms"}
+
+
+def test_what_is_unknown_has_no_column() -> None:
+    assert "columns" not in to_wire(after(seen()))
 
 
 def test_a_second_pass_over_an_unchanged_world_gives_the_same_status_so_that_nothing_is_written() -> None:

@@ -11,6 +11,7 @@ from hyperscale.control.lifecycle.run_messages import run_condition
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, observed
+from hyperscale.control.status.columns import columns
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
@@ -21,7 +22,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, bounded
 from hyperscale.model.status import JobStatus, ObjectReference, Phase, ProposedMigration, ProposedPreemption, QueueDecision, ReadyCount
-from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
+from hyperscale.util.rfc3339 import timestamp
 
 PARTITIONED_CONDITION = "Partitioned"
 
@@ -38,9 +39,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         phase=_phase(state, decision, job),
         reason=str(decision.reason),
         queue=metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
-        ready=f"{workers.ready}/{workers.planned}" if workers and decision.reason not in ENDED else "",
-        predicted_epoch=_column(plan.predicted.epoch_seconds if plan else None, PREDICTED_DIGITS),
-        measured_epoch=_column(measured.epoch_seconds if measured else None),
+        columns=columns(workers, plan, measured, ended=decision.reason in ENDED),
         workers=workers,
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
@@ -73,11 +72,6 @@ def _run_fields(status: JobStatus, job: MpiJobView | None) -> JobStatus:
         completion_time=job.completion_time or None,
         restarts=job.launcher_failures,
     )
-
-
-def _column(epoch_seconds: float | None, digits: int = 3) -> str:
-    """A time of an epoch for a column of kubectl, which separates columns by spaces."""
-    return "" if epoch_seconds is None else duration_text(epoch_seconds, digits).replace(" ", "")
 
 
 def _measured(state: ReconcileInput) -> Measured | None:
