@@ -11,14 +11,16 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.context import ReconcileContext, event_for
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.status.conditions import derive
+from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason, Stop, Wait
+from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, StatusColumns, read_status, to_wire
-from tests.builders.seen import MEASURED, changed, launcher, mpijob, plan, seen, worker
+from tests.builders.seen import MEASURED, UID, changed, job_spec, launcher, mpijob, plan, seen, worker
 
 TWO = plan("node-a", "node-b")
 
@@ -79,6 +81,35 @@ def test_a_running_job_is_neither_stalled_nor_reconciling() -> None:
     assert shown(status).ready == "2/2"
     assert not {"Stalled", "Reconciling"} & conditions(status).keys()
     assert conditions(status)["Placed"] == ("True", "AllRanksBound")
+
+
+MANUAL = job_spec(startPolicy="Manual")
+
+
+def approving(plan_id: str) -> JobMetadata:
+    return JobMetadata(namespace="team", name="cora", uid=UID, generation=1, annotations={constants.APPROVED_PLAN_ANNOTATION: plan_id})
+
+
+def test_a_plan_is_told_to_be_approved_as_soon_as_it_is_and_not_before() -> None:
+    assert "Approved" not in conditions(after(seen(MANUAL)))
+    assert conditions(after(seen(MANUAL, plan=TWO)))["Approved"] == ("False", "AwaitingApproval")
+    assert conditions(after(seen(MANUAL, plan=TWO, metadata=approving("another"))))["Approved"] == ("False", "AwaitingApproval")
+    approved = after(seen(MANUAL, plan=TWO, metadata=approving(TWO.plan_id)))
+    assert told(approved, "Approved") == ("True", "PlanApproved", f"plan {TWO.plan_id}")
+
+
+def test_a_started_job_stays_approved_by_its_first_plan_also_when_the_plan_changes_and_the_run_ends() -> None:
+    first = after(seen(MANUAL, plan=TWO, metadata=approving(TWO.plan_id)))
+    other = plan("node-a", "node-c")
+    runs = after(seen(MANUAL, plan=other, plan_recorded=True, mpijob=mpijob(), status=first, metadata=approving(TWO.plan_id)))
+    gone = msgspec.structs.replace(runs, phase=Phase.SUCCEEDED)
+    over = after(seen(MANUAL, plan=other, plan_recorded=True, status=gone, metadata=approving(TWO.plan_id)))
+    assert told(runs, "Approved") == told(over, "Approved") == told(first, "Approved")
+
+
+def test_without_a_manual_start_nothing_is_told_of_approval() -> None:
+    assert "Approved" not in conditions(after(seen(plan=TWO)))
+    assert "Approved" not in conditions(after(seen(plan=TWO, plan_recorded=True, mpijob=mpijob())))
 
 
 def ended(kind: str, reason: str, *, before: JobStatus | None = None) -> JobStatus:

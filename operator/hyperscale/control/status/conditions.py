@@ -15,6 +15,7 @@ from hyperscale.control.status.columns import columns
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
@@ -120,7 +121,7 @@ def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) ->
 
 def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
-    wanted = [_planned(state, decision), _degraded(state), _approved(decision), _partitioned(state, decision), _placed(state, job)]
+    wanted = [_planned(state, decision), _degraded(state), _approved(state, decision), _partitioned(state, decision), _placed(state, job)]
     wanted += [_suspended(decision, job), _kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
     wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
     wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)
@@ -209,8 +210,23 @@ def degraded(metrics: MetricsState, plan: Plan) -> Condition:
     return _condition("Degraded", False, "MetricsAvailable", "planned from fresh measurements")
 
 
-def _approved(decision: Decision) -> Condition | None:
-    return _condition("Approved", False, str(decision.reason), decision.message) if decision.reason == Reason.AWAITING_APPROVAL else None
+def _approved(state: ReconcileInput, decision: Decision) -> Condition | None:
+    """With startPolicy Manual whether a person approved the plan; it stays true after the start, when plans change without approval."""
+    if decision.reason == Reason.AWAITING_APPROVAL:
+        return _condition("Approved", False, str(decision.reason), decision.message)
+    if state.gang.mpijob is not None or state.job.status.mpi_job_ref is not None:
+        before = (one for one in state.job.status.conditions if one.type == "Approved" and one.status == "True")
+        return next(before, _plan_approved(state))
+    return _plan_approved(state)
+
+
+def _plan_approved(state: ReconcileInput) -> Condition | None:
+    """True where the annotation names the plan in force."""
+    plan, spec = state.plan.in_force, state.job.parsed
+    if plan is None or spec is None or spec.start_policy is not StartPolicy.MANUAL:
+        return None
+    approved = state.job.metadata.annotations.get(constants.APPROVED_PLAN_ANNOTATION, "") == plan.plan_id
+    return _condition("Approved", True, "PlanApproved", f"plan {plan.plan_id}") if approved else None
 
 
 def _partitioned(state: ReconcileInput, decision: Decision) -> Condition | None:
