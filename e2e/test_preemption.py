@@ -34,7 +34,7 @@ def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> 
     with namespace(api, "stop-" + str(abs(hash(request.node.name)))[:8]) as name:
         claim_volume(api, name)
         yield name
-    for mode in ("advise", "act"):
+    for mode in ("advise", "automatic"):
         if api.find(f"{POLICIES}/stop-{mode}") is not None:
             api.delete(f"{POLICIES}/stop-{mode}")
 

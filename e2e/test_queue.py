@@ -156,7 +156,7 @@ def assert_the_agent_is_used_only_where_no_worse(job: Job) -> None:
 
 
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
-    set_policy(installed, gpus=SLOW_GPUS, queue={"patience": 4})
+    set_policy(installed, gpus=SLOW_GPUS, queue={"maxStartSlowdown": "4"})
     alone = Job(installed.api(), space, "alone")
     alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, startPolicy="Never")
     with operating(installed):
