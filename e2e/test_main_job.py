@@ -41,8 +41,8 @@ def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str)
 
 def test_the_launcher_starts_only_when_every_worker_is_ready(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
-    template = {"template": {"metadata": {"annotations": {"hyperscale.dev/simulated-start": "3s"}}}}
-    job.create(worker=template)
+    template = {"minReplicas": 2, "maxReplicas": 2, "template": {"metadata": {"annotations": {"hyperscale.dev/simulated-start": "3s"}}}}
+    job.create(workers=template)
     job.wait(lambda: all(job.pod_nodes()) and len(job.pod_nodes()) == 2 and bool(job.pods("launcher")), "workers are not bound")
     (launcher,) = job.pods("launcher")
     assert [gate["name"] for gate in launcher["spec"]["schedulingGates"]] == ["hyperscale.dev/launcher"]

@@ -52,7 +52,7 @@ def create(nodes: Cluster, space: str, name: str, **dataset: object) -> Job:
     spec["partitioning"] = {"method": "METIS", "claimName": name}
     del spec["checkpoint"]
     (launcher,) = spec["launcher"]["template"]["spec"]["containers"]
-    spec["worker"] = {"template": {"spec": {"containers": [{"name": "worker", "env": launcher["env"]}]}}}
+    spec["workers"] |= {"template": {"spec": {"containers": [{"name": "worker", "env": launcher["env"]}]}}}
     training.fresh_claim(nodes, space, name)
     job = Job(nodes.api(), space, name)
     job.create(**spec)

@@ -54,7 +54,7 @@ def test_a_rank_that_the_scheduler_refuses_releases_the_others_and_all_run_elsew
     api = calm.api()
     occupy(api, space, "eu-h100-1")
     job = Job(api, space, "cora")
-    job.create(workers=WHOLE_NODES, worker=away_from_noise(), recovery={"schedulingTimeoutSeconds": TIMEOUT_SECONDS}, **COMPUTING)
+    job.create(workers=WHOLE_NODES | away_from_noise(), recovery={"schedulingTimeoutSeconds": TIMEOUT_SECONDS}, **COMPUTING)
     job.wait(lambda: "eu-h100-1" in job.nodes(), "it is not planned where the scheduler refuses")
     job.wait(lambda: sorted(job.pod_nodes()) == ["", "eu-h100-0"], "one rank is not refused")
     first = pod_uids(job)
@@ -75,7 +75,7 @@ def test_a_device_that_no_node_offers_is_told_at_once_and_found_where_it_appears
     api, node = calm.api(), "/api/v1/nodes/us-l40s-1/status"
     job = Job(api, space, "cora")
     limits = {"containers": [{"name": "worker", "resources": {"limits": {RDMA: "1"}}}]}
-    job.create(workers={"minReplicas": 1, "maxReplicas": 1}, worker={"template": {"spec": limits}})
+    job.create(workers={"minReplicas": 1, "maxReplicas": 1, "template": {"spec": limits}})
     job.wait_reason("NeverFits")
     assert RDMA in job.condition("Planned")["message"]
     assert job.condition("Stalled")["reason"] == "NeverFits"
@@ -93,7 +93,7 @@ def test_required_node_affinity_is_kept(calm: Cluster, space: str) -> None:
     job = Job(calm.api(), space, "cora")
     terms = [{"matchExpressions": [{"key": "nvidia.com/gpu.family", "operator": "NotIn", "values": ["hopper", "ampere"]}]}]
     required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    job.create(worker={"template": {"spec": {"affinity": required}}})
+    job.create(workers={"minReplicas": 2, "maxReplicas": 2, "template": {"spec": {"affinity": required}}})
     job.wait_bound()
     assert job.pod_nodes() == job.nodes()
     assert not {node for node in job.nodes() if "h100" in node or "a100" in node}

@@ -39,7 +39,7 @@ def test_every_default_is_filled_in(api: Api) -> None:
     assert spec == {
         "model": {"architecture": "GCN", "layers": 2, "hiddenSize": 256, "heads": 1, "fanouts": [], "epochs": 100},
         "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL", "direction": "Auto"},
-        "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 1, "gpuProducts": []},
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 1, "gpuProducts": [], "template": {}},
         "partitioning": {"method": "Auto", "count": "Auto", "balance": "Capacity"},
         "allreduce": {"schedule": "Auto", "compression": "None", "hostStaging": False},
         "placement": {"mode": "Strict", "nodeSelector": {}, "topology": {}},
@@ -49,7 +49,6 @@ def test_every_default_is_filled_in(api: Api) -> None:
         "runPolicy": {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 2},
         "queueWeight": 1,
         "launcher": {"template": {}},
-        "worker": {"template": {}},
     }
 
 
@@ -68,7 +67,7 @@ def largest_job() -> Object:
             },
             "spec.partitioning.count": 997,
             "spec.placement.nodeSelector": {f"{'d' * 250}.{index}/{'k' * 60}": "v" * 63 for index in range(32)},
-            "spec.worker.template": {"spec": {"containers": [{"name": "worker", "env": [{"name": "LONG", "value": "x" * 45_000}]}]}},
+            "spec.workers.template": {"spec": {"containers": [{"name": "worker", "env": [{"name": "LONG", "value": "x" * 45_000}]}]}},
         }
     )
 
@@ -89,7 +88,6 @@ def test_the_largest_legal_job_is_admitted_and_parsed(api: Api) -> None:
         ("placement", {"nodeSelector": {"zone": "a"}}),
         ("planner", "Heuristic"),
         ("launcher", {"template": {"metadata": {"labels": {"team": "b"}}}}),
-        ("worker", {"template": {"metadata": {"labels": {"team": "b"}}}}),
         ("checkpoint", {"claimName": "other"}),
         ("checkpoint", None),
         ("policyRef", {"name": "other"}),
@@ -101,7 +99,9 @@ def test_what_decides_placement_is_fixed_once_the_mpijob_exists(
 ) -> None:
     template = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "worker"}]}}
     name = f"fixed-{field.lower()}-{'set' if value else 'unset'}"
-    path = started(api, name, {"spec.worker.template": template, "spec.launcher.template": template, "spec.checkpoint.claimName": "shared"})
+    path = started(
+        api, name, {"spec.workers.template": template, "spec.launcher.template": template, "spec.checkpoint.claimName": "shared"}
+    )
     with pytest.raises(ApiError) as refused:
         api.patch(path, {"spec": {field: value}})
     assert f"spec.{field}: Forbidden: {field} cannot change once the MPIJob exists" in str(refused.value)
@@ -109,9 +109,7 @@ def test_what_decides_placement_is_fixed_once_the_mpijob_exists(
 
 def test_everything_may_change_before_the_mpijob_exists(api: Api) -> None:
     api.create(STRICT, job({"metadata.name": "still-open"}))
-    changed = api.patch(
-        f"{JOBS}/still-open", {"spec": {"workers": {"maxReplicas": 8}, "worker": {"template": {"metadata": {"labels": {"a": "b"}}}}}}
-    )
+    changed = api.patch(f"{JOBS}/still-open", {"spec": {"workers": {"maxReplicas": 8, "template": {"metadata": {"labels": {"a": "b"}}}}}})
     assert changed["spec"]["workers"]["maxReplicas"] == 8
 
 
@@ -132,10 +130,10 @@ def test_what_steers_a_running_job_may_change(api: Api, change: Object) -> None:
 
 def test_reordered_template_keys_are_no_change(api: Api) -> None:
     template = {"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"containers": [{"name": "worker", "image": "x"}]}}
-    path = started(api, "reordered", {"spec.worker.template": template})
+    path = started(api, "reordered", {"spec.workers.template": template})
     current = api.get(path)
     body = copy.deepcopy(current)
-    body["spec"]["worker"]["template"] = {
+    body["spec"]["workers"]["template"] = {
         "spec": {"containers": [{"image": "x", "name": "worker"}]},
         "metadata": {"labels": {"b": "2", "a": "1"}},
     }
@@ -217,14 +215,14 @@ def nested(levels: int) -> Object:
     ("template", "path", "words"),
     [
         ({"spec": {"long": "x" * 1_400_000}}, "spec", "larger than 65535 bytes"),
-        ({"spec": [0] * 70_000}, "spec.worker.template.spec", "more than 65536 values"),
-        (nested(900), "spec.worker.template.a.a.a", "more than 64 levels of nesting"),
+        ({"spec": [0] * 70_000}, "spec.workers.template.spec", "more than 65536 values"),
+        (nested(900), "spec.workers.template.a.a.a", "more than 64 levels of nesting"),
     ],
     ids=["1.4 MB", "70,000 values", "900 levels"],
 )
 def test_a_template_that_no_schema_can_bound_is_refused_by_the_parser(api: Api, template: Object, path: str, words: str) -> None:
     resource = job()
-    resource["spec"]["worker"] = {"template": template}
+    resource["spec"]["workers"]["template"] = template
     stored = api.create(f"{STRICT}&dryRun=All", resource)
     with pytest.raises(SpecError) as refused:
         parse_job(stored)
@@ -233,7 +231,7 @@ def test_a_template_that_no_schema_can_bound_is_refused_by_the_parser(api: Api, 
 
 
 def test_a_job_of_four_megabytes_is_refused_by_the_server(api: Api) -> None:
-    resource = job({"spec.worker.template": {"spec": {"long": "x" * 4_000_000}}})
+    resource = job({"spec.workers.template": {"spec": {"long": "x" * 4_000_000}}})
     with pytest.raises(ApiError) as refused:
         api.create(STRICT, resource)
     assert refused.value.code == 413

@@ -47,9 +47,8 @@ JOBS = [
     job(
         dataset={"source": source, "path": "papers", "vertices": 9, "edges": 9, "featureSize": 9, "classes": 9},
         placement={"mode": mode, "nodeSelector": {"pool": "gnn"}, "topology": {"required": "rack"}},
-        workers={"maxReplicas": 4, "cpu": "500m", "memory": "1Gi"},
+        workers={"maxReplicas": 4, "cpu": "500m", "memory": "1Gi", "template": template},
         checkpoint={"claimName": "saves"},
-        worker={"template": template},
         launcher={"template": template},
     )
     for mode, source, template in itertools.product(("Strict", "Preferred", "Advisory"), SOURCES, TEMPLATES.values())

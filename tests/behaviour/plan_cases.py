@@ -228,7 +228,7 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
     # Nodes that cannot be used.
     "nodes-ruled-out": PlanCase(_uneven(), job(1, 4, workers={"gpuMemory": "24Gi", "cpu": "8", "memory": "64Gi"})),
     "nodes-tolerated": PlanCase(
-        _uneven(), job(2, 4, worker=_pod(tolerations=[{"key": "team", "operator": "Exists"}])), {"tolerancePercent": 10}
+        _uneven(), job(2, 4, workers=_pod(tolerations=[{"key": "team", "operator": "Exists"}])), {"tolerancePercent": 10}
     ),
     "devices-of-pods": PlanCase(
         _devices(),
@@ -236,7 +236,7 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
             1,
             4,
             2,
-            worker=_pod(
+            workers=_pod(
                 containers=[{"name": "worker", "resources": {"limits": {"rdma/hca": 1}, "requests": {"ephemeral-storage": "20Gi"}}}]
             ),
         ),
@@ -246,7 +246,7 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
         job(
             2,
             4,
-            worker=_pod(
+            workers=_pod(
                 affinity={
                     "nodeAffinity": {
                         "requiredDuringSchedulingIgnoredDuringExecution": {

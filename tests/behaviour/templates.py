@@ -46,8 +46,9 @@ def job(
     return ManifestCase(resource, nodes, planned)
 
 
-def worker(template: Json, **spec: Any) -> ManifestCase:
-    return job({"worker": {"template": template}} | spec)
+def worker(template: Json, *, workers: Json | None = None, **spec: Any) -> ManifestCase:
+    counts = workers or {"minReplicas": 1, "maxReplicas": 4}
+    return job({"workers": {**counts, "template": template}} | spec)
 
 
 def launcher(template: Json, **spec: Any) -> ManifestCase:
@@ -134,7 +135,7 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
         {
             "dataset": STORED | {"source": {"s3": {"bucket": "graphs", "endpoint": "https://minio:9000", "secretRef": {"name": "reader"}}}},
             "partitioning": {"claimName": "parts"},
-            "worker": {"template": OWN},
+            "workers": {"minReplicas": 1, "maxReplicas": 4, "template": OWN},
         }
     ),
     "hyperparameters-and-allreduce": job(

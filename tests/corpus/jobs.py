@@ -74,6 +74,7 @@ class Bad:
 FORMER_NAMES: Final[tuple[tuple[str, object, str], ...]] = (
     ("spec.workers.min", 1, "minReplicas"),
     ("spec.workers.max", 4, "maxReplicas"),
+    ("spec.worker", {"template": {}}, "workers"),
     ("spec.partitioning.volumeClaimName", "parts", "claimName"),
     ("spec.checkpoint.volumeClaimName", "state", "claimName"),
     ("spec.dataset.source.pvc", {"claimName": "graphs"}, "persistentVolumeClaim"),
@@ -228,7 +229,7 @@ def _typed() -> tuple[Bad, ...]:
         Bad(
             "unknown clean-up", {"spec.runPolicy.cleanPodPolicy": "Never"}, "spec.runPolicy.cleanPodPolicy", spec_words="None, Running, All"
         ),
-        Bad("template as text", {"spec.worker.template": "pod"}, "spec.worker.template", spec_words="an object"),
+        Bad("template as text", {"spec.workers.template": "pod"}, "spec.workers.template", spec_words="an object"),
         Bad("policy without a name", {"spec.policyRef": {}}, "spec.policyRef.name", spec_words="required"),
         Bad("misspelt field", {"spec.workers.maxReplica": 4}, "spec.workers.maxReplica", spec_words="did you mean maxReplicas?"),
         Bad("field of the wrong case", {"spec.runpolicy": {}}, "spec.runpolicy", spec_words="did you mean runPolicy?"),
@@ -413,7 +414,9 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     ),
     "pod templates of any form": job(
         {
-            "spec.worker.template": {"spec": {"containers": [{"name": "worker", "args": ["a\nb"], "resources": {"limits": {"cpu": 1.5}}}]}},
+            "spec.workers.template": {
+                "spec": {"containers": [{"name": "worker", "args": ["a\nb"], "resources": {"limits": {"cpu": 1.5}}}]}
+            },
             "spec.launcher.template": {"metadata": {"annotations": {"note": "größer"}}},
         }
     ),

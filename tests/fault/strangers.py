@@ -114,6 +114,10 @@ def _template(**spec: Any) -> Object:
     return {"template": {"spec": {"containers": [{"name": "worker", **spec}]}}}
 
 
+def _workers(**spec: Any) -> Object:
+    return {"minReplicas": 2, "maxReplicas": 2, **_template(**spec)}
+
+
 def _planned(**changes: Any) -> Object:
     """A status with a plan as the operator writes it, but for these fields."""
     worker = {"rank": 0, "node": VICTIM, "gpus": 1, "share": 1.0}
@@ -169,12 +173,12 @@ def cases(nodes: tuple[str, ...]) -> dict[str, Case]:
     selectors = {f"example.com/l{number}": "x" for number in range(300)}
     member = {"type": "Node", "selector": {"regexMatch": {"pattern": "(a+)+b"}}}
     return {
-        "job-nested-1100": _job(lists(1_100), worker=_template(args="@0@")),
-        "job-nested-5000": _job(lists(5_000), worker=_template(args="@0@")),
+        "job-nested-1100": _job(lists(1_100), workers=_workers(args="@0@")),
+        "job-nested-5000": _job(lists(5_000), workers=_workers(args="@0@")),
         "job-nested-9000": _job(lists(9_000), launcher=_template(args="@0@")),
-        "job-nested-objects": _job(objects(3_000), worker=_template(env="@0@")),
-        "job-large-text": _job(worker={"template": {"metadata": {"annotations": {"note": "x" * 1_400_000}}}}),
-        "job-many-lists": _job(b"[%s1]" % (b"[]," * 300_000), worker=_template(args="@0@")),
+        "job-nested-objects": _job(objects(3_000), workers=_workers(env="@0@")),
+        "job-large-text": _job(workers={"maxReplicas": 2, "template": {"metadata": {"annotations": {"note": "x" * 1_400_000}}}}),
+        "job-many-lists": _job(b"[%s1]" % (b"[]," * 300_000), workers=_workers(args="@0@")),
         "job-status-no-time": _job(
             status={"lastPreemption": {"startTime": "2026-01-01T00:00:00+99:99", "beneficiaries": ["a/b"], "completedEpochs": 1.0}}
         ),

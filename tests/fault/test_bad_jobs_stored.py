@@ -16,7 +16,7 @@ NEARLY_ETCDS_LIMIT = 1_400_000
 
 def template(**spec: Any) -> dict[str, Any]:
     """A worker template with this pod spec."""
-    return {"worker": {"template": {"spec": spec}}}
+    return {"workers": {"minReplicas": 2, "maxReplicas": 2, "template": {"spec": spec}}}
 
 
 def nested(levels: int) -> object:
@@ -29,22 +29,22 @@ def nested(levels: int) -> object:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "1.4 MB of annotation": (
-        {"worker": {"template": {"metadata": {"annotations": {"note": "x" * NEARLY_ETCDS_LIMIT}}}}},
+        {"workers": {"maxReplicas": 2, "template": {"metadata": {"annotations": {"note": "x" * NEARLY_ETCDS_LIMIT}}}}},
         "spec: larger than 65535 bytes",
     ),
     "70,000 values": (template(containers=[{"name": "worker", "args": [""] * 70_000}]), "spec: larger than 65535 bytes"),
-    "100 levels": (template(containers=[{"name": "worker", "args": nested(100)}]), "spec.worker.template.spec.containers"),
-    "a number beyond 64 bits": (template(priority=2**63), "spec.worker.template.spec.priority"),
-    "text for containers": (template(containers="worker"), "spec.worker.template.spec.containers"),
-    "null for a container": (template(containers=[None]), "spec.worker.template.spec.containers[0]"),
+    "100 levels": (template(containers=[{"name": "worker", "args": nested(100)}]), "spec.workers.template.spec.containers"),
+    "a number beyond 64 bits": (template(priority=2**63), "spec.workers.template.spec.priority"),
+    "text for containers": (template(containers="worker"), "spec.workers.template.spec.containers"),
+    "null for a container": (template(containers=[None]), "spec.workers.template.spec.containers[0]"),
     "privileged": (
         template(containers=[{"name": "worker", "securityContext": {"privileged": True}}]),
-        "spec.worker.template.spec.containers[0].securityContext.privileged",
+        "spec.workers.template.spec.containers[0].securityContext.privileged",
     ),
-    "a path of the host": (template(volumes=[{"name": "root", "hostPath": {"path": "/"}}]), "spec.worker.template.spec.volumes[0]"),
-    "the host's network": (template(hostNetwork=True), "spec.worker.template.spec.hostNetwork"),
-    "a node by name": (template(nodeName="eu-h100-0"), "spec.worker.template.spec.nodeName"),
-    "a field that no template has": ({"worker": {"template": {"status": {}}}}, "spec.worker.template.status"),
+    "a path of the host": (template(volumes=[{"name": "root", "hostPath": {"path": "/"}}]), "spec.workers.template.spec.volumes[0]"),
+    "the host's network": (template(hostNetwork=True), "spec.workers.template.spec.hostNetwork"),
+    "a node by name": (template(nodeName="eu-h100-0"), "spec.workers.template.spec.nodeName"),
+    "a field that no template has": ({"workers": {"maxReplicas": 2, "template": {"status": {}}}}, "spec.workers.template.status"),
     "a launcher of lists": ({"launcher": {"template": {"spec": ["a", "b"]}}}, "spec.launcher.template.spec"),
     "a policy that does not exist": ({"policyRef": {"name": "nowhere"}}, "spec.policyRef"),
 }
@@ -72,7 +72,7 @@ def test_a_job_that_cannot_be_used_says_which_field(operator: OperatorProcess, j
 def test_a_repaired_job_goes_on(operator: OperatorProcess, job: Job) -> None:
     job.create(**template(hostNetwork=True))
     job.wait_reason("InvalidSpec")
-    job.patch(spec={"worker": None})
+    job.patch(spec={"workers": {"template": None}})
     wait_created(job)
     assert not job.condition("Stalled")
 
@@ -80,7 +80,7 @@ def test_a_repaired_job_goes_on(operator: OperatorProcess, job: Job) -> None:
 def test_a_template_that_only_the_api_server_can_judge_is_refused_by_its_dry_run(operator: OperatorProcess, job: Job) -> None:
     job.create(**template(containers=[{"name": "worker", "ports": [{"containerPort": 70_000}]}]))
     job.wait_reason("InvalidPodTemplate")
-    assert job.condition("Stalled")["message"].startswith("spec.worker.template: ")
+    assert job.condition("Stalled")["message"].startswith("spec.workers.template: ")
     assert job.mpijob() is None
 
 

@@ -7,7 +7,7 @@ from tests.fault.players import create_launcher
 from tests.fault.process import OperatorProcess
 from tests.fault.watching import wait_created
 
-WORDS = "hyperscale.training.worker: spec.worker.template: the image's Horovod was built without CUDA and NCCL"
+WORDS = "hyperscale.training.worker: spec.workers.template: the image's Horovod was built without CUDA and NCCL"
 
 
 def fail(job: Job, message: str) -> str:

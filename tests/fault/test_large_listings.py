@@ -11,7 +11,7 @@ from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.watching import wait_created
 
-LARGE = {"worker": {"template": {"metadata": {"annotations": {"note": "x" * 1_400_000}}}}}
+LARGE = {"workers": {"minReplicas": 2, "maxReplicas": 2, "template": {"metadata": {"annotations": {"note": "x" * 1_400_000}}}}}
 
 
 @pytest.fixture

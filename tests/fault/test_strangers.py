@@ -102,7 +102,7 @@ def check(process: OperatorProcess, stage: Stage, space: str) -> None:
     wait_created(bystander)
     assert VICTIM not in bystander.nodes()
     greedy = Job(stage.api, space, "greedy")
-    greedy.create(worker={"template": {"spec": {"nodeSelector": {"example.com/only": VICTIM}}}})
+    greedy.create(workers={"minReplicas": 2, "maxReplicas": 2, "template": {"spec": {"nodeSelector": {"example.com/only": VICTIM}}}})
     greedy.wait(lambda: greedy.condition("Planned").get("status") == "False", "it is not told that there is no room")
     assert greedy.mpijob() is None
     assert process.probe("/healthz") == 200

@@ -114,10 +114,12 @@ def test_a_claim_name_that_is_a_path_is_refused_and_never_asked_for(operator: Op
     for name, claim_name in odd.items():
         other = Job(job.api, job.namespace, name)
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}]
-        other.create(worker={"template": {"spec": {"containers": [{"name": "worker"}], "volumes": volumes}}})
+        other.create(
+            workers={"minReplicas": 2, "maxReplicas": 2, "template": {"spec": {"containers": [{"name": "worker"}], "volumes": volumes}}}
+        )
         other.wait_reason("InvalidSpec")
         message = other.condition("Planned")["message"]
-        assert "spec.worker.template.spec.volumes[0].persistentVolumeClaim.claimName" in message
+        assert "spec.workers.template.spec.volumes[0].persistentVolumeClaim.claimName" in message
         assert "is no name of a PersistentVolumeClaim; write 1 to 253 characters" in message
     job.create()
     job.wait_reason("Starting")

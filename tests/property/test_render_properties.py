@@ -88,10 +88,14 @@ def jobs(draw: st.DrawFn, templates: st.SearchStrategy[dict[str, Any]] = TEMPLAT
     spec: dict[str, Any] = {
         "model": {"architecture": draw(st.sampled_from(["GCN", "GAT"])), "script": draw(PATHS)},
         "dataset": {"source": draw(SOURCES), "path": draw(PATHS), "vertices": 9, "edges": 9, "featureSize": 9, "classes": 9},
-        "workers": {"maxReplicas": 4, "gpusPerWorker": draw(st.integers(1, 16)), "cpu": draw(st.sampled_from([None, "2"]))},
+        "workers": {
+            "maxReplicas": 4,
+            "gpusPerWorker": draw(st.integers(1, 16)),
+            "cpu": draw(st.sampled_from([None, "2"])),
+            "template": draw(templates),
+        },
         "placement": {"mode": draw(st.sampled_from(["Strict", "Preferred", "Advisory"])), "nodeSelector": draw(LABELS)},
         "checkpoint": draw(st.none() | st.builds(lambda name: {"claimName": name}, NAMES)),
-        "worker": {"template": draw(templates)},
         "launcher": {"template": draw(templates)},
     }
     return msgspec.convert(spec, JobSpec)
@@ -120,7 +124,7 @@ def rendered_or_refused(meta: JobMetadata, job: JobSpec, chosen: Plan | None) ->
 def test_whatever_is_asked_the_pods_are_restricted_or_a_field_is_named(meta: JobMetadata, job: JobSpec, chosen: Plan | None) -> None:
     found = rendered_or_refused(meta, job, chosen)
     if isinstance(found, RenderError):
-        assert found.path.startswith(("spec.worker.template.", "spec.launcher.template."))
+        assert found.path.startswith(("spec.workers.template.", "spec.launcher.template."))
         return
     for template in templates_of(found):
         assert breaches(template) == []

@@ -56,7 +56,7 @@ class NodeRule(msgspec.Struct, frozen=True, rename="camel"):
     terms: tuple[NodeTerm, ...]
     reason: str = "NodeAffinity"
     """Of a node's `Rejection`: NodeAffinity, or Volume for a volume that can be reached from some nodes only."""
-    source: str = "the node affinity of spec.worker.template"
+    source: str = "the node affinity of spec.workers.template"
     """What asks for it, for messages."""
 
 

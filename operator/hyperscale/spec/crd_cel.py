@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN, Rule
 
-_FIXED_AFTER_START: Final = ("model", "dataset", "workers", "partitioning", "allreduce", "placement", "planner", "launcher", "worker")
+_FIXED_AFTER_START: Final = ("model", "dataset", "workers", "partitioning", "allreduce", "placement", "planner", "launcher")
 _OPTIONAL_FIXED_AFTER_START: Final = ("checkpoint", "policyRef")
 """They may be absent, before and after."""
 

@@ -134,8 +134,13 @@ def test_without_weights_the_learned_planner_falls_back_and_says_so(files: Files
 
 def test_tolerations_of_the_worker_template_open_tainted_nodes(files: Files) -> None:
     tolerant = job(
-        workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 2, "gpuProducts": ["Tesla-T4"]},
-        worker={"template": {"spec": {"tolerations": [{"key": "maintenance", "operator": "Exists"}]}}},
+        workers={
+            "minReplicas": 1,
+            "maxReplicas": 1,
+            "gpusPerWorker": 2,
+            "gpuProducts": ["Tesla-T4"],
+            "template": {"spec": {"tolerations": [{"key": "maintenance", "operator": "Exists"}]}},
+        },
     )
     ran = files.plan("-o", "json", job=files.write("tolerant.yaml", tolerant))
     assert ran.code == 0, ran
@@ -269,13 +274,29 @@ def test_nodes_with_the_taint_that_gpu_nodes_have_are_planned_on_as_the_operator
 
 
 def test_the_node_selector_of_the_worker_template_counts(files: Files) -> None:
-    pinned = job(worker={"template": {"spec": {"nodeSelector": {"topology.kubernetes.io/region": "ap-south"}}}})
+    pinned = job(
+        workers={
+            "minReplicas": 2,
+            "maxReplicas": 4,
+            "gpusPerWorker": 2,
+            "gpuMemory": "24Gi",
+            "template": {"spec": {"nodeSelector": {"topology.kubernetes.io/region": "ap-south"}}},
+        }
+    )
     plan = json.loads(run("plan", "-f", files.write("pinned.yaml", pinned), "--snapshot", files.snapshot, "-o", "json").out)
     assert {worker["node"] for worker in plan["workers"]} <= {f"gpu-node-{index:02d}" for index in range(4)}
 
 
 def test_a_worker_template_that_cannot_be_rendered_is_refused_with_its_path(files: Files) -> None:
-    broken = job(worker={"template": {"spec": {"nodeSelector": ["eu"]}}})
+    broken = job(
+        workers={
+            "minReplicas": 2,
+            "maxReplicas": 4,
+            "gpusPerWorker": 2,
+            "gpuMemory": "24Gi",
+            "template": {"spec": {"nodeSelector": ["eu"]}},
+        }
+    )
     ran = run("plan", "-f", files.write("broken.yaml", broken), "--snapshot", files.snapshot)
     assert ran.code == 2
-    assert "broken.yaml: spec.worker.template.spec.nodeSelector" in ran.err
+    assert "broken.yaml: spec.workers.template.spec.nodeSelector" in ran.err

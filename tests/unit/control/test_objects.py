@@ -132,7 +132,7 @@ async def test_a_large_object_is_decoded_beside_the_event_loop(monkeypatch: pyte
 
 
 def test_a_spec_that_is_too_large_is_refused_without_a_look_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = json.dumps({"worker": {"template": {f"k{number}": 1 for number in range(90_000)}}}).encode()
+    spec = json.dumps({"workers": {"template": {f"k{number}": 1 for number in range(90_000)}}}).encode()
     intake = Intake()
     intake.job(api_objects.read(job("large", spec)))
     assert [refused.message for refused in intake.refused.values()] == [f"spec: {TOO_LARGE}"]

@@ -26,7 +26,7 @@ OFFERS = {"pods": 110.0, "ephemeral-storage": 100.0 * GIB, RDMA: 1.0}
 
 def with_template(workers: int = 1, **spec: Any) -> JobSpec:
     """A job whose worker pods have these fields in their spec."""
-    return training(workers={"minReplicas": workers, "maxReplicas": workers}, worker={"template": {"spec": spec}})
+    return training(workers={"minReplicas": workers, "maxReplicas": workers, "template": {"spec": spec}})
 
 
 def asked(job: JobSpec, **more: Any) -> PlanRequest:
@@ -92,7 +92,7 @@ def test_a_term_that_kube_scheduler_never_meets_fits_no_node(required: dict[str,
     found = answered(asked(with_template(affinity=required)), BOTH)
     assert isinstance(found, Infeasible)
     assert found.never
-    assert "the node affinity of spec.worker.template" in found.message
+    assert "the node affinity of spec.workers.template" in found.message
 
 
 def containers(**resources: str) -> list[dict[str, Any]]:
@@ -230,7 +230,7 @@ def test_every_claim_that_the_pods_mount_is_known() -> None:
         dataset={**SMALL, "source": {"persistentVolumeClaim": {"claimName": "graph"}}},
         checkpoint={"claimName": "state"},
         partitioning={"claimName": "parts"},
-        worker={"template": {"spec": {"volumes": [own, {"name": "tmp", "emptyDir": {}}]}}},
+        workers={"minReplicas": 1, "maxReplicas": 4, "template": {"spec": {"volumes": [own, {"name": "tmp", "emptyDir": {}}]}}},
     )
     assert worker_asks(job).claims == ("graph", "parts", "scratch", "state")
 
@@ -260,7 +260,7 @@ def test_a_claim_is_mounted_by_its_name_and_nothing_else(name: object) -> None:
     volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "own", "persistentVolumeClaim": {"claimName": name}}]
     with pytest.raises(RenderError, match="no name of a PersistentVolumeClaim; write 1 to 253 characters") as refused:
         worker_asks(with_template(volumes=volumes))
-    assert refused.value.path == "spec.worker.template.spec.volumes[1].persistentVolumeClaim.claimName"
+    assert refused.value.path == "spec.workers.template.spec.volumes[1].persistentVolumeClaim.claimName"
 
 
 @pytest.mark.parametrize("name", ["a", "0", "state.of-job.v1", "a" * 253])

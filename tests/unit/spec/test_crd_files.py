@@ -63,7 +63,7 @@ def test_every_text_list_and_map_is_bounded() -> None:
 
 def test_only_pod_templates_are_free_form() -> None:
     free = {path for path, schema in user_parts() if "x-kubernetes-preserve-unknown-fields" in schema}
-    assert free == {"GNNTrainingJob.spec.launcher.template", "GNNTrainingJob.spec.worker.template"}
+    assert free == {"GNNTrainingJob.spec.launcher.template", "GNNTrainingJob.spec.workers.template"}
 
 
 def test_every_field_is_described() -> None:

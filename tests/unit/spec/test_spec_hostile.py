@@ -40,11 +40,11 @@ def test_another_kind_or_version_is_refused() -> None:
         ({"spec": []}, "spec"),
         ({"spec.placement.communicationWeight": float("nan")}, "spec.placement.communicationWeight"),
         ({"spec.placement.communicationWeight": float("inf")}, "spec.placement.communicationWeight"),
-        ({"spec.worker.template": {"spec": {"when": datetime.date(2026, 1, 1)}}}, "spec.worker.template.spec.when"),
-        ({"spec.worker.template": {"spec": b"\x00"}}, "spec.worker.template.spec"),
-        ({"spec.worker.template": {3: "x"}}, "spec.worker.template"),
-        ({"spec.worker.template": {"x": "\ud800"}}, "spec.worker.template.x"),
-        ({"spec.worker.template": {"x": 10**5000}}, "spec.worker.template.x"),
+        ({"spec.workers.template": {"spec": {"when": datetime.date(2026, 1, 1)}}}, "spec.workers.template.spec.when"),
+        ({"spec.workers.template": {"spec": b"\x00"}}, "spec.workers.template.spec"),
+        ({"spec.workers.template": {3: "x"}}, "spec.workers.template"),
+        ({"spec.workers.template": {"x": "\ud800"}}, "spec.workers.template.x"),
+        ({"spec.workers.template": {"x": 10**5000}}, "spec.workers.template.x"),
         ({"spec.workers": {"maxReplicas": 10**5000}}, "spec.workers.maxReplicas"),
         ({"spec.model.architecture": "GCN\x1b[2J"}, "spec.model.architecture"),
     ],
@@ -66,14 +66,14 @@ def test_an_alias_bomb_is_refused_without_a_walk_through_it() -> None:
     bomb: list[Any] = ["lol"]  # 9^12 leaves: a walk would not end
     for _ in range(12):
         bomb = [bomb] * 9
-    assert "more than" in refused(job({"spec.worker.template": {"spec": bomb}})).message
+    assert "more than" in refused(job({"spec.workers.template": {"spec": bomb}})).message
 
 
 def test_a_loop_is_refused() -> None:
     loop: dict[str, Any] = {}
     loop["again"] = loop
     resource = job()
-    resource["spec"]["worker"] = {"template": loop}
+    resource["spec"]["workers"]["template"] = loop
     assert "more than 64 levels" in refused(resource).message
 
 
@@ -83,7 +83,7 @@ def test_null_is_an_absent_field_as_for_the_api_server() -> None:
 
 
 def test_a_null_inside_a_template_stays() -> None:
-    assert parse_job(job({"spec.worker.template": {"spec": {"x": None}}})).worker.template == {"spec": {"x": None}}
+    assert parse_job(job({"spec.workers.template": {"spec": {"x": None}}})).workers.template == {"spec": {"x": None}}
 
 
 def test_a_policy_names_what_it_repeats() -> None:

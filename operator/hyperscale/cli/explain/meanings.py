@@ -24,7 +24,7 @@ _NO_ROOM: Final = "a cluster in which it fits"
 MEANINGS: Final[dict[str, Meaning]] = {
     Reason.INVALID_SPEC: Meaning("The spec cannot be used, nothing is created from it.", "", "Correct the field that the message names."),
     Reason.INVALID_POD_TEMPLATE: Meaning(
-        "The API server refuses the pods that the templates amount to.", "", "Correct spec.worker.template or spec.launcher.template."
+        "The API server refuses the pods that the templates amount to.", "", "Correct spec.workers.template or spec.launcher.template."
     ),
     Reason.QUOTA_EXCEEDED: Meaning(
         "A ResourceQuota of the namespace refuses an object that this job needs.",

@@ -230,18 +230,18 @@ class Actions:
 
     async def _check_templates(self, key: Key, job: JobSpec, manifest: Json) -> None:
         """Dry-run the rendered pods where the job brings templates of its own: a bad one is shown here, not in a pod controller's log."""
-        templates = {"launcher": job.launcher.template, "worker": job.worker.template}
+        templates = {"launcher": job.launcher.template, "workers": job.workers.template}
         if not any(templates.values()):
             return
         digest = hashlib.sha256(msgspec.json.encode([key.namespace, templates], order="deterministic")).hexdigest()
         if digest in self._accepted:
             return
-        for role, pod in (("worker", worker_pod_for_dry_run(manifest)), ("launcher", launcher_pod_for_dry_run(manifest))):
+        for section, pod in (("workers", worker_pod_for_dry_run(manifest)), ("launcher", launcher_pod_for_dry_run(manifest))):
             try:
                 await self._client.create(paths.pods(key.namespace), pod, {"dryRun": "All"})
             except ApiError as error:
                 if error.status in UNACCEPTABLE:
-                    raise DependentRefusedError.of(f"spec.{role}.template", error) from error
+                    raise DependentRefusedError.of(f"spec.{section}.template", error) from error
                 raise
         while len(self._accepted) >= _CHECKED_TEMPLATES:
             del self._accepted[next(iter(self._accepted))]

@@ -56,5 +56,5 @@ def _stand_in(state: ReconcileInput) -> str:
     return (
         f"trained on a generated graph of {name}'s size, because {name} was not found: accuracy says nothing of {name}; "
         f"set HYPERSCALE_DATASETS (a folder with the graph's .npz) or HYPERSCALE_DATASETS_URL in spec.launcher.template and "
-        f"spec.worker.template, or name a volume in spec.dataset.source.persistentVolumeClaim"
+        f"spec.workers.template, or name a volume in spec.dataset.source.persistentVolumeClaim"
     )

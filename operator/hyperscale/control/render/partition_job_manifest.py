@@ -69,7 +69,7 @@ def partition_job(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaul
     if memory_bytes is not None:
         requests["memory"] = f"{-(-memory_bytes // MEBIBYTE)}Mi"
     if requests:
-        mapping_at(container, "resources", "spec.worker.template.spec.containers[0]")["requests"] = requests
+        mapping_at(container, "resources", "spec.workers.template.spec.containers[0]")["requests"] = requests
     rule = {"action": "FailJob", "onExitCodes": {"containerName": PARTITION, "operator": "In", "values": [REFUSED_EXIT_CODE]}}
     return {
         "apiVersion": "batch/v1",

@@ -67,8 +67,8 @@ def partition_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, d
 
     Raises RenderError where the user's own template cannot be merged.
     """
-    path = "spec.worker.template"
-    pod, spec = _start(job.worker.template, metadata, plan, PARTITION, path)
+    path = "spec.workers.template"
+    pod, spec = _start(job.workers.template, metadata, plan, PARTITION, path)
     container = template.main_container(spec, WORKER, f"{path}.spec")
     container_path = f"{path}.spec.containers[0]"
     for key in ("args", "ports", "readinessProbe", "livenessProbe", "startupProbe", "lifecycle", "resources"):
@@ -89,8 +89,8 @@ def partition_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, d
 
 def worker_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
     """Pod template of all workers; raises RenderError where the user's own cannot be merged."""
-    path = "spec.worker.template"
-    pod, spec = _start(job.worker.template, metadata, plan, WORKER, path)
+    path = "spec.workers.template"
+    pod, spec = _start(job.workers.template, metadata, plan, WORKER, path)
     container = template.main_container(spec, WORKER, f"{path}.spec")
     container_path = f"{path}.spec.containers[0]"
     template.refuse_gpus([entry for entry in template.all_containers(spec, f"{path}.spec") if entry[1] is not container])
@@ -171,8 +171,8 @@ def _lacks_command(container: Json) -> bool:
 
 def _own_worker_image(job: JobSpec) -> bool:
     """Ranks run in an image of the user's, which may be without the worker package."""
-    path = "spec.worker.template"
-    spec = mapping_at(template.own_copy(job.worker.template, path), "spec", path)
+    path = "spec.workers.template"
+    spec = mapping_at(template.own_copy(job.workers.template, path), "spec", path)
     return bool(template.main_container(spec, WORKER, f"{path}.spec").get("image"))
 
 

@@ -40,7 +40,7 @@ def harden(metadata: Json, spec: Json, path: str) -> None:
     """Fill and check the security fields of a pod in place; raises RenderError for the first field that restricted forbids.
 
     metadata, spec: of the pod template
-    path:           of the template, e.g. spec.worker.template
+    path:           of the template, e.g. spec.workers.template
     """
     _check_annotations(metadata, f"{path}.metadata")
     pod_path = f"{path}.spec"

@@ -139,18 +139,18 @@ def add_toleration(spec: Json, path: str) -> None:
 
 def worker_node_labels(job: JobSpec) -> dict[str, str]:
     """Labels that the worker template itself asks of a node, for `PlanRequest.required_labels`; raises RenderError on a broken template."""
-    path = "spec.worker.template.spec"
+    path = "spec.workers.template.spec"
     return dict(sorted(text_map_at(_worker_pod(job), "nodeSelector", path).items()))
 
 
 def worker_tolerations(job: JobSpec) -> tuple[Toleration, ...]:
     """Tolerations that the worker pods will have, for `PlanRequest.tolerations`; raises RenderError on a broken template."""
-    path = "spec.worker.template.spec"
+    path = "spec.workers.template.spec"
     pod = _worker_pod(job)
     add_toleration(pod, path)
     return tuple(toleration(entry) for entry in mappings_at(pod, "tolerations", path))
 
 
 def _worker_pod(job: JobSpec) -> Json:
-    copy = own_copy(job.worker.template, "spec.worker.template")
-    return mapping_at(copy, "spec", "spec.worker.template")
+    copy = own_copy(job.workers.template, "spec.workers.template")
+    return mapping_at(copy, "spec", "spec.workers.template")

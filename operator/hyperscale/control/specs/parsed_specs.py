@@ -131,7 +131,7 @@ def metadata_of(resource: Json) -> JobMetadata:
 def _renderable_job(resource: Json) -> JobSpec:
     """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan."""
     job = parse_job(resource)
-    if job.launcher.template or job.worker.template:
+    if job.launcher.template or job.workers.template:
         try:
             render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
             worker_asks(job)

@@ -28,7 +28,7 @@ _ANY_IMAGE: Final = RenderDefaults(worker_image="any")
 """What a pod asks of its node depends on neither."""
 VOLUME_MISSING: Final = "VolumeMissing"
 SHOWN_CLAIMS: Final = 3
-TEMPLATE: Final = "spec.worker.template.spec"
+TEMPLATE: Final = "spec.workers.template.spec"
 
 
 class WorkerAsks(NamedTuple):

@@ -12,6 +12,7 @@ import re
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from hyperscale.model.api.choices import AllreduceSchedule as AllreduceSchedule
 from hyperscale.model.api.choices import Architecture as Architecture
@@ -209,8 +210,18 @@ class DatasetSpec(Spec, frozen=True):
     ) = None
 
 
+PodTemplate = Annotated[
+    dict[str, Any],
+    Meta(
+        max_length=16,
+        description="PodTemplateSpec, free-form here, checked by a server dry-run of the rendered pod; fields that the operator owns are "
+        "overwritten.",
+    ),
+]
+
+
 class WorkersSpec(Spec, frozen=True):
-    """How many workers, and what each needs."""
+    """How many workers, what each needs, and what its pod has besides."""
 
     max_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
     min_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
@@ -224,6 +235,11 @@ class WorkersSpec(Spec, frozen=True):
         tuple[Annotated[str, Meta(min_length=1, max_length=63, pattern=LABEL_VALUE)], ...],
         Meta(max_length=32, description="Allowed nvidia.com/gpu.product values; empty allows all."),
     ] = ()
+    template: PodTemplate = field(default_factory=dict)
+
+    def demand(self) -> WorkersSpec:
+        """Without the template, of which a PlanRequest states what concerns the plan."""
+        return replace(self, template={})
 
 
 class PartitioningSpec(Spec, frozen=True):
@@ -334,12 +350,10 @@ class RunPolicy(Spec, frozen=True):
     ) = None
 
 
-class ReplicaTemplate(Spec, frozen=True):
-    """A pod template, free-form here, checked by a server dry-run of the rendered pod."""
+class LauncherSpec(Spec, frozen=True):
+    """The pod that starts the ranks."""
 
-    template: Annotated[
-        dict[str, Any], Meta(max_length=16, description="PodTemplateSpec; fields that the operator owns are overwritten.")
-    ] = field(default_factory=dict)
+    template: PodTemplate = field(default_factory=dict)
 
 
 class PolicyReference(Spec, frozen=True):
@@ -371,6 +385,5 @@ class JobSpec(Spec, frozen=True):
     queue_weight: Annotated[
         int, Meta(ge=1, le=1000, description="Weight among the pending jobs that no external queue owns; 1 is an ordinary job.")
     ] = 1
-    launcher: ReplicaTemplate = ReplicaTemplate()
-    worker: ReplicaTemplate = ReplicaTemplate()
+    launcher: LauncherSpec = LauncherSpec()
     policy_ref: PolicyReference | None = None

@@ -24,7 +24,7 @@ def plan_id(request: PlanRequest, snapshot_digest: str, planner: str, workers: S
     """
     job = request.job
     identity = {
-        "demand": [job.model, job.dataset, job.workers, job.partitioning, job.allreduce, job.placement],
+        "demand": [job.model, job.dataset, job.workers.demand(), job.partitioning, job.allreduce, job.placement],
         "fixed": [sorted(request.pinned.items()), sorted(request.excluded_nodes)],
         "snapshot": snapshot_digest,
         "planner": planner,

@@ -194,7 +194,7 @@ def _further(name: str, amount: float) -> _Size:
     def has(node: Node) -> float:
         return node.allocatable.get(name, 0.0) if node.allocatable else math.inf
 
-    return _Size("a worker", amount, has, lambda given: amount_text(name, given), lambda most: "Change spec.worker.template")
+    return _Size("a worker", amount, has, lambda given: amount_text(name, given), lambda most: "Change spec.workers.template")
 
 
 def _failed(node: Node, demand: WorkerDemand, sizes: tuple[_Size, ...]) -> str | None:

@@ -119,13 +119,13 @@ def _advice(problem: Problem, dominant: str, available: int) -> str:
         "SharedGPU": "Switch the sharing of GPUs off there, or add nodes with whole GPUs.",
         "NodeSelector": "Check spec.placement.nodeSelector against the nodes' labels.",
         "Constraint": "Check spec.placement.topology.required against the nodes' labels.",
-        "Tainted": "Add a toleration to spec.worker.template.",
+        "Tainted": "Add a toleration to spec.workers.template.",
         "CPU": "Try a smaller spec.workers.cpu.",
         "SchedulerRefused": "Remove what the scheduler names.",
         "Memory": "Try a smaller spec.workers.memory.",
-        "NodeAffinity": "Check the node affinity of spec.worker.template against the nodes' labels.",
+        "NodeAffinity": "Check the node affinity of spec.workers.template against the nodes' labels.",
         "Volume": "Use a volume that can be reached from these nodes.",
-        "Resource": "Try smaller requests in spec.worker.template.",
+        "Resource": "Try smaller requests in spec.workers.template.",
     }
     return fields.get(dominant, "Repair or uncordon the nodes.")
 

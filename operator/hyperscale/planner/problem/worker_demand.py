@@ -70,7 +70,7 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDeman
 
 def _barred(request: PlanRequest) -> dict[str, Failure]:
     """Nodes that may host no further worker, whatever they have."""
-    there = "a worker of this job is there, and spec.worker.template keeps workers apart"
+    there = "a worker of this job is there, and spec.workers.template keeps workers apart"
     return {
         **{name: ("Constraint", there) for name in request.pinned.values() if request.apart},
         **dict.fromkeys(request.excluded_nodes, ("Constraint", "excluded: it lost a rank of this job")),

@@ -16,7 +16,7 @@ def kind_of(request: PlanRequest) -> bytes:
     """All that a placement depends on beside the cluster and what is free: jobs of one kind are placed alike, however long they run."""
     job = request.job
     model = replace(job.model, epochs=1, script=None, hyperparameters=None)
-    workload = (model, job.dataset, job.workers, job.partitioning, job.allreduce, job.placement, job.planner)
+    workload = (model, job.dataset, job.workers.demand(), job.partitioning, job.allreduce, job.placement, job.planner)
     pods = (request.required_labels, request.tolerations, request.node_rules, request.resources, request.apart)
     fixed = (request.workers_fixed, request.pinned, request.excluded_nodes, request.refused_nodes, *pods, request.seed)
     return _ENCODER.encode((workload, fixed))

@@ -21,7 +21,7 @@ def host_staging(run: Run, device_file: Path = DEVICE_FILE) -> bool:
     if not torch.cuda.is_available():
         if device_file.exists():
             raise ContractError(
-                f"spec.worker.template: the pod has an NVIDIA device ({device_file}) that PyTorch {torch.__version__}, built for CUDA "
+                f"spec.workers.template: the pod has an NVIDIA device ({device_file}) that PyTorch {torch.__version__}, built for CUDA "
                 f"{torch.version.cuda}, cannot use; update the node's driver, or name an image whose CUDA it supports (see nvidia-smi)"
             )
         return False
@@ -30,7 +30,7 @@ def host_staging(run: Run, device_file: Path = DEVICE_FILE) -> bool:
     if run.host_staging:
         return True
     raise ContractError(
-        "spec.worker.template: the image's Horovod was built without CUDA and NCCL: ranks would copy every message to host memory and "
+        "spec.workers.template: the image's Horovod was built without CUDA and NCCL: ranks would copy every message to host memory and "
         "send it over TCP; name a worker image built with --build-arg HOROVOD_GPU_OPERATIONS=NCCL (docs/install.md, Images), or write "
         "spec.allreduce.hostStaging: true to accept the copies"
     )

@@ -108,7 +108,7 @@ def test_the_partition_job_takes_image_account_and_variables_of_the_users_worker
             ],
         }
     }
-    spec = made(worker={"template": own})["spec"]["template"]["spec"]
+    spec = made(workers={"minReplicas": 1, "maxReplicas": 4, "template": own})["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert (spec["serviceAccountName"], container["image"], container["name"]) == ("trainer", "gnn:1", "partition")
     assert {"name": "A", "value": "1"} in container["env"]
@@ -122,7 +122,13 @@ def test_what_cannot_succeed_is_not_tried_again() -> None:
 
 def test_a_volume_of_the_users_may_not_take_our_names() -> None:
     with pytest.raises(RenderError, match="hyperscale-partitions"):
-        made(worker={"template": {"spec": {"volumes": [{"name": "hyperscale-partitions", "emptyDir": {}}]}}})
+        made(
+            workers={
+                "minReplicas": 1,
+                "maxReplicas": 4,
+                "template": {"spec": {"volumes": [{"name": "hyperscale-partitions", "emptyDir": {}}]}},
+            }
+        )
 
 
 def test_the_same_shares_on_other_nodes_need_no_new_partitions() -> None:
@@ -151,7 +157,10 @@ def test_workers_are_found_by_prometheus_unless_the_user_says_otherwise() -> Non
     assert variables(pod)["HYPERSCALE_METRICS_PORT"] == "9464"
     assert pod["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
     own = {"metadata": {"annotations": {"prometheus.io/scrape": "false"}}}
-    assert template(worker={"template": own})["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
+    assert (
+        template(workers={"minReplicas": 1, "maxReplicas": 4, "template": own})["metadata"]["annotations"]["prometheus.io/scrape"]
+        == "false"
+    )
 
 
 def test_the_launcher_keeps_the_result_wherever_the_image_can() -> None:

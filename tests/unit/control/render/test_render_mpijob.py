@@ -205,7 +205,10 @@ def test_the_launcher_runs_the_jobs_script_or_the_worker_package(script: str | N
 
 def test_a_script_in_an_image_of_its_own_is_started_without_need_of_the_worker_package() -> None:
     containers = [{"name": "side", "image": "other:1"}, {"name": "worker", "image": "theirs:1"}]
-    mpijob = rendered(model={"architecture": "GCN", "script": "train.py"}, worker={"template": {"spec": {"containers": containers}}})
+    mpijob = rendered(
+        model={"architecture": "GCN", "script": "train.py"},
+        workers={"minReplicas": 1, "maxReplicas": 4, "template": {"spec": {"containers": containers}}},
+    )
     assert pod_spec(mpijob, "Launcher")["containers"][0]["command"][-4:] == ["python3", "-c", UNKNOWN_IMAGE_PROGRAM, "train.py"]
 
 

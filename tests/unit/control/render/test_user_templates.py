@@ -14,7 +14,8 @@ SHM = "/dev/shm/"  # noqa: S108 - a mount point
 
 
 def rendered(role: str, template: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    mpijob = render(metadata(), job(**{role: {"template": template}}, **fields), plan("a", "b"), DEFAULTS)
+    section, needs = ("launcher", {}) if role == "launcher" else ("workers", {"maxReplicas": 4, **fields.pop("workers", {})})
+    mpijob = render(metadata(), job(**{section: {**needs, "template": template}}, **fields), plan("a", "b"), DEFAULTS)
     pod: dict[str, Any] = mpijob["spec"]["mpiReplicaSpecs"][role.capitalize()]["template"]
     return pod
 
@@ -54,9 +55,9 @@ def test_what_the_user_wrote_stays() -> None:
 
 
 def test_the_users_template_is_not_changed_by_rendering() -> None:
-    asked = job(worker={"template": {"spec": {"containers": [{"name": "worker"}]}}})
+    asked = job(workers={"minReplicas": 1, "maxReplicas": 4, "template": {"spec": {"containers": [{"name": "worker"}]}}})
     render(metadata(), asked, plan("a"), DEFAULTS)
-    assert asked.worker.template == {"spec": {"containers": [{"name": "worker"}]}}
+    assert asked.workers.template == {"spec": {"containers": [{"name": "worker"}]}}
 
 
 def test_the_container_called_worker_comes_first_where_mpi_operator_looks() -> None:
@@ -118,7 +119,7 @@ def test_a_preferred_job_keeps_the_users_own_preferences() -> None:
 
 def test_the_planner_can_be_told_what_the_worker_template_asks_of_nodes() -> None:
     own = {"spec": {"nodeSelector": {"b": "2", "a": "1"}, "tolerations": [{"key": "spot", "value": "yes", "effect": "NoSchedule"}]}}
-    asked = job(worker={"template": own})
+    asked = job(workers={"minReplicas": 1, "maxReplicas": 4, "template": own})
     assert worker_node_labels(asked) == {"a": "1", "b": "2"}
     assert worker_tolerations(asked) == (
         Toleration(key="spot", operator="Equal", value="yes", effect="NoSchedule"),
@@ -193,7 +194,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_a_template_is_refused_by_the_path_of_the_field_that_cannot_be_given(template: dict[str, Any], path: str) -> None:
     with pytest.raises(RenderError) as refused:
         rendered("worker", template)
-    assert refused.value.path == f"spec.worker.template.{path}"
+    assert refused.value.path == f"spec.workers.template.{path}"
     assert refused.value.message
 
 

@@ -152,7 +152,12 @@ UNFIT: list[tuple[str, ClusterSnapshot, PlanRequest, str]] = [
     ),
     ("CPU", with_b(requested_cpu_cores=15.0), request(resources={"cpu": 1.5}), "node-b has 1 CPU cores free"),
     ("CPU", SNAPSHOT, request(resources={"cpu": 2.0}, reserved_amounts={"node-b": {"cpu": 15.0}}), "node-b has 1 CPU cores free"),
-    ("NodeAffinity", with_b(labels={"rack": "r2"}), request(node_rules=(RULE,)), "does not meet the node affinity of spec.worker.template"),
+    (
+        "NodeAffinity",
+        with_b(labels={"rack": "r2"}),
+        request(node_rules=(RULE,)),
+        "does not meet the node affinity of spec.workers.template",
+    ),
     ("Resource", with_b(allocatable={"pods": 110.0}), request(resources={RDMA: 1.0}), "node-b has 0 rdma/hca free, the plan needs 1"),
     ("Resource", with_b(allocatable={"pods": 8.0}, requested={"pods": 8.0}), request(), "node-b has 0 pods free, the plan needs 1"),
     (

@@ -39,7 +39,7 @@ def test_ranks_with_a_gpu_end_with_code_2_and_the_fix_as_the_launchers_last_word
     assert finished.returncode == 2, finished.stderr
     assert "Traceback" not in finished.stderr
     message = (tmp_path / "message").read_text()
-    assert message.startswith("hyperscale.training.worker: spec.worker.template: the image's Horovod was built without CUDA and NCCL")
+    assert message.startswith("hyperscale.training.worker: spec.workers.template: the image's Horovod was built without CUDA and NCCL")
     assert "HOROVOD_GPU_OPERATIONS=NCCL" in message
     assert "spec.allreduce.hostStaging: true" in message
     assert "\n" not in message.strip()
@@ -75,7 +75,7 @@ def test_ranks_without_a_gpu_train_on_the_processor_as_on_the_local_cluster() ->
 def test_a_driver_that_pytorch_cannot_use_is_named_and_nothing_trains_on_the_processor(tmp_path: Path) -> None:
     device = tmp_path / "nvidiactl"
     device.touch()
-    with pytest.raises(ContractError, match=rf"^spec.worker.template: the pod has .* PyTorch {re.escape(torch.__version__)}"):
+    with pytest.raises(ContractError, match=rf"^spec.workers.template: the pod has .* PyTorch {re.escape(torch.__version__)}"):
         gpu_check.host_staging(a_run(size=2), device)
 
 
