@@ -70,7 +70,7 @@ class _Hyper:
     output_heads: int = 1
     aggregator: str = "Mean"
     normalize_features: bool = False
-    cache_bytes: int = 1 << 20
+    cache_size: int = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,7 +44,7 @@ WORKERS: Final = (
 FURTHER: Final[tuple[Object, ...]] = (
     {},
     {"planner": "Heuristic"},
-    {"placement": {"communicationWeight": 2.0}},
+    {"placement": {"communicationWeight": "2.0"}},
     {"placement": {"topology": {"preferred": "topology.kubernetes.io/region"}}},
     {"partitioning": {"method": "METIS"}},
 )

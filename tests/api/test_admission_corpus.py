@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 
 from e2e.cluster.api import Api, ApiError, Object
 from hyperscale.model.api.job import JobSpec
 from hyperscale.spec.parse import SpecError, parse_job
+from hyperscale.spec.written import write
 from tests.corpus.jobs import BAD_JOBS, CROSSING_JOBS, GOOD_JOBS, Bad, Resource, job
 from tests.corpus.strategies import JOBS, WIRES
 
@@ -57,7 +57,7 @@ def outcome(api: Api, resource: Object) -> str:
 @settings(max_examples=50, deadline=None)
 @given(JOBS)
 def test_every_job_that_keeps_the_rules_is_admitted(api: Api, spec: JobSpec) -> None:
-    assert outcome(api, job({"spec": msgspec.to_builtins(spec)})) == ""
+    assert outcome(api, job({"spec": write(spec)})) == ""
 
 
 @settings(max_examples=50, deadline=None)

@@ -269,7 +269,9 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
         mixed(16, 20, most_gpus=2),
         job(2, 4, workers={"gpuProducts": [A100, H100]}, placement={"topology": {"required": ZONE}}),
     ),
-    "preferred-rack": PlanCase(racks(2, 3, 4, gpus=2), job(2, 4, placement={"topology": {"preferred": RACK}, "communicationWeight": 1.0})),
+    "preferred-rack": PlanCase(
+        racks(2, 3, 4, gpus=2), job(2, 4, placement={"topology": {"preferred": RACK}, "communicationWeight": "1.0"})
+    ),
     "preferred-zone-costs-little": PlanCase(_zones(0.1), job(2, 2, placement={"topology": {"preferred": ZONE}}), {"tolerancePercent": 0}),
     "preferred-zone-costs-too-much": PlanCase(_zones(0.8), job(2, 2, placement={"topology": {"preferred": ZONE}}), {"tolerancePercent": 0}),
     # Policies.

@@ -144,9 +144,9 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
                 "architecture": "GAT",
                 "heads": 8,
                 "hyperparameters": {
-                    "learningRate": 0.1,
+                    "learningRate": "0.1",
                     "learningRateSchedule": "Cosine",
-                    "dropout": 0,
+                    "dropout": "0",
                     "patienceEpochs": 10,
                     "edgeFeatures": False,
                 },

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from hyperscale.model.api.job import JobSpec
@@ -16,6 +15,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.workload.profile import profile
+from tests.builders.wire import spec_of
 
 GIB = 2**30
 LEVELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
@@ -77,7 +77,7 @@ def training(**fields: Any) -> JobSpec:
         },
         "workers": {"minReplicas": 1, "maxReplicas": 4},
     }
-    return msgspec.convert(spec | fields, JobSpec)
+    return spec_of(spec | fields)
 
 
 def answer(seen: ClusterSnapshot, job: JobSpec | None = None, policy: PolicySpec = POLICY, **asked: Any) -> Plan | Infeasible:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot, Node
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan, Prediction, WorkerPlacement, gpus_by_node
 from hyperscale.model.planning import PlanRequest
+from tests.builders.wire import spec_of
 
 GIB = 2**30
 DEFAULTS = RenderDefaults(worker_image="hyperscale/worker:0.1.0")
@@ -27,9 +26,9 @@ def job(**fields: Any) -> JobSpec:
         "model": {"architecture": "GCN"},
         "dataset": {"source": {"builtin": {"name": "Cora"}}},
         "workers": {"minReplicas": 1, "maxReplicas": 4},
-        "placement": {"communicationWeight": 0.5},
+        "placement": {"communicationWeight": "0.5"},
     }
-    return msgspec.convert(spec | fields, JobSpec)
+    return spec_of(spec | fields)
 
 
 def plan(*nodes: str, gpus: int = 1, product: str | None = "NVIDIA-A100", partitions: int | None = None) -> Plan:

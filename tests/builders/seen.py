@@ -16,6 +16,7 @@ from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, 
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, ObjectReference, Phase
+from tests.builders.wire import spec_of
 
 UID = "job-uid"
 MPIJOB_UID = "mpijob-uid"
@@ -28,7 +29,7 @@ def job_spec(**changes: Any) -> JobSpec:
         "dataset": {"source": {"builtin": {"name": "Cora"}}},
         "workers": {"minReplicas": 2, "maxReplicas": 4},
     }
-    return msgspec.convert({**spec, **changes}, JobSpec)
+    return spec_of({**spec, **changes})
 
 
 def plan(*nodes: str, plan_id: str = "0123456789abcdef", planner: str = "Heuristic") -> Plan:

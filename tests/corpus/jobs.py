@@ -83,8 +83,20 @@ FORMER_NAMES: Final[tuple[tuple[str, object, str], ...]] = (
     ("spec.model.hyperparameters.schedule", "cosine", "learningRateSchedule"),
     ("spec.model.hyperparameters.patience", 10, "patienceEpochs"),
     ("spec.model.hyperparameters.evaluateEvery", 5, "evaluateEveryEpochs"),
+    ("spec.model.hyperparameters.cacheBytes", 1024, "cacheSize"),
 )
 """Path, value, and the field that replaced it: refused in words that name the new one."""
+
+DECIMAL_FIELDS: Final = (
+    "placement.communicationWeight",
+    "model.hyperparameters.learningRate",
+    "model.hyperparameters.averageDecay",
+    "model.hyperparameters.weightDecay",
+    "model.hyperparameters.dropout",
+    "model.hyperparameters.attentionDropout",
+    "model.hyperparameters.projectedDropout",
+)
+"""Decimal strings of a job."""
 
 
 def _typed() -> tuple[Bad, ...]:
@@ -128,15 +140,15 @@ def _typed() -> tuple[Bad, ...]:
         ),
         Bad(
             "dropout of everything",
-            {"spec.model.hyperparameters": {"dropout": 1.0}},
+            {"spec.model.hyperparameters": {"dropout": "1.0"}},
             "spec.model.hyperparameters.dropout",
-            spec_words="1.0 is too large; write a number from 0 to below 1",
+            spec_words="'1.0' is too large; write a decimal number in quotes from 0 to below 1",
         ),
         Bad(
             "learning nothing",
-            {"spec.model.hyperparameters": {"learningRate": 0}},
+            {"spec.model.hyperparameters": {"learningRate": "0"}},
             "spec.model.hyperparameters.learningRate",
-            spec_words="0 is too small; write a number above 0 up to 10",
+            spec_words="'0' is too small; write a decimal number in quotes above 0 to 10",
         ),
         Bad(
             "unknown schedule",
@@ -163,20 +175,44 @@ def _typed() -> tuple[Bad, ...]:
         ),
         Bad("a million workers", {"spec.workers": {"maxReplicas": 10**6}}, "spec.workers.maxReplicas", spec_words="too large"),
         Bad("zero GPUs a worker", {"spec.workers.gpusPerWorker": 0}, "spec.workers.gpusPerWorker", spec_words="from 1 to 16"),
-        Bad("GPU memory without digits", {"spec.workers.gpuMemory": "lots"}, "spec.workers.gpuMemory", spec_words="quantity such as 24Gi"),
-        Bad("GPU memory as number", {"spec.workers.gpuMemory": 24}, "spec.workers.gpuMemory", spec_words="24 is not allowed"),
+        Bad(
+            "GPU memory without digits",
+            {"spec.workers.gpuMemory": "lots"},
+            "spec.workers.gpuMemory",
+            spec_words="write a quantity from 1 to 16Ti",
+        ),
+        Bad("GPU memory beyond any GPU", {"spec.workers.gpuMemory": "17Ti"}, "spec.workers.gpuMemory", "write a quantity from 1 to 16Ti"),
+        Bad("negative GPU memory", {"spec.workers.gpuMemory": "-1Gi"}, "spec.workers.gpuMemory", "write a quantity from 1 to 16Ti"),
+        Bad(
+            "a cache in words",
+            {"spec.model.hyperparameters.cacheSize": "big"},
+            "spec.model.hyperparameters.cacheSize",
+            spec_words="quantity",
+        ),
+        Bad(
+            "a cache beyond memory",
+            {"spec.model.hyperparameters.cacheSize": "2Pi"},
+            "spec.model.hyperparameters.cacheSize",
+            "quantity from 0 to 1Pi",
+        ),
+        *(
+            Bad(f"{field} {text}", {f"spec.{field}": value}, f"spec.{field}", spec_words="write a decimal number in quotes")
+            for field in DECIMAL_FIELDS
+            for text, value in (("in words", "abc"), ("below 0", "-0.1"), ("above its bound", "1001"), ("as a number", 0.5))
+        ),
         Bad("negative CPU", {"spec.workers.cpu": "-1"}, "spec.workers.cpu", spec_words="quantity"),
         Bad("GPU product with a space", {"spec.workers.gpuProducts": ["A 100"]}, "spec.workers.gpuProducts[0]", spec_words="label value"),
         Bad("one product as text", {"spec.workers.gpuProducts": "A100"}, "spec.workers.gpuProducts", spec_words="a list of at most 32"),
         Bad("33 products", {"spec.workers.gpuProducts": [f"p{i}" for i in range(33)]}, "spec.workers.gpuProducts", spec_words="at most 32"),
         Bad("unknown partitioner", {"spec.partitioning.method": "Metis"}, "spec.partitioning.method", spec_words="METIS"),
+        Bad("zero partitions", {"spec.partitioning.count": 0}, "spec.partitioning.count", spec_words="whole number from 1 to 16000"),
+        Bad("partition count in words", {"spec.partitioning.count": "four"}, "spec.partitioning.count", spec_words="whole number from 1"),
+        Bad("partition count as text", {"spec.partitioning.count": "4"}, "spec.partitioning.count", spec_words="whole number from 1"),
         Bad(
-            "zero partitions", {"spec.partitioning.count": 0}, "spec.partitioning.count", spec_words="whole number from 1 to 16000 or Auto"
-        ),
-        Bad("partition count in words", {"spec.partitioning.count": "four"}, "spec.partitioning.count", spec_words="or Auto"),
-        Bad("partition count as text", {"spec.partitioning.count": "4"}, "spec.partitioning.count", spec_words="or Auto"),
-        Bad(
-            "negative weight", {"spec.placement.communicationWeight": -1}, "spec.placement.communicationWeight", spec_words="from 0 to 1000"
+            "negative weight",
+            {"spec.placement.communicationWeight": "-1"},
+            "spec.placement.communicationWeight",
+            spec_words="from 0 to 1000",
         ),
         Bad("unknown placement mode", {"spec.placement.mode": "Hard"}, "spec.placement.mode", spec_words="Strict, Preferred, Advisory"),
         Bad(
@@ -299,13 +335,13 @@ def _crossing() -> tuple[Bad, ...]:
             "seven parts for two to four workers",
             {"spec.partitioning.count": 7},
             "spec.partitioning.count",
-            "7 parts cannot be dealt out evenly to the ranks of 2 to 4 workers with gpusPerWorker: 1; write Auto or a multiple",
+            "7 parts cannot be dealt out evenly to the ranks of 2 to 4 workers with gpusPerWorker: 1; leave it out, or write a multiple",
         ),
         Bad(
             "fewer parts than workers",
             {"spec.partitioning.count": 1},
             "spec.partitioning.count",
-            "with gpusPerWorker: 1; write Auto or a multiple",
+            "with gpusPerWorker: 1; leave it out, or write a multiple",
         ),
         Bad(
             "997 parts for up to 996 workers",
@@ -317,7 +353,7 @@ def _crossing() -> tuple[Bad, ...]:
             "as many parts as workers of four GPUs",
             {"spec.workers": {"minReplicas": 4, "maxReplicas": 4, "gpusPerWorker": 4}, "spec.partitioning.count": 4},
             "spec.partitioning.count",
-            "4 parts cannot be dealt out evenly to the ranks of 4 to 4 workers with gpusPerWorker: 4; write Auto or a multiple",
+            "4 parts cannot be dealt out evenly to the ranks of 4 to 4 workers with gpusPerWorker: 4; leave it out, or write a multiple",
         ),
         Bad("a direction for a builtin graph", {"spec.dataset.direction": "Directed"}, "spec.dataset.direction", "leave it out"),
         Bad("parts of a builtin graph", {"spec.partitioning.method": "Precomputed"}, "spec.partitioning.method", "write Auto or METIS"),
@@ -340,7 +376,7 @@ def _crossing() -> tuple[Bad, ...]:
             "spec.placement.topology.preferred",
             "write a narrower label or leave preferred out",
         ),
-        Bad("GPUs with no memory", {"spec.workers.gpuMemory": "0Gi"}, "spec.workers.gpuMemory", "must be more than 0"),
+        Bad("GPUs with no memory", {"spec.workers.gpuMemory": "0Gi"}, "spec.workers.gpuMemory", "write a quantity from 1"),
         Bad("no CPU", {"spec.workers.cpu": "0.0"}, "spec.workers.cpu", "must be more than 0"),
         Bad("no memory", {"spec.workers.memory": "0"}, "spec.workers.memory", "must be more than 0"),
         Bad("name of 51 characters", {"metadata.name": "a" * 51}, "metadata.name", "write at most 50 characters of a-z, 0-9 and -"),
@@ -379,9 +415,9 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "hyper-parameters": job(
         {
             "spec.model.hyperparameters": {
-                "learningRate": 0.1,
+                "learningRate": "0.1",
                 "learningRateSchedule": "Cosine",
-                "dropout": 0,
+                "dropout": "0",
                 "patienceEpochs": 10,
                 "edgeFeatures": False,
             }
@@ -406,7 +442,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
         {
             "spec.placement": {
                 "mode": "Preferred",
-                "communicationWeight": 0.5,
+                "communicationWeight": "0.5",
                 "nodeSelector": {"example.com/pool": "gnn", "spot": ""},
                 "topology": {"required": "topology.kubernetes.io/region", "preferred": "topology.kubernetes.io/zone"},
             }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from hyperscale.model.api.written_numbers import DECIMAL, WRITTEN
 from hyperscale.spec.introspect import choices_of, shape_of, struct_of
 from hyperscale.spec.parse import parse_job
 from hyperscale.util.quantity import shortest
+from tests.builders.wire import spec_of
 from tests.corpus.jobs import GOOD_JOBS
 
 
@@ -55,7 +55,9 @@ def written(form: str, bare: inspect.Type) -> st.SearchStrategy[Any]:
     """Decimal strings, and quantities as integers and in their shortest form."""
     assert isinstance(bare, inspect.IntType | inspect.FloatType)
     if form == DECIMAL[WRITTEN]:
-        return st.floats(bare.ge, bare.le).filter(lambda number: number == 0 or number > 1e-90).map(lambda number: str(abs(number)))
+        low, high = bare.ge if bare.ge is not None else bare.gt, bare.le if bare.le is not None else bare.lt
+        within = st.floats(low, high, exclude_min=bare.gt is not None, exclude_max=bare.lt is not None)
+        return within.filter(lambda number: number == 0 or number > 1e-90).map(lambda number: str(abs(number)))
     assert bare.ge is not None
     assert bare.le is not None
     whole = st.integers(int(bare.ge), int(bare.le))
@@ -85,7 +87,7 @@ SOURCES = ("persistent_volume_claim", "s3", "config_map", "builtin", "generated"
 def repaired(job: JobSpec) -> JobSpec:
     """The job with what its rules ask for."""
     low, high = sorted((job.workers.min_replicas, job.workers.max_replicas))
-    workers = replace(job.workers, min_replicas=low, max_replicas=high, gpu_memory="24Gi", cpu="8", memory="64Gi")
+    workers = replace(job.workers, min_replicas=low, max_replicas=high, gpu_memory=24 * 2**30, cpu="8", memory="64Gi")
     dataset = repaired_dataset(job.dataset)
     shrinks = job.checkpoint is not None and low < high
     return replace(
@@ -119,7 +121,7 @@ def repaired_partitioning(partitioning: PartitioningSpec, workers: WorkersSpec, 
     """A count that divides by the GPUs of some allowed count of workers, and precomputed parts only where the graph is stored."""
     gpus = workers.gpus_per_worker
     count, method = partitioning.count, partitioning.method
-    if count != "Auto" and all(int(count) % (number * gpus) for number in range(workers.min_replicas, workers.max_replicas + 1)):
+    if count is not None and all(count % (number * gpus) for number in range(workers.min_replicas, workers.max_replicas + 1)):
         count = workers.max_replicas * gpus
     if method is PartitioningMethod.PRECOMPUTED and not stored:
         method = PartitioningMethod.AUTO
@@ -130,6 +132,6 @@ GOOD_SOURCE = parse_job(GOOD_JOBS["the least"]).dataset.source
 
 WIRES = values(struct_of(JobSpec))
 """JSON of job specs within the bounds of each field; rules between fields may be broken."""
-JOBS = WIRES.map(lambda wire: repaired(msgspec.convert(wire, JobSpec)))
+JOBS = WIRES.map(lambda wire: repaired(spec_of(wire)))
 """Jobs that every check must accept."""
 POLICY_WIRES = values(struct_of(PolicySpec))

@@ -34,8 +34,8 @@ def valid_cases(draw: st.DrawFn) -> Case:
     }
     asked = job(
         workers=workers,
-        partitioning={"count": "Auto" if auto else parts_each * len(hosts) * gpus},
-        placement={"nodeSelector": {"pool": "gnn"}, "topology": {"required": "rack"}, "communicationWeight": 0.5},
+        partitioning={} if auto else {"count": parts_each * len(hosts) * gpus},
+        placement={"nodeSelector": {"pool": "gnn"}, "topology": {"required": "rack"}, "communicationWeight": "0.5"},
     )
     nodes = []
     for name in sorted({*hosts, "node-spare"}):

@@ -15,6 +15,7 @@ from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan
 from tests.builders.placement import DEFAULTS, plan
 from tests.builders.restricted import breaches
+from tests.builders.wire import spec_of
 
 SECRET = "zq"
 """Starts every text of the user's, so that it can be found again in what was rendered."""
@@ -98,7 +99,7 @@ def jobs(draw: st.DrawFn, templates: st.SearchStrategy[dict[str, Any]] = TEMPLAT
         "checkpoint": draw(st.none() | st.builds(lambda name: {"claimName": name}, NAMES)),
         "launcher": {"template": draw(templates)},
     }
-    return msgspec.convert(spec, JobSpec)
+    return spec_of(spec)
 
 
 PLANS = st.none() | st.integers(1, 4).map(lambda count: plan(*(f"node-{index}" for index in range(count))))

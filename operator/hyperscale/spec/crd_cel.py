@@ -67,18 +67,9 @@ def key_rules(max_length: int, pattern: str) -> list[dict[str, Any]]:
     ]
 
 
-def int_or_word_rule(lowest: int, highest: int, words: tuple[str, ...]) -> dict[str, Any]:
-    """Validation of a field that holds a whole number or one of some words."""
-    allowed = ", ".join(json.dumps(word) for word in words)
-    return {
-        "rule": f"type(self) == int ? int(self) >= {lowest} && int(self) <= {highest} : string(self) in [{allowed}]",
-        "message": f"write a whole number from {lowest} to {highest}, or {' or '.join(words)}",
-    }
-
-
-def decimal_rule(lowest: float, highest: float, words: str) -> dict[str, Any]:
-    """Validation of a decimal string within bounds."""
-    return {"rule": f"double(self) >= {float(lowest)} && double(self) <= {float(highest)}", "message": f"write {words}"}
+def decimal_rule(limits: tuple[tuple[str, float], ...], words: str) -> dict[str, Any]:
+    """Validation of a decimal string; each limit is an operator with its number."""
+    return {"rule": " && ".join(f"double(self) {sign} {float(limit)}" for sign, limit in limits), "message": f"write {words}"}
 
 
 def quantity_rule(lowest: int, highest: int, words: str) -> dict[str, Any]:

@@ -35,8 +35,6 @@ def schema_of(wrapped: inspect.Type, path: str, defaults: bool) -> Schema:
         schema = struct_schema(bare, defaults)
     elif isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
         schema = {"type": "string", "enum": list(choices_of(bare)), "maxLength": max(len(word) for word in choices_of(bare))}
-    elif isinstance(bare, inspect.UnionType):
-        schema = _int_or_word(bare, path)
     elif isinstance(bare, (inspect.DictType, inspect.VarTupleType)):
         schema = _container(bare, path, defaults)
     else:
@@ -96,11 +94,17 @@ def _scalar(bare: inspect.Type, path: str) -> Schema:
 def _written(shape: Shape, path: str) -> Schema:
     """A decimal string, or a quantity: OpenAPI cannot bound a text's number, CEL can."""
     bare = shape.bare
-    if not isinstance(bare, inspect.IntType | inspect.FloatType) or bare.ge is None or bare.le is None:
-        raise TypeError(f"{path}: a number written as text needs Meta(ge=..., le=...)")
+    if not isinstance(bare, inspect.IntType | inspect.FloatType):
+        raise TypeError(f"{path}: only a number can be written as text")
+    given = ((">=", bare.ge), (">", bare.gt), ("<=", bare.le), ("<", bare.lt))
+    limits = tuple((sign, limit) for sign, limit in given if limit is not None)
+    if len(limits) != 2:
+        raise TypeError(f"{path}: a number written as text needs a lower and an upper bound")
     if shape.written == forms.DECIMAL[forms.WRITTEN]:
-        rule = crd_cel.decimal_rule(bare.ge, bare.le, words_of(shape))
+        rule = crd_cel.decimal_rule(limits, words_of(shape))
         return {"type": "string", "maxLength": forms.MAX_LENGTH, "pattern": forms.DECIMAL_PATTERN, "x-kubernetes-validations": [rule]}
+    if bare.ge is None or bare.le is None:
+        raise TypeError(f"{path}: a quantity needs Meta(ge=..., le=...)")
     rule = crd_cel.quantity_rule(int(bare.ge), int(bare.le), words_of(shape))
     return {
         "x-kubernetes-int-or-string": True,
@@ -140,17 +144,6 @@ def _container(bare: inspect.DictType | inspect.VarTupleType, path: str, default
     if isinstance(key, inspect.StrType) and key.pattern is not None and key.max_length is not None:
         schema["x-kubernetes-validations"] = crd_cel.key_rules(key.max_length, key.pattern)
     return schema
-
-
-def _int_or_word(bare: inspect.UnionType, path: str) -> Schema:
-    """A whole number or one of some words, as partitioning.count."""
-    members = [shape_of(wrapped).bare for wrapped in bare.types]
-    number = next((member for member in members if isinstance(member, inspect.IntType)), None)
-    words = next((member for member in members if isinstance(member, inspect.LiteralType)), None)
-    if number is None or words is None or len(bare.types) != 2 or number.ge is None or number.le is None:
-        raise TypeError(f"{path}: of unions only a bounded int with a Literal is known")
-    rule = crd_cel.int_or_word_rule(int(number.ge), int(number.le), choices_of(words))
-    return {"x-kubernetes-int-or-string": True, "x-kubernetes-validations": [rule]}
 
 
 @cache

@@ -79,8 +79,6 @@ def words_of(shape: Shape) -> str:
     bare = shape.bare
     if shape.written and isinstance(bare, inspect.IntType | inspect.FloatType):
         return _written_words(shape.written, bare)
-    if isinstance(bare, inspect.UnionType):
-        return " or ".join(words_for(member) for member in bare.types)
     if isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
         choices = choices_of(bare)
         return choices[0] if len(choices) == 1 else "one of " + ", ".join(choices)
@@ -111,8 +109,10 @@ def _number_words(bare: inspect.IntType | inspect.FloatType) -> str:
 def _written_words(form: str, bare: inspect.IntType | inspect.FloatType) -> str:
     """Of a decimal string or a quantity; both have a lower and an upper bound."""
     if form == forms.DECIMAL[forms.WRITTEN]:
-        return f'a decimal number in quotes from {bare.ge:g} to {bare.le:g}, such as "{bare.ge or 0:g}.5"'
-    return f"a quantity from {shortest(bare.ge or 1)} to {shortest(bare.le or 1)}, such as 10G or 24Gi"
+        low = f"from {bare.ge:g}" if bare.ge is not None else f"above {bare.gt:g}"
+        high = f"to {bare.le:g}" if bare.le is not None else f"to below {bare.lt:g}"
+        return f'a decimal number in quotes {low} {high}, such as "{bare.ge or bare.gt or 0:g}.5"'
+    return f"a quantity from {shortest(bare.ge or 0)} to {shortest(bare.le or 1)}, such as 10G or 24Gi"
 
 
 def _string_words(bare: inspect.StrType) -> str:

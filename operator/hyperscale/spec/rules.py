@@ -44,7 +44,7 @@ class Rule:
 def _some_count_divides(job: JobSpec) -> bool:
     """The ranks of some worker count between min and max divide the partition count, so that every rank gets equally many parts."""
     count, workers = job.partitioning.count, job.workers
-    return not isinstance(count, int) or any(
+    return count is None or any(
         count % (number * workers.gpus_per_worker) == 0 for number in range(workers.min_replicas, workers.max_replicas + 1)
     )
 
@@ -128,16 +128,16 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="partitioning.count",
-        message="write Auto or a multiple of the ranks: a worker count from workers.minReplicas to workers.maxReplicas, times "
+        message="leave it out, or write a multiple of the ranks: a worker count from workers.minReplicas to workers.maxReplicas, times "
         "workers.gpusPerWorker",
-        cel="type(self.partitioning.count) != int || "
+        cel="!has(self.partitioning.count) || "
         f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.minReplicas "
         "&& 32 * high + low <= self.workers.maxReplicas "
-        "&& int(self.partitioning.count) % ((32 * high + low) * self.workers.gpusPerWorker) == 0))",
+        "&& self.partitioning.count % ((32 * high + low) * self.workers.gpusPerWorker) == 0))",
         holds=_some_count_divides,
         detail_cel=(
             "%d parts cannot be dealt out evenly to the ranks of %d to %d workers with gpusPerWorker: %d",
-            "int(self.partitioning.count), self.workers.minReplicas, self.workers.maxReplicas, self.workers.gpusPerWorker",
+            "self.partitioning.count, self.workers.minReplicas, self.workers.maxReplicas, self.workers.gpusPerWorker",
         ),
         detail=lambda job: (
             f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min_replicas} to "
@@ -178,7 +178,6 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
             or (job.checkpoint is not None and job.workers.min_replicas < job.workers.max_replicas)
         ),
     ),
-    _positive("gpuMemory", lambda job: job.workers.gpu_memory),
     _positive("cpu", lambda job: job.workers.cpu),
     _positive("memory", lambda job: job.workers.memory),
 )

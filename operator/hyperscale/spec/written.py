@@ -68,9 +68,9 @@ def _number(value: object, shape: Shape, path: str) -> float:
     bare, number = shape.bare, _exact(value, shape.written)
     if number is None or not isinstance(bare, inspect.IntType | inspect.FloatType):
         raise WrittenError(path, f"{errors.shown(value)} is not allowed; write {words_of(shape)}")
-    if bare.ge is not None and number < Decimal(bare.ge):
+    if (bare.ge is not None and number < Decimal(bare.ge)) or (bare.gt is not None and number <= Decimal(bare.gt)):
         raise WrittenError(path, f"{errors.shown(value)} is too small; write {words_of(shape)}")
-    if bare.le is not None and number > Decimal(bare.le):
+    if (bare.le is not None and number > Decimal(bare.le)) or (bare.lt is not None and number >= Decimal(bare.lt)):
         raise WrittenError(path, f"{errors.shown(value)} is too large; write {words_of(shape)}")
     return quantity.rounded_up(number) if isinstance(bare, inspect.IntType) else float(number)
 

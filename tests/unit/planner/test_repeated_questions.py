@@ -82,7 +82,7 @@ def test_jobs_that_only_train_differently_are_placed_alike() -> None:
     def kind(**model: object) -> bytes:
         return kind_of(PlanRequest(job_key="a/b", job=training(model={"architecture": "GCN", **model})))
 
-    assert kind(hyperparameters={"dropout": 0.1}) == kind(epochs=7) == kind()
+    assert kind(hyperparameters={"dropout": "0.1"}) == kind(epochs=7) == kind()
     assert kind(hiddenSize=7) != kind()
 
 

@@ -88,7 +88,7 @@ def partitions(job: JobSpec, plan: Plan | None) -> int:
     """Parts of the training graph; without a plan one a rank, or as many as the job says."""
     if plan is not None:
         return plan.partitions
-    return job.workers.max_replicas * job.workers.gpus_per_worker if job.partitioning.count == "Auto" else job.partitioning.count
+    return job.workers.max_replicas * job.workers.gpus_per_worker if job.partitioning.count is None else job.partitioning.count
 
 
 def shares(workers: int, plan: Plan | None) -> tuple[float, ...]:

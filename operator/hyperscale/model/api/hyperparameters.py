@@ -6,15 +6,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-LearningRate = Annotated[float, Meta(gt=0.0, le=10.0)]
-Rate = Annotated[float, Meta(ge=0.0, lt=1.0)]
-WeightDecay = Annotated[float, Meta(ge=0.0, le=1.0)]
+from hyperscale.model.api.written_numbers import DECIMAL, QUANTITY
+
+LearningRate = Annotated[float, Meta(gt=0.0, le=10.0, extra=DECIMAL)]
+Rate = Annotated[float, Meta(ge=0.0, lt=1.0, extra=DECIMAL)]
+WeightDecay = Annotated[float, Meta(ge=0.0, le=1.0, extra=DECIMAL)]
 LearningRateSchedule = Literal["Constant", "Cosine"]
 OutputHeads = Annotated[int, Meta(ge=0, le=64)]
 Aggregator = Literal["Mean", "GCN"]
 PatienceEpochs = Annotated[int, Meta(ge=0, le=10**6)]
 EvaluateEveryEpochs = Annotated[int, Meta(ge=1, le=10**6)]
-CacheBytes = Annotated[int, Meta(ge=0, le=2**50)]
+CacheSize = Annotated[int, Meta(ge=0, le=2**50, extra=QUANTITY)]
 
 
 class StatedHyperparameters(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -50,5 +52,5 @@ class StatedHyperparameters(Struct, frozen=True, rename="camel", forbid_unknown_
     """Epochs without a better validation figure after which training ends; 0: never."""
     evaluate_every_epochs: EvaluateEveryEpochs | None = None
     """Epochs between two evaluations; the last epoch is always evaluated."""
-    cache_bytes: CacheBytes | None = None
+    cache_size: CacheSize | None = None
     """Sampled: feature cache of each rank."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from hyperscale.model.api import written_numbers
 from hyperscale.model.api.choices import AllreduceSchedule as AllreduceSchedule
 from hyperscale.model.api.choices import Architecture as Architecture
 from hyperscale.model.api.choices import Balance as Balance
@@ -228,7 +229,10 @@ class WorkersSpec(Spec, frozen=True):
     gpus_per_worker: Annotated[
         int, Meta(ge=1, le=MAX_GPUS_PER_WORKER, description="nvidia.com/gpu limit and MPI ranks of each worker.")
     ] = 1
-    gpu_memory: Annotated[Quantity | None, Meta(description="Memory that each GPU must have, e.g. 24Gi.")] = None
+    gpu_memory: (
+        Annotated[int, Meta(ge=1, le=16 * 2**40, extra=written_numbers.QUANTITY, description="Memory that each GPU must have, e.g. 24Gi.")]
+        | None
+    ) = None
     cpu: Annotated[Quantity | None, Meta(description="CPU request of each worker.")] = None
     memory: Annotated[Quantity | None, Meta(description="Memory request and limit of each worker.")] = None
     gpu_products: Annotated[
@@ -246,10 +250,17 @@ class PartitioningSpec(Spec, frozen=True):
     """How the training graph is cut into parts."""
 
     method: Annotated[PartitioningMethod, Meta(description="Partitioner; Auto lets the planner choose.")] = PartitioningMethod.AUTO
-    count: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_RANKS)] | Literal["Auto"],
-        Meta(description="Number of parts, a multiple of the ranks (workers times gpusPerWorker); Auto gives one part a rank."),
-    ] = "Auto"
+    count: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MAX_RANKS,
+                description="Number of parts, a multiple of the ranks (workers times gpusPerWorker); absent gives one part a rank.",
+            ),
+        ]
+        | None
+    ) = None
     balance: Annotated[Balance, Meta(description="Capacity gives faster GPUs larger parts; Equal does not.")] = Balance.CAPACITY
     claim_name: Annotated[
         Name253 | None,
@@ -285,7 +296,13 @@ class PlacementSpec(Spec, frozen=True):
         PlacementMode.STRICT
     )
     communication_weight: (
-        Annotated[float, Meta(ge=0, le=1000, description="λ: weight of communication seconds; absent takes the policy's.")] | None
+        Annotated[
+            float,
+            Meta(
+                ge=0, le=1000, extra=written_numbers.DECIMAL, description="λ: weight of communication seconds; absent takes the policy's."
+            ),
+        ]
+        | None
     ) = None
     node_selector: Annotated[dict[LabelKey, LabelValue], Meta(max_length=32, description="Labels that every worker's node must have.")] = (
         field(default_factory=dict)

@@ -10,7 +10,7 @@ from hyperscale.model.cluster import Node, Taint
 from hyperscale.model.plan import WorkerPlacement
 from hyperscale.model.planning import PlanRequest, Toleration
 from hyperscale.planner.check.check_needs import lacking, unmet_rules
-from hyperscale.util.quantity import parse_bytes
+from hyperscale.util.quantity import shortest
 
 BLOCKING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 RENDERED_TOLERATION: Final = Toleration(key=constants.GPU_RESOURCE, operator="Exists")
@@ -109,8 +109,8 @@ def _too_little_gpu_memory(node: Node, request: PlanRequest) -> str | None:
         return None
     if node.gpu_memory_bytes is None:
         return "does not say how much memory its GPUs have"
-    if node.gpu_memory_bytes < parse_bytes(request.job.workers.gpu_memory):
-        return f"has GPUs of {node.gpu_memory_bytes} bytes, less than {request.job.workers.gpu_memory}"
+    if node.gpu_memory_bytes < request.job.workers.gpu_memory:
+        return f"has GPUs of {node.gpu_memory_bytes} bytes, less than {shortest(request.job.workers.gpu_memory)}"
     return None
 
 

@@ -78,9 +78,9 @@ def _worker_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
 
 def _partition_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
     asked, ranks = request.job.partitioning.count, len(plan.workers) * request.job.workers.gpus_per_worker
-    if asked == "Auto":
+    if asked is None:
         if plan.partitions != ranks:
-            yield f"{plan.partitions} partitions planned for {ranks} ranks; Auto means one each"
+            yield f"{plan.partitions} partitions planned for {ranks} ranks; without a count it is one each"
         return
     if plan.partitions != asked:
         yield f"{plan.partitions} partitions planned, but the job asks for {asked}"

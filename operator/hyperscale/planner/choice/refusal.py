@@ -138,7 +138,7 @@ def _no_count(problem: Problem, lowest: int) -> tuple[str, str]:
     return (
         "PartitionCountMismatch",
         f"{count} partitions cannot be dealt out evenly to the ranks of {lowest} to {highest} workers of {problem.demand.gpus}. "
-        "Try spec.partitioning.count: Auto, or a multiple of workers times gpusPerWorker.",
+        "Leave spec.partitioning.count out, or write a multiple of workers times gpusPerWorker.",
     )
 
 

@@ -117,7 +117,7 @@ class Problem:
     def partitions(self, workers: int) -> int:
         """Parts of the training graph for that number of workers."""
         count = self.job.partitioning.count
-        return count if isinstance(count, int) else workers * self.demand.gpus
+        return count if count is not None else workers * self.demand.gpus
 
     def counts(self) -> tuple[int, ...]:
         """Worker counts that the job and the free slots allow, rising; their ranks divide a stated number of partitions."""
@@ -128,7 +128,7 @@ class Problem:
         return tuple(
             count
             for count in range(low, min(high, self.capacity) + 1)
-            if not isinstance(partitions, int) or partitions % (count * self.demand.gpus) == 0
+            if partitions is None or partitions % (count * self.demand.gpus) == 0
         )
 
 

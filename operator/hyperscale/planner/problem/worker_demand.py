@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from hyperscale.model import constants
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration
 from hyperscale.planner.problem.amounts import amounts_of
-from hyperscale.util.quantity import parse_bytes
 
 GPU_TOLERATION: Final = Toleration(key=constants.GPU_RESOURCE, operator="Exists")
 """The renderer gives every worker this one."""
@@ -47,7 +46,7 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDeman
     """Needs of one worker. least_gpu_bytes: what the model itself needs on every GPU, whatever its share."""
     job = request.job
     workers = job.workers
-    asked = parse_bytes(workers.gpu_memory) if workers.gpu_memory else 0
+    asked = workers.gpu_memory or 0
     amounts = amounts_of(request)
     return WorkerDemand(
         gpus=workers.gpus_per_worker,

@@ -199,7 +199,7 @@ def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> l
     allowed = [
         count
         for count in range(request.job.workers.min_replicas, largest + 1)
-        if not isinstance(partitions, int) or partitions % (count * request.job.workers.gpus_per_worker) == 0
+        if partitions is None or partitions % (count * request.job.workers.gpus_per_worker) == 0
     ]
     if len(allowed) <= limit:
         return allowed

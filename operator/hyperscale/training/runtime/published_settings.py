@@ -44,7 +44,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Epochs without a better validation figure after which training ends; 0: never."""
     evaluate_every_epochs: bounds.EvaluateEveryEpochs = 1
     """Epochs between two evaluations; the last epoch is always evaluated."""
-    cache_bytes: bounds.CacheBytes = 256 << 20
+    cache_size: bounds.CacheSize = 256 << 20
     """Sampled: feature cache of each rank."""
 
 

@@ -45,7 +45,7 @@ class SampledTrainer(FullTrainer):
         fanouts = fanouts_of(run)
         self._seed, self._part = run.seed, part
         self.routes = Routes(comm)
-        self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_bytes)
+        self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_size)
         self._sampler = Sampler(self.routes, part, fanouts, run.seed)
         mine = np.flatnonzero(self._masks.train.cpu().numpy())
         all_items = of_all_ranks(comm, part.owned[mine].astype(np.int64), "seeds.ids")

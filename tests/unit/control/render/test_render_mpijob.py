@@ -174,10 +174,10 @@ def test_the_program_is_told_what_was_planned() -> None:
     assert msgspec.json.decode(told["HYPERSCALE_MODEL"])["architecture"] == "GCN"
 
 
-def test_hyperparameters_are_handed_over_as_stated_and_images_of_before_see_none_where_none_are() -> None:
-    stated = {"learningRate": 0.1, "edgeFeatures": False}
+def test_hyperparameters_are_handed_over_as_numbers_and_images_of_before_see_none_where_none_are() -> None:
+    stated: dict[str, Any] = {"learningRate": "0.1", "edgeFeatures": False}
     told = variables(rendered(model={"architecture": "GCN", "hyperparameters": stated}))
-    assert msgspec.json.decode(told["HYPERSCALE_MODEL"])["hyperparameters"] == stated
+    assert msgspec.json.decode(told["HYPERSCALE_MODEL"])["hyperparameters"] == stated | {"learningRate": 0.1}
     assert "HYPERSCALE_HYPERPARAMETERS" not in told
     assert "hyperparameters" not in msgspec.json.decode(variables(rendered(model={"architecture": "GCN"}))["HYPERSCALE_MODEL"])
 

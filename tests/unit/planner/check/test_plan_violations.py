@@ -41,7 +41,7 @@ WRONG_PLANS: list[tuple[str, Plan, PlanRequest, str]] = [
     ("too many workers", PLAN, request(job(workers={"maxReplicas": 2})), "3 workers planned, but the job allows 1 to 2"),
     ("too few workers", PLAN, request(job(workers={"minReplicas": 4, "maxReplicas": 8})), "3 workers planned, but the job allows 4 to 8"),
     ("another count than the MPIJob's", PLAN, request(workers_fixed=4), "3 workers planned, but the MPIJob has 4"),
-    ("partitions of no rank", replace(PLAN, partitions=4), request(), "4 partitions planned for 3 ranks; Auto means one each"),
+    ("partitions of no rank", replace(PLAN, partitions=4), request(), "4 partitions planned for 3 ranks; without a count it is one each"),
     ("other partitions", PLAN, request(job(partitioning={"count": 6})), "3 partitions planned, but the job asks for 6"),
     (
         "partitions that do not divide",

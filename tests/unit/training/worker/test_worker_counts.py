@@ -53,7 +53,7 @@ def test_what_a_rank_would_receive_is_counted_too(
     raised = []
 
     def rank(comm: Comm) -> None:
-        run = a_run({"hiddenSize": 12, "layers": 2} | model, {"cacheBytes": 0}, rank=comm.rank, size=3)
+        run = a_run({"hiddenSize": 12, "layers": 2} | model, {"cacheSize": 0}, rank=comm.rank, size=3)
         try:
             kind(run, comm, local_part(graph, cut, comm.rank, 3), torch.device("cpu")).epoch(1)
         except ContractError as error:

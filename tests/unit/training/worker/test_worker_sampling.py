@@ -71,7 +71,7 @@ def test_any_number_of_ranks_draws_and_trains_alike(architecture: str) -> None:
 
 def test_the_cache_changes_what_is_sent_and_nothing_else() -> None:
     model = {"architecture": "GraphSAGE", "layers": 2, "fanouts": [3, 3], "batchSize": 4}
-    runs = {budget: trained(SampledTrainer, 2, 2, model, {"cacheBytes": budget}) for budget in (0, 200, 1 << 20)}
+    runs = {budget: trained(SampledTrainer, 2, 2, model, {"cacheSize": budget}) for budget in (0, 200, 1 << 20)}
     first = runs[0][0]
     for outcomes in runs.values():
         for stats, _, weights, _ in outcomes:
@@ -85,7 +85,7 @@ def test_hits_and_misses_are_counted_and_features_are_the_owners() -> None:
     parts = parts_of(2)
 
     def rank(comm: Comm) -> tuple[int, int, int, int]:
-        run = a_run({"batchSize": 4, "fanouts": [3, 3]}, {"cacheBytes": 3 * 4 * 7, "normalizeFeatures": False}, rank=comm.rank, size=2)
+        run = a_run({"batchSize": 4, "fanouts": [3, 3]}, {"cacheSize": 3 * 4 * 7, "normalizeFeatures": False}, rank=comm.rank, size=2)
         trainer = SampledTrainer(run, comm, parts[comm.rank], CPU)
         part, other = parts[comm.rank], parts[1 - comm.rank]
         rows, degrees = trainer.features.of(part.halo, part.halo_owner.astype(np.int64))

@@ -25,6 +25,7 @@ from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.workload.profile import profile
 from tests.builders import ranks
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, snapshot
+from tests.builders.wire import spec_of
 
 TWO_SLOTS = {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 2}
 SEEN = snapshot(gpu_node("n0", free=2), gpu_node("n1", free=2, product=PRODUCTS[1]), links=both_ways(["n0", "n1"]))
@@ -45,7 +46,7 @@ def asked(**fields: object) -> JobSpec:
         "workers": TWO_SLOTS,
         "partitioning": {"method": "METIS"},
     }
-    return msgspec.convert({**spec, **fields}, JobSpec)
+    return spec_of({**spec, **fields})
 
 
 def planned(job: JobSpec) -> Plan:
