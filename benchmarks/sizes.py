@@ -21,13 +21,15 @@ from typing import Any, Final
 
 from packaging.requirements import Requirement
 
-from benchmarks import clusters, common
-from benchmarks.common import Row
-from hyperscale.observe.files.snapshot_files import write_snapshot
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import clusters, common  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks.common import Row  # noqa: E402
+from hyperscale.observe.files.snapshot_files import write_snapshot  # noqa: E402
 
 BENCHMARK: Final = "sizes"
 PROGRAM: Final = Path(sys.executable).with_name("hyperscale")
-ROOT: Final = Path(__file__).resolve().parents[1]
 HELP_SECONDS: Final = 0.1
 PLAN_SECONDS: Final = 0.5
 CLI_MEGABYTES: Final = 150.0
