@@ -42,6 +42,13 @@ def test_images_install_the_wheel_and_end_their_build_where_a_compiled_module_is
     assert not re.search(r"^COPY operator/hyperscale (?!/build/)", text, re.MULTILINE), "sources without what is compiled from them"
 
 
+def test_the_operators_image_carries_no_tests_of_its_dependencies() -> None:
+    removed, built = (ROOT / "images/operator/Dockerfile").read_text().split("-name tests -prune -exec rm -rf {} +")
+    assert "pip --python /opt/hyperscale/bin/python install" in removed
+    assert "install" not in built, "packages that are installed after the removal keep their tests"
+    assert "compileall" in built, "compiled first, the tests' bytecode would be built for nothing"
+
+
 def test_the_check_of_images_names_what_is_not_compiled(tmp_path: Path) -> None:
     package = tmp_path / "hyperscale"
     (package / "plan").mkdir(parents=True)
