@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock docs demo test test-long test-pythons fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
+.PHONY: setup horovod kernel lock docs demo test test-long install-test test-pythons fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
 COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
@@ -119,6 +119,9 @@ images: setup ## Build the complete images and try them (root, 30 GB for a while
 	@# What needs neither root nor a GPU comes first: Horovod's CUDA and NCCL half compiled, linked and loaded.
 	@$(if $(GPU),$(BIN)/python -m e2e.gpuwheel)
 	@$(BIN)/python -m e2e.images $(if $(GPU),--gpu)
+
+install-test: horovod ## docs/install.md on a bare local cluster: images, chart, pods, one job, upgrade, uninstall (root, a quarter of an hour)
+	@$(BIN)/python -m e2e.install
 
 demo: setup ## Local cluster, operator, one job: the plan, its reasons, the pods
 	@$(BIN)/python -m e2e.demo

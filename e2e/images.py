@@ -28,7 +28,7 @@ PACKAGES: Final = "python3,python3-dev,python3-pip,python3-venv,python-is-python
 UNMARKED: Final = '--customize-hook=rm "$1"/usr/lib/python3.11/EXTERNALLY-MANAGED'
 """Debian's mark keeps pip out of /usr/local; a registry's image has none."""
 LOOPBACK: Final = "lo"
-_SECONDS: Final = 3600.0
+SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ GPU_TRIES: Final = {
 def check(names: Sequence[str], scratch: Path, *, gpu: bool = False) -> None:
     """Build these images and run their tries, a line for each; raises ImageError."""
     options, tries = (GPU_OPTIONS, GPU_TRIES) if gpu else ((), TRIES)
-    buildah = Buildah(scratch, "overlay", _SECONDS)
+    buildah = Buildah(scratch, "overlay", SECONDS)
     try:
         buildah.base(PACKAGES, UNMARKED)
         for name in names:

@@ -62,7 +62,12 @@ def ensure_pause(binary: Path) -> Path:
     """An OCI archive of one program."""
     content = binary.read_bytes()
     place = _place("pause-image", hashlib.sha256(content).hexdigest())
-    return _kept(place, lambda target, _: target.write_bytes(_archive(content, PAUSE_IMAGE)))
+    return _kept(place, lambda target, _: target.write_bytes(_archive(content, PAUSE_IMAGE, "pause")))
+
+
+def write_program(target: Path, binary: Path, name: str) -> None:
+    """Write the OCI archive of an image with this program alone, which needs no libraries."""
+    target.write_bytes(_archive(binary.read_bytes(), name, binary.name))
 
 
 def _place(name: str, digest: str) -> Path:
@@ -105,13 +110,13 @@ def _build(target: Path, scratch: Path, dockerfile: Path, name: str, packages: s
         buildah.remove()
 
 
-def _archive(program: bytes, name: str) -> bytes:
-    """An OCI archive whose only file is /pause."""
-    layer = _tar({"pause": (program, 0o755)})
+def _archive(program: bytes, name: str, file: str) -> bytes:
+    """An OCI archive whose only file is the program, at the root."""
+    layer = _tar({file: (program, 0o755)})
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+        "config": {"Entrypoint": [f"/{file}"], "User": "65535:65535"},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     }
     blobs = [json.dumps(config).encode(), layer]

@@ -31,7 +31,7 @@ from e2e.cluster.real.network import NAMESPACES
 from e2e.cluster.real.slots import DOMAIN, Place, Slot
 
 _SOCKET_SECONDS: Final = 20.0
-_IMPORT_SECONDS: Final = 120.0
+_IMPORT_SECONDS: Final = 300.0
 _PERIOD_MICROSECONDS: Final = 100_000
 _MAX_PODS: Final = 30
 _MEMORY_KIB: Final = 8 << 20
@@ -108,14 +108,14 @@ class RealNode:
         """Start containerd, import the images, start kubelet."""
         binds = "".join(f"mount --bind {shlex.quote(str(self.home / name))} {path}\n" for name, path in _BOUND.items())
         storage = shlex.quote(str(self.home / "containerd"))
-        memory = f"mount -t tmpfs -o size=2g,mode=0711 images {storage}\n" if _has_memory() else ""
+        memory = f"mount -t tmpfs -o size=4g,mode=0711 images {storage}\n" if _has_memory() else ""
         script = f"set -e\n{binds}{memory}exec containerd --config {shlex.quote(str(self.home / 'containerd.toml'))}"
         network = f"--net={NAMESPACES / self.place.link}"
         unshare = ["unshare", "--mount", "--propagation", "slave"]
         found = table.start(self.containerd, [*unshare, "nsenter", network, "sh", "-c", script])
         self._wait_containerd(table)
         for image in images:
-            self._import(image)
+            self.import_image(image)
         command = ["nsenter", f"--mount=/proc/{found.pid}/ns/mnt", network, str(kubelet)]
         given = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
         # fmt: off
@@ -132,10 +132,17 @@ class RealNode:
 
         wait_until(answers, _SOCKET_SECONDS, f"containerd of {self.name} does not answer: see {table.log(self.containerd)}")
 
-    def _import(self, image: Path) -> None:
+    def import_image(self, image: Path) -> None:
+        """Give the node the images of an OCI archive; raises NotReadyError."""
         finished = self._ctr("images", "import", str(image))
         if finished.returncode != 0:
             raise NotReadyError(f"{self.name}: {image.name} cannot be imported: {finished.stderr.strip()[-500:]}")
+
+    def name_image(self, name: str, other: str) -> None:
+        """Give an image that the node has another name as well; raises NotReadyError."""
+        finished = self._ctr("images", "tag", "--force", name, other)
+        if finished.returncode != 0:
+            raise NotReadyError(f"{self.name}: {name} cannot be called {other}: {finished.stderr.strip()[-500:]}")
 
     def _ctr(self, *command: str) -> subprocess.CompletedProcess[str]:
         whole = ("ctr", "--address", str(self.socket), "--namespace", "k8s.io", *command)

@@ -87,7 +87,7 @@ def test_real_nodes_stand_beside_the_simulated_ones_with_links_of_their_own() ->
 
 
 def test_the_pause_archive_names_its_image_and_holds_its_program() -> None:
-    archive = images._archive(b"program", "docker.io/test/pause:1")
+    archive = images._archive(b"program", "docker.io/test/pause:1", "pause")
     with tarfile.open(fileobj=io.BytesIO(archive)) as outer:
         files = {name: outer.extractfile(name).read() for name in outer.getnames()}  # type: ignore[union-attr]
     entry = json.loads(files["index.json"])["manifests"][0]
