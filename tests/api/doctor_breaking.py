@@ -221,9 +221,9 @@ NESTED = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
 def store_nested_job(site: Site) -> None:
     """A job that no decoder of nested values follows; nor does this test's own read the answer."""
     lists = b"[" * 5_000 + b"]" * 5_000
-    spec = b'{"model":{"architecture":"GCN"},"dataset":{"source":{"builtin":{"name":"Cora"}}},"workers":{"maxReplicas":1},'
+    spec = b'{"model":{"architecture":"GCN"},"dataset":{"source":{"builtin":{"name":"Cora"}}},"workers":'
     kind = b'"apiVersion":"hyperscale.dev/v1alpha1","kind":"GNNTrainingJob"'
-    body = b'{%s,"metadata":{"name":"nested"},"spec":%s"worker":{"template":%s}}}'
+    body = b'{%s,"metadata":{"name":"nested"},"spec":%s{"maxReplicas":1,"template":%s}}}'
     with contextlib.suppress(RecursionError):
         site.api.request("POST", NESTED, body % (kind, spec, b'{"spec":{"containers":[{"name":"w","args":%s}]}}' % lists))
 
