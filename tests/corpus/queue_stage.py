@@ -134,9 +134,9 @@ class Stage:
         plans = {}
         for key in keys:
             answer = await self.ask(key)
-            if isinstance(answer.found, Plan):
-                plans[key] = answer.found
-                self.start(key, answer.found)
+            if isinstance(answer.outcome, Plan):
+                plans[key] = answer.outcome
+                self.start(key, answer.outcome)
             else:
                 self.planning.end_reconcile(key)
         return plans

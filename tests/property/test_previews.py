@@ -98,14 +98,14 @@ async def compare(nodes: int, gpus: int, before: list[dict[str, Any]], spec: dic
 def assert_same_answer(foreseen: Plan | Infeasible | str, came: PlanAnswer) -> None:
     """The operator answers with the plan, the refusal or the reason to wait that the preview foresaw."""
     if isinstance(foreseen, Plan):
-        assert isinstance(came.found, Plan), (foreseen, came)
-        assert (foreseen.plan_id, foreseen.workers) == (came.found.plan_id, came.found.workers)
-        assert foreseen.predicted == came.found.predicted
+        assert isinstance(came.outcome, Plan), (foreseen, came)
+        assert (foreseen.plan_id, foreseen.workers) == (came.outcome.plan_id, came.outcome.workers)
+        assert foreseen.predicted == came.outcome.predicted
     elif isinstance(foreseen, Infeasible):
-        assert isinstance(came.found, Infeasible)
-        assert foreseen.reason == came.found.reason
+        assert isinstance(came.outcome, Infeasible)
+        assert foreseen.reason == came.outcome.reason
     else:
-        assert came.found is None
+        assert came.outcome is None
         assert came.turn is not None
         assert came.turn.reason in (foreseen, "Planning")
 

@@ -59,8 +59,8 @@ class Scene(Stage):
         """The long job runs; an hour later the short one comes and gets the answer to wait."""
         self.see_long(JobStatus())
         answer = await self.planning.make(LONG, self.seen(LONG), MakePlan(Reason.PLANNING), self.policy)
-        assert isinstance(answer.found, Plan)
-        self.plan = answer.found
+        assert isinstance(answer.outcome, Plan)
+        self.plan = answer.outcome
         self.see_long(JobStatus(plan=self.plan))
         self.see_mpijob(suspended=False)
         self.see_pods(gone=False)
@@ -78,7 +78,7 @@ class Scene(Stage):
         """A pass over a job, as far as its plan."""
         look = changed(self.seen(key), preempted=preempted, mpijob=self.world.mpijobs.get(key))
         answer = await self.planning.make(key, look, MakePlan(Reason.PLANNING, workers_fixed=2 if preempted else None), self.policy)
-        if answer.found is None or isinstance(answer.found, Infeasible):
+        if answer.outcome is None or isinstance(answer.outcome, Infeasible):
             self.planning.end_reconcile(key)
         return answer
 

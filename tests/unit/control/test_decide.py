@@ -9,6 +9,7 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.decision import CreateMpiJob, DeletePods, MakePlan, OpenLauncher, Reason, ReleaseWorkers, SetSuspend, Stop, Wait
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput, SpecFault
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import Phase
@@ -70,6 +71,24 @@ def test_a_spec_that_cannot_be_read_stops_with_its_path() -> None:
     decision = decide(changed(seen(), job=None, fault=SpecFault("spec.workers.maxReplicas", "2 is below spec.workers.minReplicas: 4")))
     assert isinstance(decision, Stop)
     assert decision.message.startswith("spec.workers.maxReplicas: 2 is below")
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+@pytest.mark.parametrize(
+    "view",
+    [mpijob(owner_uid="another"), mpijob(owner_uid=""), mpijob(fault="spec.mpiReplicaSpecs is absent")],
+    ids=["of-another-owner", "without-an-owner", "unreadable"],
+)
+def test_a_run_that_ended_stays_ended_when_another_mpijob_takes_its_name(phase: Phase, view: MpiJobView) -> None:
+    ended = status(phase, condition(phase.value), mpi_job_ref=STARTED, completion_time="2026-01-01T01:00:00Z")
+    before = seen(status=ended, mpijob=view, plan=TWO)
+    decision = decide(before)
+    assert isinstance(decision, Stop)
+    assert decision.reason == Reason(phase.value)
+    written = derive(before, decision)
+    assert (written.phase, written.mpi_job_ref, written.completion_time) == (phase, STARTED, ended.completion_time)
+    after = seen(status=written, plan=TWO)
+    assert decide(after).reason == Reason(phase.value), "the other MPIJob is gone: nothing is planned or created"
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])

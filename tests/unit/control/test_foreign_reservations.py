@@ -84,7 +84,7 @@ def test_once_the_status_names_an_mpijob_no_other_of_that_name_holds_anything() 
 def test_an_mpijob_that_this_process_made_anew_holds_its_plan_before_the_status_names_it() -> None:
     seen = world()
     seen.see_job(job(version=2, mpiJobRef={"name": "cora", "uid": "the-first"}))
-    seen.see_mpijob(mpijob(), made=True)
+    seen.see_mpijob(mpijob(), created_here=True)
     assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
 
 

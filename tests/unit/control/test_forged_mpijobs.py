@@ -61,7 +61,7 @@ def test_an_approved_plan_may_start_and_no_other() -> None:
 
 def test_one_that_this_process_made_is_the_jobs_whatever_its_spec_has_become() -> None:
     made = world(startPolicy="Never")
-    made.see_mpijob(mpijob(version=2), made=True)
+    made.see_mpijob(mpijob(version=2), created_here=True)
     assert free(made, OTHER) == HELD
 
 

@@ -56,22 +56,22 @@ def bound(rank: int, node: str) -> dict[str, Any]:
 
 def test_what_planned_ranks_hold_is_taken_from_others_until_their_pods_show_it() -> None:
     seen = world()
-    assert seen.assumed_plans.held(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
-    assert seen.assumed_plans.held(CORA) == {}, "a job does not stand in its own way"
+    assert seen.assumed_plans.reserved_amounts(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
+    assert seen.assumed_plans.reserved_amounts(CORA) == {}, "a job does not stand in its own way"
     seen.see_pod(bound(0, "node-a"))
-    assert seen.assumed_plans.held(OTHER) == {"node-b": TAKEN}
+    assert seen.assumed_plans.reserved_amounts(OTHER) == {"node-b": TAKEN}
     seen.see_pod(bound(1, "node-b"))
-    assert seen.assumed_plans.held(OTHER) == {}
+    assert seen.assumed_plans.reserved_amounts(OTHER) == {}
 
 
 def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
     seen = ClusterCache()
     seen.assume(CORA, TWO, {"cpu": 0.1, "pods": 1.0})
-    assert seen.assumed_plans.held(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
+    assert seen.assumed_plans.reserved_amounts(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
     seen.assume(CORA, TWO)
-    assert seen.assumed_plans.held(OTHER)["node-a"]["cpu"] == 0.1
+    assert seen.assumed_plans.reserved_amounts(OTHER)["node-a"]["cpu"] == 0.1
     seen.assume(CORA, None)
-    assert seen.assumed_plans.held(OTHER) == {}
+    assert seen.assumed_plans.reserved_amounts(OTHER) == {}
 
 
 JOBS = st.sampled_from(["a", "b", "c"])

@@ -204,8 +204,8 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
     left = (worker(0, node="node-0", gpus=2), worker(2, node="node-2", gpus=2))
     look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE, pods=left)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, pinned={0: "node-0", 2: "node-2"}, excluded_nodes=("node-1",))
-    assert isinstance((await stage.planning.make(key, look, step, POLICY)).found, Infeasible)
-    found = (await stage.planning.make(key, look, msgspec.structs.replace(step, may_shrink=True), POLICY)).found
+    assert isinstance((await stage.planning.make(key, look, step, POLICY)).outcome, Infeasible)
+    found = (await stage.planning.make(key, look, msgspec.structs.replace(step, may_shrink=True), POLICY)).outcome
     assert isinstance(found, Plan)
     assert len(found.workers) in (1, 2)
     assert {placed.node for placed in found.workers} <= {"node-0", "node-2"}
@@ -216,7 +216,7 @@ async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
     key = stage.add("cora", workers={"minReplicas": 2, "maxReplicas": 3, "gpusPerWorker": 2})
     look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, may_shrink=True)
-    found = (await stage.planning.make(key, look, step, POLICY)).found
+    found = (await stage.planning.make(key, look, step, POLICY)).outcome
     assert isinstance(found, Infeasible)
     assert found.message.endswith("; fewer workers find no room either")
     assert ".;" not in found.message

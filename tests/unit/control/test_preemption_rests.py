@@ -139,7 +139,7 @@ async def test_of_two_that_stop_for_one_the_first_without_pods_does_not_start_ag
     assert twin in scene.world.unstarted
     assert scene.world.releasing == {LONG}
     answer = await scene.ask_for(twin, preempted=True)
-    assert answer.found is None
+    assert answer.outcome is None
     assert answer.turn is not None
     assert (answer.turn.reason, answer.turn.message) == ("WaitingForAdmission", "team/long is giving its GPUs to others")
     await scene.ask_for(SHORT)

@@ -67,17 +67,17 @@ async def stopped() -> Scene:
 async def test_a_stopped_job_starts_again_after_the_job_that_it_stopped_for() -> None:
     scene = await stopped()
     held = await scene.ask_for(LONG, preempted=True)
-    assert isinstance(held.found, Infeasible), "the short one goes first"
+    assert isinstance(held.outcome, Infeasible), "the short one goes first"
     assert SHORT in scene.woken
     taken = await scene.ask_for(SHORT)
-    assert isinstance(taken.found, Plan)
-    scene.start(SHORT, taken.found)
+    assert isinstance(taken.outcome, Plan)
+    scene.start(SHORT, taken.outcome)
     scene.world.jobs.pop(SHORT)
     scene.world.mpijobs.pop(SHORT)
     scene.world.assume(SHORT, None)
     answer = await scene.ask_for(LONG, preempted=True)
-    assert isinstance(answer.found, Plan)
-    assert len(answer.found.workers) == 2
+    assert isinstance(answer.outcome, Plan)
+    assert len(answer.outcome.workers) == 2
 
 
 async def test_the_queue_knows_what_is_left_of_a_stopped_job_and_counts_its_waiting_from_its_stop() -> None:

@@ -57,7 +57,7 @@ async def running_stage() -> Stage:
     """One job of another tenant runs, one waits."""
     stage = Stage()
     secret = stage.add("secret-project")
-    found = (await stage.ask(secret)).found
+    found = (await stage.ask(secret)).outcome
     assert isinstance(found, Plan)
     stage.start(secret, found)
     stage.add("next-secret")
@@ -150,7 +150,7 @@ async def test_a_change_that_plans_depend_on_is_in_the_next_document(tmp_path: P
     key = stage.add("new")
     async with listening(stage, tmp_path) as url:
         before = read((await answer(url))[1])
-        found = (await stage.ask(key)).found
+        found = (await stage.ask(key)).outcome
         assert isinstance(found, Plan)
         held = read((await answer(url))[1])
         stage.world.replace("Node", [])

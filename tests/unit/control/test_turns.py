@@ -21,7 +21,7 @@ async def test_a_job_that_is_alone_on_an_idle_cluster_is_planned_as_if_there_wer
     stage = Stage()
     key = stage.add("alone")
     answer = await stage.ask(key)
-    assert isinstance(answer.found, Plan)
+    assert isinstance(answer.outcome, Plan)
     assert answer.turn is None
     assert stage.planner.questions == []
 
@@ -39,9 +39,9 @@ async def test_who_is_decided_on_by_others_neither_asks_nor_counts(labels: dict[
     stage = Stage()
     other = stage.add("other", labels=labels, **spec)
     key = stage.add("cora")
-    assert isinstance((await stage.ask(other)).found, Plan)
+    assert isinstance((await stage.ask(other)).outcome, Plan)
     stage.planning.end_reconcile(other)
-    assert isinstance((await stage.ask(key)).found, Plan)
+    assert isinstance((await stage.ask(key)).outcome, Plan)
     assert stage.planner.questions == []
 
 
@@ -50,7 +50,7 @@ async def test_order_of_arrival_asks_for_each_job_on_its_own() -> None:
     policy = PolicySpec(queue=QueuePolicy(order=QueueOrder.ARRIVAL))
     keys = [stage.add(f"job-{number}") for number in range(3)]
     answers = [await stage.ask(key, policy) for key in keys]
-    assert all(isinstance(answer.found, Plan) and answer.turn is None for answer in answers)
+    assert all(isinstance(answer.outcome, Plan) and answer.turn is None for answer in answers)
     assert stage.planner.questions == []
 
 
@@ -61,7 +61,7 @@ async def test_one_question_decides_for_all_and_wakes_those_that_start() -> None
     assert len(stage.planner.questions) == 1
     assert stage.woken
     assert keys[4] in stage.woken, "the shortest starts"
-    assert isinstance(first.found, Infeasible), "the longest is left over"
+    assert isinstance(first.outcome, Infeasible), "the longest is left over"
     plans = await stage.run(*stage.woken)
     assert set(plans) == set(stage.woken)
     assert len(stage.planner.questions) == 1
@@ -96,7 +96,7 @@ async def test_a_job_on_its_way_to_its_mpijob_is_not_granted_twice() -> None:
     stage = Stage(nodes=2, gpus=4)
     first, second, third = (stage.add(name, epochs=epochs) for name, epochs in (("a", 10), ("b", 20), ("c", 1000)))
     answer = await stage.ask(first)
-    assert isinstance(answer.found, Plan)  # its pass continues: no MPIJob yet
+    assert isinstance(answer.outcome, Plan)  # its pass continues: no MPIJob yet
     await stage.ask(second)
     await stage.ask(third)
     stage.add("d", epochs=5)
@@ -115,8 +115,8 @@ async def test_a_job_that_waits_is_told_its_place_and_asks_nothing_while_nothing
     turns = {key: answer.turn for key, answer in answers.items()}
     assert [turn.decision.position for turn in turns.values() if turn is not None] == [1, 2, 3]
     head, behind = answers[keys[1]], turns[keys[3]]
-    assert isinstance(head.found, Infeasible)
-    assert head.found.reason == "InsufficientGPUs"
+    assert isinstance(head.outcome, Infeasible)
+    assert head.outcome.reason == "InsufficientGPUs"
     assert behind is not None
     assert behind.reason == "WaitingForAdmission"
     assert "team/job-1 goes first" in behind.message
@@ -127,9 +127,9 @@ async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners
     huge = stage.add("huge", workers={"minReplicas": 9, "maxReplicas": 9})
     stage.add("small")
     answer = await stage.ask(huge)
-    assert isinstance(answer.found, Infeasible)
-    assert answer.found.reason == "NeverFits"
-    assert "9 workers" in answer.found.message
+    assert isinstance(answer.outcome, Infeasible)
+    assert answer.outcome.reason == "NeverFits"
+    assert "9 workers" in answer.outcome.message
 
 
 async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
@@ -142,7 +142,7 @@ async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
     stage.world.replace("GNNTrainingJob", [stage.world.jobs[huge].resource], version=5)
     stage.planning.drop(Key("team", "small"))
     answer = await stage.ask(stage.add("late", version=6))
-    assert isinstance(answer.found, Plan)
+    assert isinstance(answer.outcome, Plan)
     assert answer.turn is None
     assert len(stage.planner.questions) == asked
 
@@ -154,8 +154,8 @@ async def test_a_grant_is_void_when_the_spec_changed_and_its_gpus_are_free_again
     assert stage.woken == [second]
     stage.add("b", epochs=20, version=2, workers={"minReplicas": 1, "maxReplicas": 1})
     answer = await stage.ask(second)
-    assert isinstance(answer.found, Plan)
-    assert len(answer.found.workers) == 1
+    assert isinstance(answer.outcome, Plan)
+    assert len(answer.outcome.workers) == 1
 
 
 async def test_a_grant_of_a_job_that_is_deleted_or_never_takes_it_lapses() -> None:

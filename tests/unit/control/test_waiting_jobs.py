@@ -41,8 +41,8 @@ class Counting(Stage):
     async def refused(self, key: Key, policy: PolicySpec) -> Infeasible:
         answer = await self.ask(key, policy)
         self.planning.end_reconcile(key)
-        assert isinstance(answer.found, Infeasible)
-        return answer.found
+        assert isinstance(answer.outcome, Infeasible)
+        return answer.outcome
 
     def pod(self, name: str, version: int, phase: str) -> None:
         """A pod of others on node-0; its changes make a new snapshot."""
@@ -91,7 +91,7 @@ async def test_a_node_that_is_large_enough_ends_the_refusal() -> None:
     assert key not in stage.planning.waiting.to_ask()
     stage.world.see_node(gpu_node("node-9", 16))
     assert key in stage.planning.waiting.to_ask()
-    assert not isinstance((await stage.ask(key)).found, Infeasible)
+    assert not isinstance((await stage.ask(key)).outcome, Infeasible)
 
 
 async def test_a_node_that_is_cordoned_does_not_end_it() -> None:

@@ -80,7 +80,7 @@ class Actions:
             if error.status in UNACCEPTABLE:
                 raise DependentRefusedError.of("the MPIJob was refused", error) from error
             raise
-        self._world.see_mpijob(created, made=True)
+        self._world.see_mpijob(created, created_here=True)
         self._on_milestone(Milestone.CREATED)
 
     async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:

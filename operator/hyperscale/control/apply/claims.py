@@ -43,7 +43,7 @@ class Claims:
         self._known: dict[JobKey, _Read] = {}
         self._forbidden: set[str] = set()
 
-    def known(self, key: JobKey) -> Volumes:
+    def claimed_volumes(self, key: JobKey) -> Volumes:
         """As last read; nothing for a job that was not asked about."""
         return self._known[key].volumes if key in self._known else NO_VOLUMES
 

@@ -69,6 +69,6 @@ class AssumedPlans:
         taken = self._gpus.held_by_others(asking)
         return {node.name: max(0, node.free_gpus - taken[node.name]) for node in snapshot.nodes if node.name in taken} if taken else {}
 
-    def held(self, asking: Key | None = None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
+    def reserved_amounts(self, asking: Key | None = None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
         """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet; of some `nodes`, or of all."""
         return self._others.held_by_others(asking, nodes)

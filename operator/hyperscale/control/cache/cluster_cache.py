@@ -68,12 +68,12 @@ class ClusterCache:
         """Take in a GNNTrainingJob; False when it is older than what is known."""
         return self._see(JOB, resource, deleted)
 
-    def see_mpijob(self, resource: Json, deleted: bool = False, made: bool = False) -> bool:
-        """Take in an MPIJob; `made` is the answer to its creation by this process.
+    def see_mpijob(self, resource: Json, deleted: bool = False, created_here: bool = False) -> bool:
+        """Take in an MPIJob; `created_here` marks the answer to its creation by this process.
 
         What its run said of its pace is void where it has another number of workers than before.
         """
-        if made:
+        if created_here:
             self.owners.note_created(key_of(resource), str(resource["metadata"].get("uid") or ""))
         return self._see(MPIJOB, resource, deleted)
 

@@ -61,7 +61,7 @@ class Operator:
         self.telemetry = Telemetry()
         self.synced = False
         claims = Claims(client, time.time)
-        self._reader = JobReader(claims.known)
+        self._reader = JobReader(claims.claimed_volumes)
         self.world = ClusterCache(may_start=self._reader.may_start)
         self.queue: WorkQueue[Key] = WorkQueue(settings.concurrent_reconciles, self._count_error)
         context = ControlContext(self.world, self._reader, self.telemetry, time.time, self.queue.add)

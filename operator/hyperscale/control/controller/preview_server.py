@@ -87,7 +87,7 @@ class Previews:
             policy=policy,
             snapshot=snapshot,
             free_gpus=self._world.assumed_plans.free_gpus(snapshot),
-            reserved_amounts=self._world.assumed_plans.held(),
+            reserved_amounts=self._world.assumed_plans.reserved_amounts(),
             calibrations=dict(self._reader.calibrations),
             taught=digested(self._reader.taught),
             queue=PreviewQueue(

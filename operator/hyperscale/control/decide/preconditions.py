@@ -16,7 +16,7 @@ def deleted(state: ReconcileInput) -> Decision | None:
 def name_is_taken(state: ReconcileInput) -> Decision | None:
     """Never touch an MPIJob of the job's name that the job does not own."""
     metadata, mpijob = state.job.metadata, state.gang.mpijob
-    if mpijob is None or mpijob.owner_uid == metadata.uid:
+    if mpijob is None or mpijob.owner_uid == metadata.uid or run_is_over(state.job.status):
         return None
     whose = "of another owner" if mpijob.owner_uid else "that this operator did not make"
     return Stop(
@@ -28,16 +28,16 @@ def name_is_taken(state: ReconcileInput) -> Decision | None:
 def unreadable_mpijob(state: ReconcileInput) -> Decision | None:
     """Leave an own MPIJob alone that cannot be read: it may run, so no second one is created."""
     mpijob = state.gang.mpijob
-    if mpijob is None or not mpijob.fault:
+    if mpijob is None or not mpijob.fault or run_is_over(state.job.status):
         return None
     name, fault = state.job.metadata.name, mpijob.fault
     return Stop(Reason.UNREADABLE_MPIJOB, f'the MPIJob "{name}" cannot be read: {fault}; delete it, and the operator creates it again')
 
 
 def finished(state: ReconcileInput) -> Decision | None:
-    """A run ends once: neither a restart of the operator nor the MPIJob's TTL starts it again."""
+    """A run ends once: no restart of the operator, TTL of the MPIJob or other MPIJob of that name starts it again."""
     status, mpijob = state.job.status, state.gang.mpijob
-    if mpijob is not None:
+    if mpijob is not None and mpijob.owner_uid == state.job.metadata.uid and not mpijob.fault:
         for condition, reason in (("Succeeded", Reason.SUCCEEDED), ("Failed", Reason.FAILED)):
             if mpijob.is_true(condition):
                 return Stop(reason, run_condition(state, condition)[1])

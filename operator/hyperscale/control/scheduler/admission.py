@@ -42,7 +42,7 @@ class AdmissionPlanner(Protocol):
 class PlanAnswer(NamedTuple):
     """What came of asking."""
 
-    found: Plan | Infeasible | None
+    outcome: Plan | Infeasible | None
     """None: the job waits for what `turn` says."""
     snapshot: ClusterSnapshot
     turn: AdmissionTurn | None = None
@@ -83,14 +83,14 @@ class AdmissionScheduler:
             return None
         if (verdict := self._pending.granted(entry)) is not None:
             return self._answer(entry, verdict, state.job.status)
-        if self._pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
+        if self._pending.cached_verdict(entry, self._world.snapshot(policy, self._clock())) is None:
             await self.get_ready(policy)
             if (entry := self._pending.entry(key, policy)) is None:
                 return None
         snapshot = self._world.snapshot(policy, self._clock())
         if (releasing := self._pending.kept_back(key)) is not None:
             return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
-        verdict = self._pending.held(entry, snapshot) or await self._ask(entry, snapshot)
+        verdict = self._pending.cached_verdict(entry, snapshot) or await self._ask(entry, snapshot)
         return self._answer(entry, verdict, state.job.status) if verdict is not None else None
 
     async def get_ready(self, policy: PolicySpec) -> None:
@@ -118,7 +118,7 @@ class AdmissionScheduler:
             claims=self._running.claims(snapshot),
             deadline_seconds=policy.plan_deadline_seconds,
             arrivals=self._pending.arrivals,
-            reserved_amounts=self._world.assumed_plans.held(),
+            reserved_amounts=self._world.assumed_plans.reserved_amounts(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)
@@ -130,7 +130,7 @@ class AdmissionScheduler:
             if started != entry.key:
                 self._wake(started)
         self._telemetry.count_decisions(turns)
-        return self._pending.granted(entry) or self._pending.held(entry, snapshot)
+        return self._pending.granted(entry) or self._pending.cached_verdict(entry, snapshot)
 
     def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionTurn:
         place, count, _ = self._pending.place(entry, entry.policy.queue.starvation_seconds)

@@ -64,7 +64,7 @@ class CachedVerdict:
 
 @dataclass
 class _Grant:
-    told: CachedVerdict
+    verdict: CachedVerdict
     passes: int = 0
     """Passes over the job that ended without taking it."""
 
@@ -236,12 +236,12 @@ class Pending:
         grant = self._grants.pop(entry.key, None)
         if grant is None:
             return None
-        if grant.told.edition == entry.edition and grant.told.policy == entry.policy:
-            return grant.told
+        if grant.verdict.edition == entry.edition and grant.verdict.policy == entry.policy:
+            return grant.verdict
         self._world.assume(entry.key, None)
         return None
 
-    def held(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
+    def cached_verdict(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
         """What the last question said of this job, if it would be said again."""
         verdict = self._told.get(entry.key)
         if verdict is None or verdict.edition != entry.edition or verdict.policy != entry.policy or verdict.hold is None:
@@ -276,7 +276,7 @@ class Pending:
             self.drop(key)
         else:
             grant.passes += 1
-            self._world.assume(key, grant.told.start.plan if grant.told.start else None)
+            self._world.assume(key, grant.verdict.start.plan if grant.verdict.start else None)
 
     def drop(self, key: Key) -> None:
         """Nothing is taken for this job any more."""

@@ -58,7 +58,7 @@ class ClaimReader(Protocol):
         """What they say now."""
         ...
 
-    def known(self, key: tuple[str, str]) -> Volumes:
+    def claimed_volumes(self, key: tuple[str, str]) -> Volumes:
         """What was read last."""
         ...
 
@@ -94,15 +94,15 @@ class Planning:
             answer = await self.admission.take(key, state, policy)
             if answer is None:
                 answer = await self._ask(key, state, step, policy)
-            elif answer.found is not None:
-                self._count(answer.found, answer.snapshot)
-                if isinstance(answer.found, Plan) and state.restart.preempted:
-                    answer = answer._replace(found=steady(answer.found, state.plan.in_force))
+            elif answer.outcome is not None:
+                self._count(answer.outcome, answer.snapshot)
+                if isinstance(answer.outcome, Plan) and state.restart.preempted:
+                    answer = answer._replace(outcome=steady(answer.outcome, state.plan.in_force))
         self.waiting.learn(key, policy, answer)
-        if not isinstance(answer.found, Plan):
+        if not isinstance(answer.outcome, Plan):
             return answer
         elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
-        return answer._replace(found=with_figures(answer.found, answer.snapshot, OPERATOR, elapsed))
+        return answer._replace(outcome=with_figures(answer.outcome, answer.snapshot, OPERATOR, elapsed))
 
     async def _missing_volumes(self, key: Key, state: ReconcileInput) -> Infeasible | None:
         """Read the claims that the workers mount; a refusal where nothing exists yet and one of them is missing.
@@ -210,7 +210,9 @@ class Planning:
         asked = question_about(str(key), job, policy, self._reader.calibration(job), free, volumes)
         record = self._world.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
-        asked = msgspec.structs.replace(asked, reserved_amounts=self._world.assumed_plans.held(key, nodes), refused_nodes=refused)
+        asked = msgspec.structs.replace(
+            asked, reserved_amounts=self._world.assumed_plans.reserved_amounts(key, nodes), refused_nodes=refused
+        )
         if example is None:
             return asked
         return msgspec.structs.replace(

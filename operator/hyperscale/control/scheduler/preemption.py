@@ -170,7 +170,7 @@ class PreemptionPlanner:
             claims=self._running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.plan_deadline_seconds),
             arrivals=self._pending.arrivals,
-            reserved_amounts=self._world.assumed_plans.held(),
+            reserved_amounts=self._world.assumed_plans.reserved_amounts(),
         )
 
     async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:

@@ -47,7 +47,7 @@ class Waiting:
 
     def learn(self, key: Key, policy: PolicySpec, answer: PlanAnswer) -> None:
         """What a question about a job came to."""
-        if isinstance(answer.found, Infeasible) and answer.found.never and (basis := self._basis(key, policy)) is not None:
+        if isinstance(answer.outcome, Infeasible) and answer.outcome.never and (basis := self._basis(key, policy)) is not None:
             self._refusals[key] = _Refusal(basis, self._clock(), answer)
         else:
             self.forget(key)

@@ -63,8 +63,8 @@ def _worker_counts(state: ReconcileInput, job: MpiJobView | None) -> ReadyCount 
 
 
 def _run_fields(status: JobStatus, job: MpiJobView | None) -> JobStatus:
-    """Return the status with what the MPIJob says of the run; unchanged without an MPIJob."""
-    if job is None:
+    """Return the status with what the MPIJob says of the run; unchanged without an MPIJob, or where a known one cannot be read."""
+    if job is None or (job.fault and status.mpi_job_ref is not None):
         return status
     return replace(
         status,
