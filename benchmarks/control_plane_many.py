@@ -180,7 +180,9 @@ def _fill(api: Api, running: cluster.Cluster, size: Size) -> None:
     _each(range(size.finished), lambda number: _create_job(api, f"finished-{number:05d}", {"minReplicas": 2, "maxReplicas": 2}, _finished))
     _each(
         range(size.waiting),
-        lambda number: _create_job(api, f"never-{number:03d}", {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 2 * GPUS}),
+        lambda number: _create_job(
+            api, f"never-{number:03d}", {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 2 * GPUS}}}
+        ),
     )
     for number in range(size.jobs):
         _create_running(api, number, size.workers, nodes)
@@ -223,7 +225,7 @@ def _spec(workers: dict[str, int]) -> dict[str, Any]:
 
 
 def _create_job(
-    api: Api, name: str, workers: dict[str, int], status: Callable[[dict[str, Any]], JobStatus] | None = None
+    api: Api, name: str, workers: dict[str, Any], status: Callable[[dict[str, Any]], JobStatus] | None = None
 ) -> dict[str, Any]:
     made = api.create(JOBS, _object(constants.API_VERSION, constants.JOB_KIND, name) | {"spec": _spec(workers)})
     if status is not None:

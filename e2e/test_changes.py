@@ -14,7 +14,7 @@ from e2e.cluster.operator import OperatorProcess
 from e2e.jobs import Job, namespace
 
 FAILURE_LABEL = "hyperscale.dev/simulated-node-failure"
-WHOLE_NODES = {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}
+WHOLE_NODES = {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}}
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_of_many_jobs_for_few_gpus_each_runs_whole_or_waits_whole(nodes: Cluster
     product = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
     jobs = [Job(api, space, f"rival-{number}") for number in range(5)]
     for job in jobs:
-        job.create(workers={"minReplicas": 3, "maxReplicas": 3, "gpusPerWorker": 2}, placement=product)
+        job.create(workers={"minReplicas": 3, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 2}}}, placement=product)
     for job in jobs:
         job.wait(functools.partial(_settled, job), "neither runs nor waits")
     running = [job for job in jobs if job.status()["reason"] == "Running"]

@@ -27,7 +27,7 @@ def job_in(calm: Cluster, space: str, name: str = "cora") -> Job:
 def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     started = time.monotonic()
-    job.create(workers={"minReplicas": 3, "maxReplicas": 6, "gpusPerWorker": 2})
+    job.create(workers={"minReplicas": 3, "maxReplicas": 6, "resources": {"limits": {"nvidia.com/gpu": 2}}})
     job.wait_bound()
     print(f"all ranks are on their nodes after {time.monotonic() - started:.1f} s")
     assert job.pod_nodes() == job.nodes()

@@ -13,7 +13,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess
 from e2e.jobs import Job, namespace
 
-SPREAD: Final[Object] = {"workers": {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}}
+SPREAD: Final[Object] = {"workers": {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}}}
 """Eight GPUs a worker fill a node each."""
 
 UNANSWERED = ("PrometheusUnreachable", "PrometheusTimeout")

@@ -30,7 +30,7 @@ GIANT: Final = frozenset({"eu-h100-0", "eu-h100-1", "eu-a100-0", "eu-a100-1"})
 SPEC: Final[Object] = {
     "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "epochs": 1_000_000},
     "dataset": {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
-    "workers": {"minReplicas": 3, "maxReplicas": 3, "gpusPerWorker": 8},
+    "workers": {"minReplicas": 3, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 8}}},
     "partitioning": {"balance": "Equal"},
 }
 CHECKPOINT: Final = {"claimName": "state", "everyEpochs": 10}
@@ -184,7 +184,10 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
     api = installed.api()
     claim_volume(api, space)
     since = installed.position()
-    few = {"workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 8}, "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS}}
+    few = {
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 8}}},
+        "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS},
+    }
     with cordoned(installed, SPARE):
         with operating(installed, KILL_OPERATOR_AT="before-suspend") as dying:
             job = running_job(installed, space, "Never", SLOW_GPUS, checkpoint=CHECKPOINT, **few)

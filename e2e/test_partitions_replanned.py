@@ -84,7 +84,9 @@ def test_other_shares_are_partitioned_anew_before_the_replaced_rank_starts(calm:
     api = calm.api()
     job = Job(api, space, "parted")
     job.create(
-        **COMPUTING, workers={"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}, partitioning={"method": "METIS", "claimName": claim}
+        **COMPUTING,
+        workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}},
+        partitioning={"method": "METIS", "claimName": claim},
     )
     job.wait(lambda: job.status().get("phase") == "Partitioning", "partitions are not wanted", PATIENCE_SECONDS)
     first = finish(job)

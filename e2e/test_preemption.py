@@ -61,7 +61,7 @@ def set_policy(cluster: Cluster, mode: str) -> Object:
 def start_long(cluster: Cluster, space: str, policy: Object, name: str = "long", workers: int = 4) -> Job:
     """A job that runs for days on `workers` of the four large nodes."""
     job = Job(cluster.api(), space, name)
-    counts = {"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": GPUS_PER_WORKER}
+    counts = {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": GPUS_PER_WORKER}}}
     checkpoint = {"claimName": "state", "everyEpochs": 10}
     job.create(model={**MODEL, "epochs": 1_000_000}, dataset=DATASET, workers=counts, checkpoint=checkpoint, policyRef=policy)
     job.wait_phase("Running")
@@ -72,7 +72,7 @@ def start_long(cluster: Cluster, space: str, policy: Object, name: str = "long",
 def add_short(cluster: Cluster, space: str, policy: Object, workers: int = 2) -> Job:
     """An urgent job of minutes that needs `workers` of those nodes."""
     job = Job(cluster.api(), space, "short")
-    counts = {"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": GPUS_PER_WORKER}
+    counts = {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": GPUS_PER_WORKER}}}
     job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=counts, policyRef=policy, queueWeight=10)
     return job
 

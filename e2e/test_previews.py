@@ -36,10 +36,10 @@ WORKERS: Final = (
     {"minReplicas": 1, "maxReplicas": 1},
     {"minReplicas": 2, "maxReplicas": 2},
     {"minReplicas": 1, "maxReplicas": 4},
-    {"minReplicas": 2, "maxReplicas": 6, "gpusPerWorker": 2},
+    {"minReplicas": 2, "maxReplicas": 6, "resources": {"limits": {"nvidia.com/gpu": 2}}},
     {"minReplicas": 10, "maxReplicas": 10},
     {"minReplicas": 3, "maxReplicas": 12},
-    {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 4},
+    {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 4}}},
 )
 FURTHER: Final[tuple[Object, ...]] = (
     {},

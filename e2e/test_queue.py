@@ -25,7 +25,8 @@ URGENT: Final = 3
 """This one's 700 epochs count like 70."""
 IDLE_PERCENT: Final = 2
 """What an idle GPU of the simulation shows at most."""
-WORKERS: Final = {"minReplicas": 2, "maxReplicas": 6, "gpusPerWorker": 2}
+GPUS_PER_WORKER: Final = 2
+WORKERS: Final = {"minReplicas": 2, "maxReplicas": 6, "resources": {"limits": {"nvidia.com/gpu": GPUS_PER_WORKER}}}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
 SLOW_GPUS: Final = [
@@ -119,7 +120,7 @@ def assert_no_gpu_is_given_twice(cluster: Cluster, jobs: list[Job]) -> None:
         for worker in job.plan().get("workers", ()):
             planned[worker["node"]] += worker["gpus"]
         for node in job.pod_nodes():
-            bound[node] += WORKERS["gpusPerWorker"]
+            bound[node] += GPUS_PER_WORKER
         assert job.pod_nodes() == job.nodes()
     assert all(taken <= allocatable[node] for node, taken in (planned + Counter()).items())
     assert all(taken <= allocatable[node] for node, taken in (bound + Counter()).items())

@@ -16,7 +16,7 @@ from e2e.jobs import COMPUTING, Job, namespace
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 RDMA: Final = "rdma/hca"
-WHOLE_NODES: Final = {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}
+WHOLE_NODES: Final = {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}}
 TIMEOUT_SECONDS: Final = 5
 
 
@@ -74,8 +74,7 @@ def test_a_rank_that_the_scheduler_refuses_releases_the_others_and_all_run_elsew
 def test_a_device_that_no_node_offers_is_told_at_once_and_found_where_it_appears(calm: Cluster, space: str) -> None:
     api, node = calm.api(), "/api/v1/nodes/us-l40s-1/status"
     job = Job(api, space, "cora")
-    limits = {"containers": [{"name": "worker", "resources": {"limits": {RDMA: "1"}}}]}
-    job.create(workers={"minReplicas": 1, "maxReplicas": 1, "template": {"spec": limits}})
+    job.create(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {RDMA: 1}}})
     job.wait_reason("NeverFits")
     assert RDMA in job.condition("Planned")["message"]
     assert job.condition("Stalled")["reason"] == "NeverFits"

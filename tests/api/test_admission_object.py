@@ -39,7 +39,7 @@ def test_every_default_is_filled_in(api: Api) -> None:
     assert spec == {
         "model": {"architecture": "GCN", "layers": 2, "hiddenSize": 256, "heads": 1, "fanouts": [], "epochs": 100},
         "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL", "direction": "Auto"},
-        "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 1, "gpuProducts": [], "template": {}},
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "resources": {"limits": {}, "requests": {}}, "gpuProducts": [], "template": {}},
         "partitioning": {"method": "Auto", "balance": "Capacity"},
         "allreduce": {"schedule": "Auto", "compression": "None", "hostStaging": False},
         "placement": {"mode": "Strict", "nodeSelector": {}, "topology": {}},

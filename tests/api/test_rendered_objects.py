@@ -47,7 +47,7 @@ JOBS = [
     job(
         dataset={"source": source, "path": "papers", "vertices": 9, "edges": 9, "featureSize": 9, "classes": 9},
         placement={"mode": mode, "nodeSelector": {"pool": "gnn"}, "topology": {"required": "rack"}},
-        workers={"maxReplicas": 4, "cpu": "500m", "memory": "1Gi", "template": template},
+        workers={"maxReplicas": 4, "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": "500m"}}, "template": template},
         checkpoint={"claimName": "saves"},
         launcher={"template": template},
     )

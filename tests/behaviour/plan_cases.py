@@ -77,7 +77,7 @@ def job(
     return {
         "model": model,
         "dataset": dataset,
-        "workers": {"minReplicas": least, "maxReplicas": most, "gpusPerWorker": gpus} | (workers or {}),
+        "workers": {"minReplicas": least, "maxReplicas": most, "resources": {"limits": {"nvidia.com/gpu": gpus}}} | (workers or {}),
         **fields,
     }
 
@@ -226,7 +226,9 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
     "dead-link-measured": PlanCase(_dead_measured(), job(2, 4)),
     "some-pairs-unreachable": PlanCase(mixed(14, 14, missing=0.15, absent="unreachable"), job(3, 6, model=GAT)),
     # Nodes that cannot be used.
-    "nodes-ruled-out": PlanCase(_uneven(), job(1, 4, workers={"gpuMemory": "24Gi", "cpu": "8", "memory": "64Gi"})),
+    "nodes-ruled-out": PlanCase(
+        _uneven(), job(1, 4, workers={"gpuMemory": "24Gi", "resources": {"requests": {"cpu": "8", "memory": "64Gi"}}})
+    ),
     "nodes-tolerated": PlanCase(
         _uneven(), job(2, 4, workers=_pod(tolerations=[{"key": "team", "operator": "Exists"}])), {"tolerancePercent": 10}
     ),
@@ -236,9 +238,7 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
             1,
             4,
             2,
-            workers=_pod(
-                containers=[{"name": "worker", "resources": {"limits": {"rdma/hca": 1}, "requests": {"ephemeral-storage": "20Gi"}}}]
-            ),
+            workers={"resources": {"limits": {"nvidia.com/gpu": 2, "rdma/hca": 1}, "requests": {"ephemeral-storage": "20Gi"}}},
         ),
     ),
     "node-affinity-and-apart": PlanCase(

@@ -90,7 +90,7 @@ OWN: Final[Json] = {
                 "args": ["--fast", "a\nb"],
                 "env": [{"name": "A", "value": "1"}, {"name": "HYPERSCALE_JOB", "value": "other"}],
                 "volumeMounts": [{"name": "cache", "mountPath": "/cache"}, {"name": "shm", "mountPath": SHARED_MEMORY}],
-                "resources": {"limits": {"rdma/hca": 1, "nvidia.com/gpu": 8}, "requests": {"ephemeral-storage": "1Gi"}},
+                "resources": {"limits": {"rdma/hca": "1000m"}},
             },
         ],
     },
@@ -110,10 +110,21 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
         placement={"mode": "Preferred", "nodeSelector": {"pool": "gnn", "spot": ""}},
     ),
     "several-gpus-a-worker": job(
-        {"workers": {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 4, "cpu": "3500m", "memory": "1.5Ti", "gpuMemory": "24Gi"}},
+        {
+            "workers": {
+                "minReplicas": 2,
+                "maxReplicas": 2,
+                "resources": {"limits": {"nvidia.com/gpu": 4, "memory": "1.5Ti"}, "requests": {"cpu": "3500m", "memory": "1.5Ti"}},
+                "gpuMemory": "24Gi",
+            }
+        },
         nodes=("a", "a", "b"),
     ),
-    "worker-template-of-the-user": worker(OWN, workers={"maxReplicas": 2, "cpu": "4"}, placement={"nodeSelector": {"pool": "gnn"}}),
+    "worker-template-of-the-user": worker(
+        OWN,
+        workers={"maxReplicas": 2, "resources": {"limits": {"rdma/hca": 1}, "requests": {"cpu": 4, "ephemeral-storage": "1Gi"}}},
+        placement={"nodeSelector": {"pool": "gnn"}},
+    ),
     "launcher-template-of-the-user": launcher(
         {"metadata": {"annotations": {"note": "größer"}}, "spec": {"containers": [{"name": "launcher", "env": ENVIRONMENT}]}}
     ),
@@ -128,14 +139,18 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
             "dataset": STORED,
             "partitioning": {"method": "METIS", "count": 4, "balance": "Equal", "claimName": "parts"},
             "checkpoint": {"claimName": "shared", "everyEpochs": 5},
-            "workers": {"minReplicas": 1, "maxReplicas": 4, "cpu": "2", "memory": "8Gi"},
+            "workers": {
+                "minReplicas": 1,
+                "maxReplicas": 4,
+                "resources": {"limits": {"memory": "8Gi"}, "requests": {"cpu": "2", "memory": "8Gi"}},
+            },
         }
     ),
     "partitions-from-a-bucket-with-a-secret": job(
         {
             "dataset": STORED | {"source": {"s3": {"bucket": "graphs", "endpoint": "https://minio:9000", "secretRef": {"name": "reader"}}}},
             "partitioning": {"claimName": "parts"},
-            "workers": {"minReplicas": 1, "maxReplicas": 4, "template": OWN},
+            "workers": {"minReplicas": 1, "maxReplicas": 4, "template": OWN, "resources": {"limits": {"rdma/hca": "1"}}},
         }
     ),
     "hyperparameters-and-allreduce": job(
@@ -181,6 +196,7 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
     "refused-capability": worker(container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}})),
     "refused-host-port": worker(container(ports=[{"containerPort": 1, "hostPort": 1}])),
     "refused-sysctl": worker({"spec": {"securityContext": {"sysctls": [{"name": "kernel.msgmax"}]}}}),
+    "refused-other-resources": worker(container(resources={"limits": {"nvidia.com/gpu": 8}})),
     "refused-gpus-of-a-side-container": worker(
         {"spec": {"containers": [{"name": "worker"}, {"name": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
     ),

@@ -51,6 +51,14 @@ STORED: Final[Resource] = {
 """A dataset that is not builtin, complete."""
 
 
+CPU_REQUEST: Final = "spec.workers.resources.requests[cpu]"
+
+
+def limits(gpus: int | str) -> Resource:
+    """`resources` of a worker with so many GPUs."""
+    return {"limits": {"nvidia.com/gpu": gpus}}
+
+
 def stored_without(name: str) -> Resource:
     return {key: value for key, value in STORED.items() if key != name}
 
@@ -174,7 +182,12 @@ def _typed() -> tuple[Bad, ...]:
             spec_words="0 is too small; write a whole number from 1 to 1000",
         ),
         Bad("a million workers", {"spec.workers": {"maxReplicas": 10**6}}, "spec.workers.maxReplicas", spec_words="too large"),
-        Bad("zero GPUs a worker", {"spec.workers.gpusPerWorker": 0}, "spec.workers.gpusPerWorker", spec_words="from 1 to 16"),
+        Bad(
+            "zero GPUs a worker",
+            {"spec.workers.resources": limits(0)},
+            "spec.workers.resources.limits[nvidia.com/gpu]",
+            "write a quantity above 0",
+        ),
         Bad(
             "GPU memory without digits",
             {"spec.workers.gpuMemory": "lots"},
@@ -200,7 +213,35 @@ def _typed() -> tuple[Bad, ...]:
             for field in DECIMAL_FIELDS
             for text, value in (("in words", "abc"), ("below 0", "-0.1"), ("above its bound", "1001"), ("as a number", 0.5))
         ),
-        Bad("negative CPU", {"spec.workers.cpu": "-1"}, "spec.workers.cpu", spec_words="quantity"),
+        Bad("negative CPU", {"spec.workers.resources": {"requests": {"cpu": "-1"}}}, CPU_REQUEST, "write a quantity above 0"),
+        Bad(
+            "CPU in words",
+            {"spec.workers.resources": {"requests": {"cpu": "two"}}},
+            "spec.workers.resources.requests.cpu",
+            spec_path=CPU_REQUEST,
+            spec_words="write a quantity above 0",
+        ),
+        Bad(
+            "half a core as a number",
+            {"spec.workers.resources": {"requests": {"cpu": 0.5}}},
+            "spec.workers.resources.requests.cpu",
+            spec_path=CPU_REQUEST,
+            spec_words="write a quantity",
+        ),
+        Bad("a claim for devices", {"spec.workers.resources": {"claims": []}}, "spec.workers.resources.claims", spec_words="unknown field"),
+        Bad(
+            "a resource without domain",
+            {"spec.workers.resources": {"limits": {"cpus": 2}}},
+            "spec.workers.resources.limits",
+            "that name a resource such as cpu, memory or rdma/hca",
+            spec_path="spec.workers.resources.limits.cpus",
+        ),
+        Bad(
+            "17 resources",
+            {"spec.workers.resources": {"limits": {f"example.com/r{number}": 1 for number in range(17)}}},
+            "spec.workers.resources.limits",
+            spec_words="at most 16 entries",
+        ),
         Bad("GPU product with a space", {"spec.workers.gpuProducts": ["A 100"]}, "spec.workers.gpuProducts[0]", spec_words="label value"),
         Bad("one product as text", {"spec.workers.gpuProducts": "A100"}, "spec.workers.gpuProducts", spec_words="a list of at most 32"),
         Bad("33 products", {"spec.workers.gpuProducts": [f"p{i}" for i in range(33)]}, "spec.workers.gpuProducts", spec_words="at most 32"),
@@ -335,13 +376,13 @@ def _crossing() -> tuple[Bad, ...]:
             "seven parts for two to four workers",
             {"spec.partitioning.count": 7},
             "spec.partitioning.count",
-            "7 parts cannot be dealt out evenly to the ranks of 2 to 4 workers with gpusPerWorker: 1; leave it out, or write a multiple",
+            "7 parts cannot be dealt out evenly to the ranks of 2 to 4 workers of 1 GPUs; leave it out, or write a multiple",
         ),
         Bad(
             "fewer parts than workers",
             {"spec.partitioning.count": 1},
             "spec.partitioning.count",
-            "with gpusPerWorker: 1; leave it out, or write a multiple",
+            "of 1 GPUs; leave it out, or write a multiple",
         ),
         Bad(
             "997 parts for up to 996 workers",
@@ -351,9 +392,12 @@ def _crossing() -> tuple[Bad, ...]:
         ),
         Bad(
             "as many parts as workers of four GPUs",
-            {"spec.workers": {"minReplicas": 4, "maxReplicas": 4, "gpusPerWorker": 4}, "spec.partitioning.count": 4},
+            {
+                "spec.workers": {"minReplicas": 4, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 4}}},
+                "spec.partitioning.count": 4,
+            },
             "spec.partitioning.count",
-            "4 parts cannot be dealt out evenly to the ranks of 4 to 4 workers with gpusPerWorker: 4; leave it out, or write a multiple",
+            "4 parts cannot be dealt out evenly to the ranks of 4 to 4 workers of 4 GPUs; leave it out, or write a multiple",
         ),
         Bad("a direction for a builtin graph", {"spec.dataset.direction": "Directed"}, "spec.dataset.direction", "leave it out"),
         Bad("parts of a builtin graph", {"spec.partitioning.method": "Precomputed"}, "spec.partitioning.method", "write Auto or METIS"),
@@ -377,8 +421,29 @@ def _crossing() -> tuple[Bad, ...]:
             "write a narrower label or leave preferred out",
         ),
         Bad("GPUs with no memory", {"spec.workers.gpuMemory": "0Gi"}, "spec.workers.gpuMemory", "write a quantity from 1"),
-        Bad("no CPU", {"spec.workers.cpu": "0.0"}, "spec.workers.cpu", "must be more than 0"),
-        Bad("no memory", {"spec.workers.memory": "0"}, "spec.workers.memory", "must be more than 0"),
+        Bad("no CPU", {"spec.workers.resources": {"requests": {"cpu": "0.0"}}}, CPU_REQUEST, "write a quantity above 0"),
+        Bad("half a GPU", {"spec.workers.resources": limits("500m")}, "spec.workers.resources.limits", "write a whole number from 1 to 16"),
+        Bad(
+            "17 GPUs a worker", {"spec.workers.resources": limits(17)}, "spec.workers.resources.limits", "write a whole number from 1 to 16"
+        ),
+        Bad(
+            "fewer GPUs requested than the limit",
+            {"spec.workers.resources": {**limits(2), "requests": {"nvidia.com/gpu": 1}}},
+            "spec.workers.resources.requests",
+            "write the same number under limits",
+        ),
+        Bad(
+            "GPUs requested without a limit",
+            {"spec.workers.resources": {"requests": {"nvidia.com/gpu": 1}}},
+            "spec.workers.resources.requests",
+            "write the same number under limits",
+        ),
+        Bad(
+            "more memory requested than the limit",
+            {"spec.workers.resources": {"limits": {"memory": "1Gi"}, "requests": {"memory": "1025Mi", "cpu": 1}}},
+            "spec.workers.resources.requests",
+            "more of a resource is requested than its limit allows; lower the request or raise the limit",
+        ),
         Bad("name of 51 characters", {"metadata.name": "a" * 51}, "metadata.name", "write at most 50 characters of a-z, 0-9 and -"),
         Bad("name that begins with a digit", {"metadata.name": "2-layers"}, "metadata.name", "first a letter"),
         Bad("name with a dot", {"metadata.name": "cora.v2"}, "metadata.name", "of a-z, 0-9 and -"),
@@ -402,7 +467,12 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
         {
             "spec.model": {"architecture": "GraphSAGE", "layers": 3, "fanouts": [15, 10, 5], "batchSize": 1024},
             "spec.dataset": STORED,
-            "spec.workers": {"minReplicas": 2, "maxReplicas": 8, "gpuMemory": "24Gi", "cpu": "3500m", "memory": "1.5Ti"},
+            "spec.workers": {
+                "minReplicas": 2,
+                "maxReplicas": 8,
+                "gpuMemory": "24Gi",
+                "resources": {"limits": {"memory": "1.5Ti"}, "requests": {"cpu": "3500m"}},
+            },
         }
     ),
     "GAT from a claim, approved by hand": job(
@@ -434,7 +504,10 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "parts that came with a stored graph": job({"spec.dataset": STORED, "spec.partitioning.method": "Precomputed"}),
     "1000 workers, 1000 parts": job({"spec.workers": {"minReplicas": 1000, "maxReplicas": 1000}, "spec.partitioning.count": 1000}),
     "16000 ranks, 16000 parts": job(
-        {"spec.workers": {"minReplicas": 1000, "maxReplicas": 1000, "gpusPerWorker": 16}, "spec.partitioning.count": 16000}
+        {
+            "spec.workers": {"minReplicas": 1000, "maxReplicas": 1000, "resources": {"limits": {"nvidia.com/gpu": 16}}},
+            "spec.partitioning.count": 16000,
+        }
     ),
     "a plan only": job({"spec.startPolicy": "Never", "spec.planner": "Heuristic"}),
     "no planner": job({"spec.planner": "None"}),
@@ -451,7 +524,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "pod templates of any form": job(
         {
             "spec.workers.template": {
-                "spec": {"containers": [{"name": "worker", "args": ["a\nb"], "resources": {"limits": {"cpu": 1.5}}}]}
+                "spec": {"containers": [{"name": "worker", "args": ["a\nb"], "resources": {"limits": {"cpu": "1500m"}}}]}
             },
             "spec.launcher.template": {"metadata": {"annotations": {"note": "größer"}}},
         }

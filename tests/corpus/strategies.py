@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
+from hyperscale.model.api.container_resources import ResourceRequirements
 from hyperscale.model.api.job import DatasetSpec, Direction, JobSpec, PartitioningMethod, PartitioningSpec, WorkersSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.written_numbers import DECIMAL, WRITTEN
@@ -53,6 +54,8 @@ def maps(bare: inspect.DictType) -> st.SearchStrategy[dict[Any, Any]]:
 
 def written(form: str, bare: inspect.Type) -> st.SearchStrategy[Any]:
     """Decimal strings, and quantities as integers and in their shortest form."""
+    if isinstance(bare, inspect.StrType):
+        return st.integers(1, 2**40) | st.sampled_from(["1", "1.5k", "2e3", "20Gi", "+3M", "1500m"])
     assert isinstance(bare, inspect.IntType | inspect.FloatType)
     if form == DECIMAL[WRITTEN]:
         low, high = bare.ge if bare.ge is not None else bare.gt, bare.le if bare.le is not None else bare.lt
@@ -87,7 +90,13 @@ SOURCES = ("persistent_volume_claim", "s3", "config_map", "builtin", "generated"
 def repaired(job: JobSpec) -> JobSpec:
     """The job with what its rules ask for."""
     low, high = sorted((job.workers.min_replicas, job.workers.max_replicas))
-    workers = replace(job.workers, min_replicas=low, max_replicas=high, gpu_memory=24 * 2**30, cpu="8", memory="64Gi")
+    workers = replace(
+        job.workers,
+        min_replicas=low,
+        max_replicas=high,
+        gpu_memory=24 * 2**30,
+        resources=ResourceRequirements({"nvidia.com/gpu": "2", "memory": "64Gi"}, {"cpu": "8"}),
+    )
     dataset = repaired_dataset(job.dataset)
     shrinks = job.checkpoint is not None and low < high
     return replace(

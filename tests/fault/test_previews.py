@@ -36,7 +36,11 @@ JOB_LABEL = "hyperscale.dev/preview"
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {},
     "two to six": {"model": SAGE, "dataset": LARGE, "workers": {"minReplicas": 2, "maxReplicas": 6}},
-    "pairs": {"model": SAGE, "dataset": LARGE, "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 2}},
+    "pairs": {
+        "model": SAGE,
+        "dataset": LARGE,
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 2}}},
+    },
     "one": {"model": {"architecture": "GAT"}, "workers": {"minReplicas": 1, "maxReplicas": 1}},
     "ten": {"model": SAGE, "dataset": LARGE, "workers": {"minReplicas": 10, "maxReplicas": 10}},
 }

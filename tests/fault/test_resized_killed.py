@@ -24,7 +24,7 @@ SLOW_GPUS: Final[list[Object]] = [{"product": product, "gigaflops": 10} for prod
 SPEC: Final[Object] = {
     "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
     "dataset": {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
-    "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 8},
+    "workers": {"minReplicas": 2, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 8}}},
     "checkpoint": {"claimName": "state"},
     "recovery": {"shrinkAfterSeconds": 1},
 }

@@ -18,7 +18,7 @@ WORDS: Final = "0/12 nodes are available: 1 node(s) exceed max volume count, 11 
 PATIENT: Final[Object] = {"recovery": {"schedulingTimeoutSeconds": 3600}}
 IMPATIENT: Final[Object] = {"recovery": {"schedulingTimeoutSeconds": 1}}
 """Only while a rank is left out: pods that a busy machine makes late count as left out too."""
-SPEC: Final[Object] = {"workers": {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 8}, **PATIENT}
+SPEC: Final[Object] = {"workers": {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}}, **PATIENT}
 
 
 def left_out(job: Job) -> str:

@@ -26,9 +26,7 @@ def valid_cases(draw: st.DrawFn) -> Case:
     workers = {
         "minReplicas": 1,
         "maxReplicas": 8,
-        "gpusPerWorker": gpus,
-        "cpu": "2",
-        "memory": "4Gi",
+        "resources": {"limits": {"nvidia.com/gpu": gpus, "memory": "4Gi"}, "requests": {"cpu": "2"}},
         "gpuMemory": "40Gi",
         "gpuProducts": ["NVIDIA-A100"],
     }

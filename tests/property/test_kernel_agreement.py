@@ -36,7 +36,11 @@ def case(drawn: tuple[int, int, str, float]) -> tuple[Costs, IntArray, int, np.r
     seed, nodes, balance, unreachable = drawn
     rng = np.random.default_rng(seed)
     gpus = (1, 2, 1, 8)[seed % 4]
-    job = training(model=MODELS[seed % len(MODELS)], partitioning={"balance": balance}, workers={"maxReplicas": 4, "gpusPerWorker": gpus})
+    job = training(
+        model=MODELS[seed % len(MODELS)],
+        partitioning={"balance": balance},
+        workers={"maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": gpus}}},
+    )
     graph = build(random_cluster(seed, nodes, unreachable=unreachable, gpus=gpus), POLICY)
     costs = pose(PlanRequest(job_key="a/b", job=job), graph, profile(job), POLICY).costs(np.arange(nodes))
     slots = rng.integers(0, 4, nodes)

@@ -34,8 +34,9 @@ JOBS: st.SearchStrategy[dict[str, Any]] = st.builds(
             dict,
             minReplicas=st.just(least),
             maxReplicas=st.integers(least, 5),
-            gpusPerWorker=st.integers(1, 9),
-            cpu=st.sampled_from(["1", "8"]),
+            resources=st.tuples(st.integers(1, 9), st.sampled_from(["1", "8"])).map(
+                lambda asked: {"limits": {"nvidia.com/gpu": asked[0]}, "requests": {"cpu": asked[1]}}
+            ),
             gpuProducts=st.sampled_from([[], ["H"]]),
             gpuMemory=st.sampled_from(["8Gi", "24Gi"]),
         )

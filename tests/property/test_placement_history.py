@@ -35,7 +35,13 @@ def oracle() -> PlacementOracle:
 def questions(draw: st.DrawFn) -> PlanRequest:
     gpus = draw(st.sampled_from((1, 2, 3)))
     most = draw(st.integers(1, 3))
-    job = training(workers={"minReplicas": draw(st.integers(1, most)), "maxReplicas": most, "gpusPerWorker": gpus, "cpu": "8"})
+    job = training(
+        workers={
+            "minReplicas": draw(st.integers(1, most)),
+            "maxReplicas": most,
+            "resources": {"limits": {"nvidia.com/gpu": gpus}, "requests": {"cpu": "8"}},
+        }
+    )
     free = draw(st.fixed_dictionaries(dict.fromkeys(NODES, st.integers(0, GPUS))))
     held = draw(st.dictionaries(st.sampled_from(NODES), st.sampled_from((1.0, 24.0, 25.0, 26.0, 28.0)), max_size=2))
     return PlanRequest(job_key="team/a", job=job, free_gpus=free, reserved_amounts={name: {"cpu": cores} for name, cores in held.items()})
@@ -71,7 +77,7 @@ def test_a_placement_on_equally_many_slots_still_goes_to_the_fuller_node() -> No
 
 def test_a_plan_says_what_planned_ranks_hold_now() -> None:
     """Room for no worker either way; the words differ."""
-    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "cpu": "8"})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"requests": {"cpu": "8"}}})
     desk = oracle()
     for held_cores, words in ((26.0, "6.0 cores free, a worker needs 8"), (28.0, "4.0 cores free, a worker needs 8")):
         found = desk.now(PlanRequest(job_key="team/a", job=job, reserved_amounts={"n0": {"cpu": held_cores}}))

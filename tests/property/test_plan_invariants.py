@@ -37,7 +37,11 @@ def test_every_plan_passes_the_check_and_asks_no_node_for_more_gpus_than_it_has_
     seed: int, nodes: int, most: int, gpus: int, model: dict[str, object], balance: str
 ) -> None:
     seen = random_cluster(seed, nodes, free_max=4, unreachable=0.2)
-    job = training(model=model, workers={"minReplicas": 1, "maxReplicas": most, "gpusPerWorker": gpus}, partitioning={"balance": balance})
+    job = training(
+        model=model,
+        workers={"minReplicas": 1, "maxReplicas": most, "resources": {"limits": {"nvidia.com/gpu": gpus}}},
+        partitioning={"balance": balance},
+    )
     plan = answer(seen, job)
     if not isinstance(plan, Plan):
         assert plan.reason

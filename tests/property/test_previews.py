@@ -47,7 +47,11 @@ SHAPES = st.fixed_dictionaries(
         "model": st.fixed_dictionaries({"architecture": ARCHITECTURES, "epochs": st.integers(1, 2000)}),
         "dataset": GRAPHS,
         "workers": st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)).map(
-            lambda drawn: {"minReplicas": drawn[0], "maxReplicas": drawn[0] + drawn[1], "gpusPerWorker": drawn[2]}
+            lambda drawn: {
+                "minReplicas": drawn[0],
+                "maxReplicas": drawn[0] + drawn[1],
+                "resources": {"limits": {"nvidia.com/gpu": drawn[2]}},
+            }
         ),
         "queueWeight": st.sampled_from([1, 5]),
     }

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Claim, QueuedJob, RunningShare
+from hyperscale.model.api.container_resources import ResourceRequirements
 from hyperscale.model.api.policy import PolicySpec, QueuePolicy
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
@@ -50,7 +51,9 @@ def decide(
 
 def queued(number: int, least: int, gpus: int, epochs: int, waited: float = 1.0, weight: float = 1.0, **fields: Any) -> QueuedJob:
     model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
-    job = training(model=model, workers={"minReplicas": least, "maxReplicas": least + 2, "gpusPerWorker": gpus}, **fields)
+    job = training(
+        model=model, workers={"minReplicas": least, "maxReplicas": least + 2, "resources": {"limits": {"nvidia.com/gpu": gpus}}}, **fields
+    )
     return QueuedJob(PlanRequest(job_key=f"team/job-{number}", job=job), waited, weight)
 
 
@@ -97,7 +100,7 @@ def test_no_core_is_given_twice_in_one_decision(asked: list[tuple[int, str]], me
     waiting = []
     for number, (least, cpu) in enumerate(asked):
         job = queued(number, least, 1, 10)
-        wanted = msgspec.structs.replace(job.request.job.workers, cpu=cpu)
+        wanted = msgspec.structs.replace(job.request.job.workers, resources=ResourceRequirements(requests={"cpu": cpu}))
         request = msgspec.structs.replace(job.request, job=msgspec.structs.replace(job.request.job, workers=wanted))
         waiting.append(msgspec.structs.replace(job, request=request))
     question = AdmissionRequest(jobs=tuple(waiting), reserved_amounts={"n0": {"cpu": 1.0}})

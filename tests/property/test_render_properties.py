@@ -23,7 +23,12 @@ NAMES = st.from_regex(r"zq[a-z0-9]{1,8}", fullmatch=True)
 PATHS = st.none() | st.from_regex(r"zq[A-Za-z0-9_.-]{0,9}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,8}){0,2}", fullmatch=True)
 TEXTS = st.text(max_size=12).map(lambda text: SECRET + text)
 LABELS = st.dictionaries(NAMES, NAMES, max_size=2)
-GPU_RESOURCES = st.fixed_dictionaries({}, optional={"limits": st.sampled_from([{"nvidia.com/gpu": 1}, {"cpu": "1"}, {}])})
+GPU_RESOURCES = st.fixed_dictionaries({}, optional={"limits": st.sampled_from([{"nvidia.com/gpu": 1}, {"cpu": "1"}, {}, {}, {}])})
+RESOURCES = st.builds(
+    lambda gpus, further: {"limits": {"nvidia.com/gpu": gpus, **further}, "requests": further},
+    st.integers(1, 16),
+    st.sampled_from([{}, {"cpu": 1}, {"cpu": "1", "memory": "8Gi"}]),
+)
 
 SECURITY = st.fixed_dictionaries(
     {},
@@ -91,8 +96,7 @@ def jobs(draw: st.DrawFn, templates: st.SearchStrategy[dict[str, Any]] = TEMPLAT
         "dataset": {"source": draw(SOURCES), "path": draw(PATHS), "vertices": 9, "edges": 9, "featureSize": 9, "classes": 9},
         "workers": {
             "maxReplicas": 4,
-            "gpusPerWorker": draw(st.integers(1, 16)),
-            "cpu": draw(st.sampled_from([None, "2"])),
+            "resources": draw(RESOURCES),
             "template": draw(templates),
         },
         "placement": {"mode": draw(st.sampled_from(["Strict", "Preferred", "Advisory"])), "nodeSelector": draw(LABELS)},

@@ -43,7 +43,10 @@ def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan |
 def asked(name: str, epochs: int, workers: int = 1, gpus: int = 1) -> PlanRequest:
     model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
     return PlanRequest(
-        job_key=f"team/{name}", job=training(model=model, workers={"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": gpus})
+        job_key=f"team/{name}",
+        job=training(
+            model=model, workers={"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+        ),
     )
 
 

@@ -57,12 +57,12 @@ def _fixed(field: str, equal: str) -> dict[str, Any]:
     }
 
 
-def key_rules(max_length: int, pattern: str) -> list[dict[str, Any]]:
-    """Validations of a map's keys, which OpenAPI cannot bound."""
+def key_rules(max_length: int, pattern: str, words: str) -> list[dict[str, Any]]:
+    """Validations of a map's keys, which OpenAPI cannot bound; `words` say what a key is."""
     return [
         {
             "rule": f"self.all(key, key.size() > 0 && key.size() <= {max_length} && key.matches({json.dumps(pattern)}))",
-            "message": f"every key must be a label key such as topology.kubernetes.io/zone, at most {max_length} characters",
+            "message": f"every key must be {words}",
         }
     ]
 
@@ -76,3 +76,8 @@ def quantity_rule(lowest: int, highest: int, words: str) -> dict[str, Any]:
     """Validation of a quantity within bounds, an integer or a string."""
     bounds = f"!quantity(string(self)).isLessThan(quantity('{lowest}')) && !quantity(string(self)).isGreaterThan(quantity('{highest}'))"
     return {"rule": f"isQuantity(string(self)) && {bounds}", "message": f"write {words}"}
+
+
+def amount_rule(words: str) -> dict[str, Any]:
+    """Validation of what a container asks for: a quantity of 0 asks for nothing, and leaving it out says so without doubt."""
+    return {"rule": "isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))", "message": f"write {words}"}

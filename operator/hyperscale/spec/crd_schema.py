@@ -94,6 +94,8 @@ def _scalar(bare: inspect.Type, path: str) -> Schema:
 def _written(shape: Shape, path: str) -> Schema:
     """A decimal string, or a quantity: OpenAPI cannot bound a text's number, CEL can."""
     bare = shape.bare
+    if isinstance(bare, inspect.StrType):
+        return _quantity(crd_cel.amount_rule(words_of(shape)))
     if not isinstance(bare, inspect.IntType | inspect.FloatType):
         raise TypeError(f"{path}: only a number can be written as text")
     given = ((">=", bare.ge), (">", bare.gt), ("<=", bare.le), ("<", bare.lt))
@@ -105,7 +107,10 @@ def _written(shape: Shape, path: str) -> Schema:
         return {"type": "string", "maxLength": forms.MAX_LENGTH, "pattern": forms.DECIMAL_PATTERN, "x-kubernetes-validations": [rule]}
     if bare.ge is None or bare.le is None:
         raise TypeError(f"{path}: a quantity needs Meta(ge=..., le=...)")
-    rule = crd_cel.quantity_rule(int(bare.ge), int(bare.le), words_of(shape))
+    return _quantity(crd_cel.quantity_rule(int(bare.ge), int(bare.le), words_of(shape)))
+
+
+def _quantity(rule: Schema) -> Schema:
     return {
         "x-kubernetes-int-or-string": True,
         "maxLength": forms.MAX_LENGTH,
@@ -142,7 +147,7 @@ def _container(bare: inspect.DictType | inspect.VarTupleType, path: str, default
     }
     key = shape_of(bare.key_type).bare
     if isinstance(key, inspect.StrType) and key.pattern is not None and key.max_length is not None:
-        schema["x-kubernetes-validations"] = crd_cel.key_rules(key.max_length, key.pattern)
+        schema["x-kubernetes-validations"] = crd_cel.key_rules(key.max_length, key.pattern, words_of(shape_of(bare.key_type)))
     return schema
 
 

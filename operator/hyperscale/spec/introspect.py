@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 from msgspec import inspect
 
+from hyperscale.model.api import container_resources
 from hyperscale.model.api import job as types
 from hyperscale.model.api import written_numbers as forms
 from hyperscale.util.quantity import shortest
@@ -17,7 +18,7 @@ _PATTERN_HELP = {
     types.DNS_SUBDOMAIN: "of a-z, 0-9, - and ., first and last in every part between dots a letter or digit",
     types.LABEL_KEY: "that make a label key such as topology.kubernetes.io/zone",
     types.LABEL_VALUE: "that make a label value: letters, digits, -, _ and .",
-    types.QUANTITY: "that make a quantity such as 24Gi, 8 or 500m",
+    container_resources.RESOURCE_NAME: "that name a resource such as cpu, memory or rdma/hca",
     types.RELATIVE_PATH: "that make a relative path without .. such as data/graph.bin",
 }
 
@@ -77,6 +78,8 @@ def words_for(wrapped: inspect.Type) -> str:
 def words_of(shape: Shape) -> str:
     """The same for a type whose wrappers are taken off."""
     bare = shape.bare
+    if shape.written and isinstance(bare, inspect.StrType):
+        return "a quantity above 0 such as 24Gi, 8 or 500m"
     if shape.written and isinstance(bare, inspect.IntType | inspect.FloatType):
         return _written_words(shape.written, bare)
     if isinstance(bare, (inspect.EnumType, inspect.LiteralType)):

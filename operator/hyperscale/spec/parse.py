@@ -120,11 +120,12 @@ def _parse(resource: Mapping[str, Any], wanted: type[_Spec]) -> _Spec:
     fault = errors.unknown_field(plain, shape)
     if fault is None:
         try:
-            return msgspec.convert(written.read(plain, shape), wanted)
+            numbers = written.read(plain, shape)
+            return msgspec.convert(numbers, wanted)
         except written.WrittenError as error:
             fault = error.path, str(error)
         except msgspec.ValidationError as error:
-            fault = errors.explain(error, plain, shape)
+            fault = errors.explain(error, numbers, shape)
     raise SpecError(f"spec{fault[0]}", fault[1])
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hyperscale.model.api.job import Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
-from hyperscale.util.quantity import parse_number
+from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
+from hyperscale.model.constants import GPU_RESOURCE
+from hyperscale.util.quantity import parse_exact
 
 MAX_NAME_LENGTH: Final = 50
 """mpi-operator needs <name>-worker-<rank> to be a DNS label: 63 - len("-worker-999") leaves 52; two are kept for names to come."""
@@ -71,19 +72,33 @@ def _dataset_rule(name: str, holds: Callable[[JobSpec], bool]) -> Rule:
     )
 
 
-def _positive(name: str, value_of: Callable[[JobSpec], str | None]) -> Rule:
-    """A resource quantity of 0 asks for nothing; leaving the field out says the same without doubt."""
-    return Rule(
-        path=f"workers.{name}",
-        message=f"must be more than 0; write a quantity such as 8Gi or leave {name} out",
-        cel=f"!has(self.workers.{name}) || !isQuantity(self.workers.{name}) || quantity(self.workers.{name}).isGreaterThan(quantity('0'))",
-        holds=lambda job: (text := value_of(job)) is None or parse_number(text) > 0,
-    )
+def _gpus_are_whole(job: JobSpec) -> bool:
+    """The limit of GPUs, where there is one, is a whole number that a worker can have."""
+    number = parse_exact(job.workers.resources.limits.get(GPU_RESOURCE, "1"))
+    return number == int(number) and 1 <= number <= MAX_GPUS_PER_WORKER
+
+
+def _gpu_request_equals_limit(job: JobSpec) -> bool:
+    limits, requests = job.workers.resources.limits, job.workers.resources.requests
+    return GPU_RESOURCE not in requests or parse_exact(requests[GPU_RESOURCE]) == parse_exact(limits.get(GPU_RESOURCE, "0"))
+
+
+def _requests_are_within_limits(job: JobSpec) -> bool:
+    limits, requests = job.workers.resources.limits, job.workers.resources.requests
+    return all(parse_exact(requests[name]) <= parse_exact(limits[name]) for name in requests.keys() & limits.keys())
 
 
 _DIGITS: Final = "[" + ",".join(str(digit) for digit in range(32)) + "]"
 """CEL has no range(): 32 x 32 pairs of these count to 1023, past MAX_WORKERS."""
 
+_LIMITS: Final = "self.workers.resources.limits"
+_REQUESTS: Final = "self.workers.resources.requests"
+_GPU: Final = f"'{GPU_RESOURCE}'"
+_GPU_LIMIT: Final = f"quantity(string({_LIMITS}[{_GPU}]))"
+_GPU_REQUEST: Final = f"quantity(string({_REQUESTS}[{_GPU}]))"
+_HAS_GPU_LIMIT: Final = f"({_GPU} in {_LIMITS} && isQuantity(string({_LIMITS}[{_GPU}])))"
+_GPUS: Final = f"({_HAS_GPU_LIMIT} && {_GPU_LIMIT}.isInteger() ? {_GPU_LIMIT}.asInteger() : 1)"
+"""Of a worker; 1 too where another rule refuses the limit."""
 JOB_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         path="workers.maxReplicas",
@@ -127,21 +142,43 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         required=True,
     ),
     Rule(
+        path="workers.resources.limits",
+        message=f"{GPU_RESOURCE} is the number of GPUs of a worker; write a whole number from 1 to {MAX_GPUS_PER_WORKER}",
+        cel=f"!{_HAS_GPU_LIMIT} || {_GPU_LIMIT}.isInteger() && {_GPU_LIMIT}.asInteger() >= 1 "
+        f"&& {_GPU_LIMIT}.asInteger() <= {MAX_GPUS_PER_WORKER}",
+        holds=_gpus_are_whole,
+    ),
+    Rule(
+        path="workers.resources.requests",
+        message=f"the request of {GPU_RESOURCE} is not its limit; write the same number under limits, or leave the request out",
+        cel=f"!({_GPU} in {_REQUESTS} && isQuantity(string({_REQUESTS}[{_GPU}]))) "
+        f"|| ({_HAS_GPU_LIMIT} && {_GPU_REQUEST}.compareTo({_GPU_LIMIT}) == 0)",
+        holds=_gpu_request_equals_limit,
+    ),
+    Rule(
+        path="workers.resources.requests",
+        message="more of a resource is requested than its limit allows; lower the request or raise the limit",
+        # It names no resource: a messageExpression that looks for it is over CEL's cost budget.
+        cel=f"{_REQUESTS}.all(name, !(name in {_LIMITS}) || !isQuantity(string({_REQUESTS}[name])) || !isQuantity(string({_LIMITS}[name])) "
+        f"|| !quantity(string({_REQUESTS}[name])).isGreaterThan(quantity(string({_LIMITS}[name]))))",
+        holds=_requests_are_within_limits,
+    ),
+    Rule(
         path="partitioning.count",
         message="leave it out, or write a multiple of the ranks: a worker count from workers.minReplicas to workers.maxReplicas, times "
-        "workers.gpusPerWorker",
-        cel="!has(self.partitioning.count) || "
+        f"{GPU_RESOURCE} of workers.resources.limits",
+        # One entry, so that the loops below do not read the quantity again for every pair.
+        cel=f"!has(self.partitioning.count) || [{_GPUS}].exists(gpus, gpus < 1 || "
         f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.minReplicas "
-        "&& 32 * high + low <= self.workers.maxReplicas "
-        "&& self.partitioning.count % ((32 * high + low) * self.workers.gpusPerWorker) == 0))",
+        "&& 32 * high + low <= self.workers.maxReplicas && self.partitioning.count % ((32 * high + low) * gpus) == 0)))",
         holds=_some_count_divides,
         detail_cel=(
-            "%d parts cannot be dealt out evenly to the ranks of %d to %d workers with gpusPerWorker: %d",
-            "self.partitioning.count, self.workers.minReplicas, self.workers.maxReplicas, self.workers.gpusPerWorker",
+            "%d parts cannot be dealt out evenly to the ranks of %d to %d workers of %d GPUs",
+            f"self.partitioning.count, self.workers.minReplicas, self.workers.maxReplicas, {_GPUS}",
         ),
         detail=lambda job: (
             f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min_replicas} to "
-            f"{job.workers.max_replicas} workers with gpusPerWorker: {job.workers.gpus_per_worker}"
+            f"{job.workers.max_replicas} workers of {job.workers.gpus_per_worker} GPUs"
         ),
     ),
     Rule(
@@ -178,7 +215,5 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
             or (job.checkpoint is not None and job.workers.min_replicas < job.workers.max_replicas)
         ),
     ),
-    _positive("cpu", lambda job: job.workers.cpu),
-    _positive("memory", lambda job: job.workers.memory),
 )
 """In the order in which they are reported."""

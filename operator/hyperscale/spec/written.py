@@ -51,6 +51,9 @@ def _changed(value: object, wrapped: inspect.Type, path: str, change: _Change) -
         return value if value is None and shape.optional else change(value, shape, path)
     if isinstance(shape.bare, inspect.StructType) and isinstance(value, Mapping):
         return _changed_object(value, shape.bare, path, change)
+    if isinstance(shape.bare, inspect.DictType) and isinstance(value, Mapping):
+        values = shape.bare.value_type
+        return {key: _changed(entry, values, f"{path}[{errors.clean(str(key))}]", change) for key, entry in value.items()}
     if isinstance(shape.bare, inspect.VarTupleType) and isinstance(value, list | tuple):
         return [_changed(entry, shape.bare.item_type, f"{path}[{index}]", change) for index, entry in enumerate(value)]
     return value
@@ -63,16 +66,27 @@ def _changed_object(value: Mapping[str, object], bare: inspect.StructType, path:
     return {key: _changed(entry, types[key], f"{path}.{key}", change) if key in types else entry for key, entry in given.items()}
 
 
-def _number(value: object, shape: Shape, path: str) -> float:
-    """A decimal string or quantity within the field's bounds as its number."""
+def _number(value: object, shape: Shape, path: str) -> float | str:
+    """A decimal string or quantity within the field's bounds as its number, or as its text where the field keeps texts."""
     bare, number = shape.bare, _exact(value, shape.written)
-    if number is None or not isinstance(bare, inspect.IntType | inspect.FloatType):
+    if number is None:
         raise WrittenError(path, f"{errors.shown(value)} is not allowed; write {words_of(shape)}")
-    if (bare.ge is not None and number < Decimal(bare.ge)) or (bare.gt is not None and number <= Decimal(bare.gt)):
-        raise WrittenError(path, f"{errors.shown(value)} is too small; write {words_of(shape)}")
-    if (bare.le is not None and number > Decimal(bare.le)) or (bare.lt is not None and number >= Decimal(bare.lt)):
-        raise WrittenError(path, f"{errors.shown(value)} is too large; write {words_of(shape)}")
+    if fault := _outside(number, bare):
+        raise WrittenError(path, f"{errors.shown(value)} is {fault}; write {words_of(shape)}")
+    if isinstance(bare, inspect.StrType):
+        return str(value)
     return quantity.rounded_up(number) if isinstance(bare, inspect.IntType) else float(number)
+
+
+def _outside(number: Decimal, bare: inspect.Type) -> str:
+    """On which side of its bounds a number lies, "" within; a text's amount is above 0."""
+    if not isinstance(bare, inspect.IntType | inspect.FloatType):
+        return "too small" if number <= 0 else ""
+    if (bare.ge is not None and number < Decimal(bare.ge)) or (bare.gt is not None and number <= Decimal(bare.gt)):
+        return "too small"
+    if (bare.le is not None and number > Decimal(bare.le)) or (bare.lt is not None and number >= Decimal(bare.lt)):
+        return "too large"
+    return ""
 
 
 def _exact(value: object, form: str) -> Decimal | None:
@@ -91,7 +105,9 @@ def _exact(value: object, form: str) -> Decimal | None:
 
 
 def _text(value: object, shape: Shape, _path: str) -> str:
-    """The shortest text of a number."""
+    """The shortest text of a number; a text as it is."""
+    if isinstance(value, str):
+        return value
     if not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
     return repr(value).removesuffix(".0") if shape.written == forms.DECIMAL[forms.WRITTEN] else quantity.shortest(value)

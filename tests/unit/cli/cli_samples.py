@@ -92,7 +92,7 @@ def job(**spec: Any) -> dict[str, Any]:
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"minReplicas": 2, "maxReplicas": 4, "gpusPerWorker": 2, "gpuMemory": "24Gi"},
+        "workers": {"minReplicas": 2, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 2}}, "gpuMemory": "24Gi"},
     }
     return {
         "apiVersion": "hyperscale.dev/v1alpha1",

@@ -137,7 +137,7 @@ def test_tolerations_of_the_worker_template_open_tainted_nodes(files: Files) -> 
         workers={
             "minReplicas": 1,
             "maxReplicas": 1,
-            "gpusPerWorker": 2,
+            "resources": {"limits": {"nvidia.com/gpu": 2}},
             "gpuProducts": ["Tesla-T4"],
             "template": {"spec": {"tolerations": [{"key": "maintenance", "operator": "Exists"}]}},
         },
@@ -199,7 +199,7 @@ def test_the_same_job_as_json_gives_the_same_plan(files: Files) -> None:
 
 
 def test_anchors_of_yaml_may_be_used(files: Files) -> None:
-    text = yaml.safe_dump(job()).replace("gpuMemory: 24Gi", "gpuMemory: &memory 24Gi\n    memory: *memory")
+    text = yaml.safe_dump(job()).replace("maxReplicas: 4", "maxReplicas: &most 2").replace("minReplicas: 2", "minReplicas: *most")
     assert files.plan(job=files.write("anchors.yaml", text)).code == 0
 
 
@@ -278,7 +278,7 @@ def test_the_node_selector_of_the_worker_template_counts(files: Files) -> None:
         workers={
             "minReplicas": 2,
             "maxReplicas": 4,
-            "gpusPerWorker": 2,
+            "resources": {"limits": {"nvidia.com/gpu": 2}},
             "gpuMemory": "24Gi",
             "template": {"spec": {"nodeSelector": {"topology.kubernetes.io/region": "ap-south"}}},
         }
@@ -292,7 +292,7 @@ def test_a_worker_template_that_cannot_be_rendered_is_refused_with_its_path(file
         workers={
             "minReplicas": 2,
             "maxReplicas": 4,
-            "gpusPerWorker": 2,
+            "resources": {"limits": {"nvidia.com/gpu": 2}},
             "gpuMemory": "24Gi",
             "template": {"spec": {"nodeSelector": ["eu"]}},
         }

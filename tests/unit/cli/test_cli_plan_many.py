@@ -135,8 +135,8 @@ def test_jobs_of_different_policies_are_not_decided_together(files: Files) -> No
 
 
 def test_what_starts_leaves_less_for_a_job_that_waits_for_approval(files: Files) -> None:
-    wide = {"workers": {"minReplicas": 16, "maxReplicas": 16, "gpusPerWorker": 2}, "startPolicy": "Manual"}
-    beside = [named("plain", workers={"minReplicas": 8, "maxReplicas": 8, "gpusPerWorker": 2}), odd(wide, {})]
+    wide = {"workers": {"minReplicas": 16, "maxReplicas": 16, "resources": {"limits": {"nvidia.com/gpu": 2}}}, "startPolicy": "Manual"}
+    beside = [named("plain", workers={"minReplicas": 8, "maxReplicas": 8, "resources": {"limits": {"nvidia.com/gpu": 2}}}), odd(wide, {})]
     document = json.loads(files.plan("-o", "json", job=files.write("jobs.yaml", beside)).out)
     taken = Counter[str]()
     for plan in (document["starts"][0]["plan"], document["others"][0]["plan"]):

@@ -159,7 +159,7 @@ def stopped_status(scene: Scene) -> JobStatus:
 
 
 def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:
-    key = scene.add(name, workers={"minReplicas": 1, "maxReplicas": 2, "gpusPerWorker": gpus_per_worker})
+    key = scene.add(name, workers={"minReplicas": 1, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": gpus_per_worker}}})
     job = scene.seen(key).job.parsed
     assert job is not None
     return PlanRequest(job_key=str(key), job=job)

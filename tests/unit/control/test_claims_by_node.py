@@ -41,7 +41,7 @@ def test_claims_are_those_of_the_pods_of_now_after_any_changes(changes: list[tup
 
 async def test_a_pod_that_ends_has_only_its_own_node_counted_again() -> None:
     stage = Stage(nodes=2, gpus=2)
-    job = stage.add("run", workers={"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 2})
+    job = stage.add("run", workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 2}}})
     (plan,) = (await stage.run(job)).values()
     stage.start(job, plan)
     for index in range(2):

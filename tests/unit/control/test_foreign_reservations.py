@@ -109,7 +109,7 @@ def test_a_forged_plan_holds_no_more_than_the_jobs_own_spec_allows(workers: list
     seen.see_mpijob(annotated(msgspec.json.encode(wire).decode()))
     held = {name: 2 - left for name, left in free(seen, OTHER).items()}
     assert all(gpus >= 0 for gpus in held.values())
-    assert sum(held.values()) <= 2, "workers.maxReplicas is 2, gpusPerWorker 1"
+    assert sum(held.values()) <= 2, "workers.maxReplicas is 2, of 1 GPU"
 
 
 def test_a_status_written_by_hand_holds_no_more_than_the_spec_allows() -> None:

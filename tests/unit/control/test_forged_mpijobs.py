@@ -19,7 +19,7 @@ HELD, FREE = {"node-a": 1, "node-b": 1}, {"node-a": 2, "node-b": 2}
 SPEC: dict[str, Any] = {
     "model": {"architecture": "GCN"},
     "dataset": {"source": {"builtin": {"name": "Cora"}}},
-    "workers": {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 1},
+    "workers": {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 1}}, "gpuMemory": "8Gi"},
 }
 
 

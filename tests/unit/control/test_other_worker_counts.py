@@ -196,7 +196,7 @@ def test_a_person_who_suspends_it_meanwhile_is_obeyed() -> None:
 
 async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_left() -> None:
     stage = Stage(nodes=3, gpus=2)
-    key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3, "gpusPerWorker": 2})
+    key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 2}}})
     stage.start(key, plan("node-0", "node-1", "node-2"))
     for rank, node in ((0, "node-0"), (2, "node-2")):
         stage.world.see_pod(_running_pod(rank, node))
@@ -213,7 +213,7 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
 
 async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
     stage = Stage(nodes=1, gpus=2)
-    key = stage.add("cora", workers={"minReplicas": 2, "maxReplicas": 3, "gpusPerWorker": 2})
+    key = stage.add("cora", workers={"minReplicas": 2, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 2}}})
     look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, may_shrink=True)
     found = (await stage.planning.make(key, look, step, POLICY)).outcome

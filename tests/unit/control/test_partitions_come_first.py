@@ -110,10 +110,10 @@ def test_a_failed_partition_job_is_stalled() -> None:
 def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     large = wire_job("large")
     large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
-    large["spec"]["workers"]["memory"] = "16Gi"
+    large["spec"]["workers"]["resources"] = {"limits": {"memory": "16Gi"}}
     _, fault = JobReader().read(large, {})
     assert fault is not None
-    assert (fault.path, "53.6 GiB" in fault.message) == ("spec.workers.memory", True)
+    assert (fault.path, "53.6 GiB" in fault.message) == ("spec.workers.resources.limits.memory", True)
     large["spec"]["dataset"]["source"] = {"persistentVolumeClaim": {"claimName": "graphs"}}
     large["spec"]["partitioning"] = {"method": "Precomputed"}
     _, fault = JobReader().read(large, {})
@@ -126,11 +126,11 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
 def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_a_volume_too(volume: dict[str, str]) -> None:
     large = wire_job("large")
     large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
-    large["spec"]["workers"]["memory"] = "16Gi"
+    large["spec"]["workers"]["resources"] = {"limits": {"memory": "16Gi"}}
     large["spec"]["partitioning"] = {"method": "None", **volume}
     _, fault = JobReader().read(large, {})
     assert fault is not None
-    assert fault.path == "spec.workers.memory"
+    assert fault.path == "spec.workers.resources.limits.memory"
     assert "name a spec.partitioning.claimName with another spec.partitioning.method than None" in fault.message
 
 
@@ -138,7 +138,7 @@ def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_
 def test_what_a_users_own_program_reads_is_its_own_affair(own: dict[str, Any]) -> None:
     large = wire_job("large")
     large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
-    large["spec"]["workers"]["memory"] = "16Gi"
+    large["spec"]["workers"]["resources"] = {"limits": {"memory": "16Gi"}}
     for field, value in own.items():
         large["spec"][field] = large["spec"].get(field, {}) | value
     assert JobReader().read(large, {})[1] is None

@@ -84,7 +84,7 @@ async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() ->
 async def test_two_jobs_planned_in_a_row_share_no_core_though_no_pod_is_bound_yet() -> None:
     """A node has 32 cores and GPUs for all; workers of 20 cores take a node each."""
     stage = Stage(nodes=2, gpus=8)
-    workers = {"minReplicas": 1, "maxReplicas": 1, "cpu": "20"}
+    workers = {"minReplicas": 1, "maxReplicas": 1, "resources": {"requests": {"cpu": "20"}}}
     keys = [stage.add(name, workers=workers) for name in ("a", "b", "c")]
     plans = await stage.run(*keys)
     plans |= await stage.run(*(key for key in keys if key not in plans))

@@ -15,7 +15,7 @@ from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import JobStatus, ObjectReference, Phase, to_wire
 from tests.corpus.queue_stage import Stage, gpu_node
 
-TOO_MANY = {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 16}
+TOO_MANY = {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 16}}}
 BY_ARRIVAL = PolicySpec(queue=QueuePolicy(order=QueueOrder.ARRIVAL))
 
 
@@ -86,7 +86,7 @@ async def test_it_is_asked_about_again_when_what_decides_that_changes(policy: Po
 
 async def test_a_node_that_is_large_enough_ends_the_refusal() -> None:
     stage = Counting()
-    key = stage.add("huge", workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 16})
+    key = stage.add("huge", workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 16}}})
     assert (await stage.refused(key, PolicySpec())).never
     assert key not in stage.planning.waiting.to_ask()
     stage.world.see_node(gpu_node("node-9", 16))

@@ -134,7 +134,7 @@ METRIC_CASES = (
     Case(
         Fault.GPU_PATHS_MIXED,
         facts(metrics=metrics(ways=dict.fromkeys(NODES, BRIDGED))),
-        "gpusPerWorker",
+        "spec.workers.resources",
         INFO,
     ),
 )

@@ -119,21 +119,21 @@ def loaded(name: str, *loads: float, free: int = 0, **fields: Any) -> Node:
 
 
 def test_a_worker_is_as_fast_as_the_slowest_of_its_gpus() -> None:
-    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 4})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 4}}})
     plan = planned(snapshot(loaded("hot", 0.0, 0.0, 0.0, 0.9), loaded("even", 0.3, 0.3, 0.3, 0.3)), job)
     assert nodes_of(plan) == {"even"}
     assert "30% in use" in plan.reasons[1]
 
 
 def test_a_worker_gets_the_least_busy_gpus_of_its_node() -> None:
-    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 4})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 4}}})
     plan = planned(snapshot(loaded("half", 0.0, 0.0, 0.0, 0.0, 0.8, 0.8, 0.8, 0.8), loaded("even", *[0.3] * 8)), job)
     assert nodes_of(plan) == {"half"}
     assert "0% in use" in plan.reasons[1]
 
 
 def test_a_gpu_without_a_sample_counts_as_the_median_of_the_known() -> None:
-    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 8})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 8}}})
     some = loaded("some", 0.0, free=8)
     assert nodes_of(planned(snapshot(some, gpu_node("whole", free=8, load=0.05), gpu_node("busy", free=8, load=0.4)), job)) == {"whole"}
     alone = planned(snapshot(some, gpu_node("small", free=4, load=0.3)), job)

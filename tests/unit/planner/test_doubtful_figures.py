@@ -74,7 +74,7 @@ def test_a_gain_that_noise_may_have_made_moves_no_job() -> None:
     assert advice(cluster(slow, link_confidence=0.1)).moved == ()
 
 
-WHOLE = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 8})
+WHOLE = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 8}}})
 TOLD = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_bytes_per_second=2.4e11),))
 WAITS = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_latency_nanoseconds=5000),))
 

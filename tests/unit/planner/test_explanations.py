@@ -101,7 +101,7 @@ def test_the_slowest_hop_may_be_inside_a_node() -> None:
     """Two L40S meet over PCIe, slower than this network."""
     nodes = [gpu_node(name, free=4, product="NVIDIA-L40S", gpu_memory_bytes=48 * GIB) for name in "ab"]
     seen = snapshot(*nodes, links=both_ways(["a", "b"], latency_seconds=2e-6, bandwidth_bytes_per_second=50e9))
-    plan = planned(seen, training(workers={"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 4}))
+    plan = planned(seen, training(workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 4}}}))
     assert hop(plan).startswith("Slowest ring hop is inside a: 0.008 ms, 25.2 GB/s (assumed for the product); allreduce takes ")
 
 
@@ -115,7 +115,7 @@ def test_hops_that_share_a_card_are_slower_for_it() -> None:
 
 
 def test_one_worker_of_several_gpus_has_its_ring_told() -> None:
-    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 8})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 8}}})
     told = planned(snapshot(gpu_node("h", free=8, gpu_paths=GpuPaths("NVLink", 12))), job)
     assert hop(told).startswith("All ring hops stay inside h: 0.005 ms, 240 GB/s (told by agent or policy); allreduce takes ")
     assert not any(

@@ -18,7 +18,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, planned, training
 
 SEEN = cluster(600, seed=3)
-JOB = training(workers={"minReplicas": 8, "maxReplicas": 8, "gpusPerWorker": 4})
+JOB = training(workers={"minReplicas": 8, "maxReplicas": 8, "resources": {"limits": {"nvidia.com/gpu": 4}}})
 
 
 def test_a_large_cluster_gives_the_same_plan_whatever_the_order_of_its_nodes() -> None:
@@ -46,7 +46,7 @@ def test_many_workers_find_room_in_a_large_cluster() -> None:
 
 def test_a_required_rack_is_kept_on_a_large_cluster() -> None:
     job = training(
-        workers={"minReplicas": 4, "maxReplicas": 4, "gpusPerWorker": 4},
+        workers={"minReplicas": 4, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 4}}},
         placement={"topology": {"required": "fabric.topograph.run/tier-0"}},
     )
     plan = planned(SEEN, job)

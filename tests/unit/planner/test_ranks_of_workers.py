@@ -18,7 +18,7 @@ from tests.builders.clusters import POLICY, both_ways, gpu_node, planned, refuse
 
 NAMES = ["n0", "n1", "n2", "n3"]
 SEEN = snapshot(*(gpu_node(name, free=4) for name in NAMES), links=both_ways(NAMES))
-FOUR_BY_FOUR = {"minReplicas": 4, "maxReplicas": 4, "gpusPerWorker": 4}
+FOUR_BY_FOUR = {"minReplicas": 4, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 4}}}
 
 
 def test_four_workers_of_four_gpus_cut_sixteen_parts() -> None:
@@ -28,7 +28,7 @@ def test_four_workers_of_four_gpus_cut_sixteen_parts() -> None:
 
 def test_a_plan_says_which_ranks_a_worker_runs_and_how_many_a_node_holds() -> None:
     two_on_one = snapshot(gpu_node("n0", free=4), gpu_node("n1", free=8), links=both_ways(["n0", "n1"]))
-    plan = planned(two_on_one, training(workers={"minReplicas": 3, "maxReplicas": 3, "gpusPerWorker": 4}))
+    plan = planned(two_on_one, training(workers={"minReplicas": 3, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 4}}}))
     assert [list(worker.ranks) for worker in plan.workers] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert [worker.index for worker in plan.workers] == [0, 1, 2]
     assert plan.ranks_by_node == {"n0": 4, "n1": 8}
@@ -43,19 +43,21 @@ def test_sixteen_ranks_exchange_what_sixteen_parts_do_not_what_four_do() -> None
 
 
 def test_one_worker_of_several_gpus_exchanges_boundaries_inside_its_node() -> None:
-    whole, parted = (training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": gpus}) for gpus in (1, 4))
+    whole, parted = (
+        training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": gpus}}}) for gpus in (1, 4)
+    )
     assert planned(SEEN, whole).predicted.communication_seconds == 0.0
     assert planned(SEEN, parted).predicted.communication_seconds > 0.0
 
 
 def test_stated_partitions_are_dealt_out_evenly_to_ranks() -> None:
-    job = training(workers={"minReplicas": 1, "maxReplicas": 4, "gpusPerWorker": 4}, partitioning={"count": 8})
+    job = training(workers={"minReplicas": 1, "maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 4}}}, partitioning={"count": 8})
     plan = planned(SEEN, job)
     assert len(plan.workers) in (1, 2)
     assert plan.partitions == 8
     answer = refused(SEEN, training(workers=FOUR_BY_FOUR, partitioning={"count": 8}))
     assert answer.reason == "PartitionCountMismatch"
-    assert "multiple of workers times gpusPerWorker" in answer.message
+    assert "multiple of workers times their GPUs" in answer.message
 
 
 def test_a_plan_of_an_earlier_version_is_read_with_its_ranks() -> None:

@@ -40,7 +40,7 @@ def job_of(data: dict[str, int], model: dict[str, Any], workers: int, gpus: int 
     return training(
         model=model,
         dataset={"source": {"persistentVolumeClaim": {"claimName": "graph"}}, **data},
-        workers={"minReplicas": workers, "maxReplicas": workers, "gpusPerWorker": gpus},
+        workers={"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": gpus}}},
     )
 
 

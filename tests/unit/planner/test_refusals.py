@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Taint
+from hyperscale.model.constants import GPU_RESOURCE
 from tests.builders.clusters import GIB, both_ways, gpu_node, refused, snapshot, training
 
 ZONE = "topology.kubernetes.io/zone"
@@ -16,8 +17,9 @@ def flat(count: int, **fields: Any) -> ClusterSnapshot:
     return snapshot(*(gpu_node(f"n{index}", **fields) for index in range(count)))
 
 
-def need(workers: int, **fields: Any) -> dict[str, Any]:
-    return {"workers": {"minReplicas": workers, "maxReplicas": workers, **fields}}
+def need(workers: int, gpus: int = 1, *, requests: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    resources = {"limits": {GPU_RESOURCE: gpus}, "requests": requests or {}}
+    return {"workers": {"minReplicas": workers, "maxReplicas": workers, "resources": resources, **fields}}
 
 
 def beside(seen: ClusterSnapshot, *further: Node) -> ClusterSnapshot:
@@ -85,16 +87,16 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
     (
         "cores",
         flat(4, allocatable_cpu_cores=4.0, requested_cpu_cores=2.0),
-        need(2, cpu="4"),
+        need(2, requests={"cpu": "4"}),
         "NoMatchingNodes",
-        ("2.0 cores free", "spec.workers.cpu"),
+        ("2.0 cores free", "cpu in spec.workers.resources"),
     ),
     (
         "memory",
         flat(4, allocatable_memory_bytes=4 * GIB, requested_memory_bytes=3 * GIB),
-        need(2, memory="4Gi"),
+        need(2, requests={"memory": "4Gi"}),
         "NoMatchingNodes",
-        ("1.0 GiB free", "spec.workers.memory"),
+        ("1.0 GiB free", "memory in spec.workers.resources"),
     ),
     (
         "one domain",
@@ -131,8 +133,8 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
     (
         "more GPUs a worker than any node has",
         snapshot(gpu_node("big", free=8, requested_gpus=8), gpu_node("down", free=4, ready=False)),
-        need(2, gpusPerWorker=16),
-        ("spec.workers.gpusPerWorker asks for 16 GPUs", "largest of the 2 GPU nodes, big, has 8", "at most 8", "add nodes"),
+        need(2, gpus=16),
+        ("spec.workers.resources asks for 16 GPUs", "largest of the 2 GPU nodes, big, has 8", "at most 8", "add nodes"),
     ),
     ("fewer nodes than workers", flat(3), need(5), ("5 workers", "host 3 of them", "spec.workers.minReplicas to at most 3", "add nodes")),
     ("no nodes at all", snapshot(), need(1), ("no GPU nodes", "Add nodes")),
@@ -149,8 +151,18 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
         {**need(2), "placement": {"nodeSelector": {"pool": "gnn"}}},
         ("label pool is absent, needs gnn", "add nodes"),
     ),
-    ("cores", flat(4, allocatable_cpu_cores=2.0), need(2, cpu="4"), ("4 CPU cores", "has 2", "spec.workers.cpu")),
-    ("memory", flat(4, allocatable_memory_bytes=GIB), need(2, memory="4Gi"), ("4 GiB of memory", "has 1 GiB", "spec.workers.memory")),
+    (
+        "cores",
+        flat(4, allocatable_cpu_cores=2.0),
+        need(2, requests={"cpu": "4"}),
+        ("4 CPU cores", "has 2", "cpu in spec.workers.resources"),
+    ),
+    (
+        "memory",
+        flat(4, allocatable_memory_bytes=GIB),
+        need(2, requests={"memory": "4Gi"}),
+        ("4 GiB of memory", "has 1 GiB", "memory in spec.workers.resources"),
+    ),
     (
         "a domain",
         snapshot(gpu_node("a", domain="eu/a"), gpu_node("b", domain="eu/b")),
@@ -160,8 +172,8 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
     (
         "two demands that only different nodes meet",
         snapshot(gpu_node("small", product="H", free=4), gpu_node("large", product="A", free=8)),
-        need(1, gpuProducts=["H"], gpusPerWorker=8),
-        ("no single one", "spec.workers.gpuProducts", "spec.workers.gpusPerWorker"),
+        need(1, gpuProducts=["H"], gpus=8),
+        ("no single one", "spec.workers.gpuProducts", "spec.workers.resources"),
     ),
     (
         "a graph that the largest GPU does not hold a part of",
@@ -210,26 +222,26 @@ def test_what_no_node_could_ever_take_is_told_apart_from_what_must_wait(
 )
 def test_what_may_pass_is_not_never(now: dict[str, Any]) -> None:
     nodes = flat(4, **{"free": 8, "allocatable_cpu_cores": 16.0, **now})
-    refusal = refused(nodes, training(**need(4, gpusPerWorker=8, cpu="8", gpuMemory="24Gi")))
+    refusal = refused(nodes, training(**need(4, gpus=8, requests={"cpu": "8"}, gpuMemory="24Gi")))
     assert not refusal.never, refusal
 
 
 @pytest.mark.parametrize("offered", [0, 7])
 def test_waiting_is_no_advice_for_gpus_that_the_device_plugin_does_not_offer(offered: int) -> None:
     hidden = gpu_node("n0", free=offered, labels={"nvidia.com/gpu.count": "8"})
-    refusal = refused(snapshot(hidden), training(**need(1, gpusPerWorker=8)))
+    refusal = refused(snapshot(hidden), training(**need(1, gpus=8)))
     assert refusal.reason == "InsufficientGPUs"
     assert f"The device plugin offers {offered} of 8 GPUs of n0: `hyperscale doctor`" in refusal.message
     assert "Wait" not in refusal.message
     assert refusal.rejected[0].message.endswith(f"a worker needs 8; the device plugin offers {offered} of 8")
     held = gpu_node("n1", free=8, allocatable_gpus=8, requested_gpus=8)
-    assert "Wait until GPUs are free" in refused(snapshot(hidden, held), training(**need(1, gpusPerWorker=8))).message
+    assert "Wait until GPUs are free" in refused(snapshot(hidden, held), training(**need(1, gpus=8))).message
 
 
 def test_gpus_that_a_broken_device_plugin_hides_are_still_the_nodes() -> None:
     hidden = gpu_node("n0", free=0, labels={"nvidia.com/gpu.count": "8"})
-    assert not refused(snapshot(hidden), training(**need(1, gpusPerWorker=8))).never
-    assert refused(snapshot(hidden), training(**need(1, gpusPerWorker=16))).never
+    assert not refused(snapshot(hidden), training(**need(1, gpus=8))).never
+    assert refused(snapshot(hidden), training(**need(1, gpus=16))).never
 
 
 @pytest.mark.parametrize(("seen", "fields", "reason", "fragments"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

@@ -24,9 +24,10 @@ RDMA = "rdma/hca"
 OFFERS = {"pods": 110.0, "ephemeral-storage": 100.0 * GIB, RDMA: 1.0}
 
 
-def with_template(workers: int = 1, **spec: Any) -> JobSpec:
-    """A job whose worker pods have these fields in their spec."""
-    return training(workers={"minReplicas": workers, "maxReplicas": workers, "template": {"spec": spec}})
+def with_template(workers: int = 1, limits: dict[str, str] | None = None, **spec: Any) -> JobSpec:
+    """A job whose worker containers have these limits, and whose pods have these fields in their spec."""
+    resources, template = {"limits": limits or {}}, {"spec": spec}
+    return training(workers={"minReplicas": workers, "maxReplicas": workers, "resources": resources, "template": template})
 
 
 def asked(job: JobSpec, **more: Any) -> PlanRequest:
@@ -95,31 +96,27 @@ def test_a_term_that_kube_scheduler_never_meets_fits_no_node(required: dict[str,
     assert "the node affinity of spec.workers.template" in found.message
 
 
-def containers(**resources: str) -> list[dict[str, Any]]:
-    return [{"name": "worker", "resources": {"limits": resources}}]
-
-
 POD_DEMANDS: list[tuple[str, dict[str, Any], str, float]] = [
     ("a side container", {"containers": [{"name": "worker"}, {"name": "log", "resources": {"requests": {"cpu": "3"}}}]}, "cpu", 3.0),
     (
         "an init container that asks for more",
-        {"containers": containers(cpu="2"), "initContainers": [{"name": "fetch", "resources": {"requests": {"cpu": "9"}}}]},
+        {"limits": {"cpu": "2"}, "initContainers": [{"name": "fetch", "resources": {"requests": {"cpu": "9"}}}]},
         "cpu",
         9.0,
     ),
     (
         "a sidecar beside the worker",
         {
-            "containers": containers(cpu="2"),
+            "limits": {"cpu": "2"},
             "initContainers": [{"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
         },
         "cpu",
         3.0,
     ),
-    ("the pod's own resources", {"containers": containers(cpu="2"), "resources": {"requests": {"cpu": "5"}}}, "cpu", 5.0),
-    ("a device", {"containers": containers(**{RDMA: "2"})}, RDMA, 2.0),
-    ("ephemeral storage", {"containers": containers(**{"ephemeral-storage": "2Gi"})}, "ephemeral-storage", 2.0 * GIB),
-    ("huge pages", {"containers": containers(**{"hugepages-2Mi": "4Mi"})}, "hugepages-2Mi", 4.0 * 2**20),
+    ("the pod's own resources", {"limits": {"cpu": "2"}, "resources": {"requests": {"cpu": "5"}}}, "cpu", 5.0),
+    ("a device", {"limits": {RDMA: "2"}}, RDMA, 2.0),
+    ("ephemeral storage", {"limits": {"ephemeral-storage": "2Gi"}}, "ephemeral-storage", 2.0 * GIB),
+    ("huge pages", {"limits": {"hugepages-2Mi": "4Mi"}}, "hugepages-2Mi", 4.0 * 2**20),
 ]
 
 
@@ -131,11 +128,11 @@ def test_the_whole_pod_is_counted_as_it_is_rendered(spec: dict[str, Any], name: 
 @pytest.mark.parametrize(
     ("spec", "poor", "reason"),
     [
-        ({"containers": containers(**{RDMA: "1"})}, {"allocatable": {**OFFERS, RDMA: 0.0}}, "Resource"),
-        ({"containers": containers(**{RDMA: "1"})}, {"allocatable": {"pods": 110.0}}, "Resource"),
-        ({"containers": containers(**{RDMA: "1"})}, {"requested": {RDMA: 1.0}}, "Resource"),
+        ({"limits": {RDMA: "1"}}, {"allocatable": {**OFFERS, RDMA: 0.0}}, "Resource"),
+        ({"limits": {RDMA: "1"}}, {"allocatable": {"pods": 110.0}}, "Resource"),
+        ({"limits": {RDMA: "1"}}, {"requested": {RDMA: 1.0}}, "Resource"),
         ({}, {"requested": {"pods": 110.0}}, "Resource"),
-        ({"containers": containers(**{"ephemeral-storage": "60Gi"})}, {"requested": {"ephemeral-storage": 50.0 * GIB}}, "Resource"),
+        ({"limits": {"ephemeral-storage": "60Gi"}}, {"requested": {"ephemeral-storage": 50.0 * GIB}}, "Resource"),
         (
             {"containers": [{"name": "worker"}, {"name": "log", "resources": {"requests": {"cpu": "3"}}}]},
             {"requested_cpu_cores": 14.0},
@@ -154,7 +151,7 @@ def test_a_node_that_lacks_what_the_pod_asks_is_left_out(spec: dict[str, Any], p
 
 def test_a_node_takes_as_many_workers_as_its_devices_allow() -> None:
     seen = snapshot(gpu_node("one", free=4, allocatable=OFFERS), gpu_node("four", free=4, load=0.8, allocatable={**OFFERS, RDMA: 4.0}))
-    request = asked(with_template(4, containers=containers(**{RDMA: "1"})))
+    request = asked(with_template(4, limits={RDMA: "1"}))
     assert sorted(chosen(request, seen)).count("one") <= 1
 
 
@@ -162,7 +159,7 @@ def test_a_node_takes_as_many_workers_as_its_devices_allow() -> None:
 def test_what_ranks_of_other_plans_hold_is_taken(held: dict[str, float]) -> None:
     base: dict[str, Any] = {"allocatable": OFFERS, "allocatable_cpu_cores": 16.0}
     seen = snapshot(gpu_node("rich", load=0.8, **base), gpu_node("poor", **base))
-    request = asked(with_template(containers=containers(cpu="2", **{RDMA: "1"})))
+    request = asked(with_template(limits={"cpu": "2", RDMA: "1"}))
     assert chosen(request, seen) == ["poor"]
     assert chosen(replace(request, reserved_amounts={"poor": held}), seen) == ["rich"]
     assert rejected(replace(request, reserved_amounts={"poor": held}), seen, "poor") in ("CPU", "Resource")
@@ -221,7 +218,7 @@ def test_a_volume_in_one_zone_keeps_the_workers_there() -> None:
 
 
 def test_snapshots_of_earlier_versions_rule_nothing_out() -> None:
-    assert chosen(asked(with_template(containers=containers(**{RDMA: "1"}))), BOTH) == ["wrong"]
+    assert chosen(asked(with_template(limits={RDMA: "1"})), BOTH) == ["wrong"]
 
 
 def test_every_claim_that_the_pods_mount_is_known() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hyperscale.model.cluster import Node
 from tests.builders.clusters import GIB, gpu_node, planned, refused, snapshot, training
 
-JOB = training(workers={"minReplicas": 1, "maxReplicas": 1, "gpusPerWorker": 4})
+JOB = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 4}}})
 
 
 def parts(free: int = 8, **labels: str) -> Node:

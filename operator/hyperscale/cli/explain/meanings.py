@@ -24,7 +24,9 @@ _NO_ROOM: Final = "a cluster in which it fits"
 MEANINGS: Final[dict[str, Meaning]] = {
     Reason.INVALID_SPEC: Meaning("The spec cannot be used, nothing is created from it.", "", "Correct the field that the message names."),
     Reason.INVALID_POD_TEMPLATE: Meaning(
-        "The API server refuses the pods that the templates amount to.", "", "Correct spec.workers.template or spec.launcher.template."
+        "No pods can be made from the templates: they contradict the spec, or the API server refuses them.",
+        "",
+        "Correct spec.workers.template or spec.launcher.template.",
     ),
     Reason.QUOTA_EXCEEDED: Meaning(
         "A ResourceQuota of the namespace refuses an object that this job needs.",
@@ -86,7 +88,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "NodesCannotReachEachOther": Meaning(
         "The nodes that suit cannot all reach each other.", _NO_ROOM, "Lower spec.workers, or see the links: `hyperscale topology`."
     ),
-    "MemoryTooSmall": Meaning("No node has enough free memory for a worker.", _NO_ROOM, f"Lower spec.workers.memory. {_AGAIN}"),
+    "MemoryTooSmall": Meaning(
+        "No node has enough free memory for a worker.", _NO_ROOM, f"Lower the memory in spec.workers.resources. {_AGAIN}"
+    ),
     "PlannerFailed": Meaning(
         "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
     ),

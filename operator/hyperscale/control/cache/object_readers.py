@@ -19,7 +19,8 @@ from hyperscale.observe.kube.fields import node_view, pod_view
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 from hyperscale.observe.kube.projection import narrow_job, narrow_node
 from hyperscale.observe.run_report import checked
-from hyperscale.spec import api_objects
+from hyperscale.spec import api_objects, written
+from hyperscale.spec.introspect import struct_of
 from hyperscale.spec.parse import MAX_SPEC_BYTES, TOO_LARGE, SpecError, parse_policy
 from hyperscale.spec.plausible import is_status, readable_time, settled
 from hyperscale.util.rfc3339 import unix_seconds
@@ -143,8 +144,8 @@ def read_job(resource: Json, now: float) -> JobRecord:
         raise SpecError("spec", TOO_LARGE)
     status, fault = judged_status(resource.get("status") or {}, now, narrowed["metadata"].get("creationTimestamp") or "")
     try:
-        workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)
-    except (msgspec.ValidationError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
+        workers = msgspec.convert(written.read(narrowed["spec"]["workers"], struct_of(WorkersSpec)), WorkersSpec)
+    except (msgspec.ValidationError, written.WrittenError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
         return job_record(narrowed, status, fault)
     return job_record(narrowed, status, fault, workers.max_replicas, workers.gpus_per_worker)
 

@@ -52,7 +52,7 @@ def spec_is_bad(state: ReconcileInput) -> Decision | None:
     fault = state.job.fault
     if fault is None:
         return None
-    return Stop(Reason.INVALID_SPEC, f"{fault.path}: {fault.message}")
+    return Stop(fault.reason, f"{fault.path}: {fault.message}")
 
 
 def leaving_mpijob(state: ReconcileInput) -> Decision | None:

@@ -64,8 +64,8 @@ def partition_job(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaul
     container = pod["spec"]["containers"][0]
     pod["metadata"]["labels"][constants.PARTITION_KEY_LABEL] = key
     requests = {}
-    if job.workers.cpu is not None:
-        requests["cpu"] = job.workers.cpu
+    if (cpu := job.workers.resources.asked().get("cpu")) is not None:
+        requests["cpu"] = cpu
     if memory_bytes is not None:
         requests["memory"] = f"{-(-memory_bytes // MEBIBYTE)}Mi"
     if requests:

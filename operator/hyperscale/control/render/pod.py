@@ -192,18 +192,12 @@ def _give_image(container: Json, defaults: RenderDefaults) -> None:
 
 
 def _give_resources(container: Json, job: JobSpec, path: str) -> None:
-    """GPUs as a limit only, their request follows; memory as both, so that a worker is not the first to be evicted."""
-    resources = mapping_at(container, "resources", path)
-    limits = mapping_at(resources, "limits", f"{path}.resources")
-    requests = mapping_at(resources, "requests", f"{path}.resources")
-    requests.pop(constants.GPU_RESOURCE, None)
-    limits[constants.GPU_RESOURCE] = job.workers.gpus_per_worker
-    if job.workers.cpu is not None:
-        requests["cpu"] = job.workers.cpu
-    if job.workers.memory is not None:
-        requests["memory"] = limits["memory"] = job.workers.memory
-    if not requests:
-        del resources["requests"]
+    """Those of `workers.resources`, GPUs as a limit only since their request follows. Raises RenderError where the template has others."""
+    asked = job.workers.resources
+    limits: Json = {**asked.limits, constants.GPU_RESOURCE: job.workers.gpus_per_worker}
+    template.refuse_other_resources(container, {"limits": limits, "requests": {**limits, **asked.requests}}, path)
+    requests = {name: amount for name, amount in asked.requests.items() if name != constants.GPU_RESOURCE}
+    container["resources"] = {"limits": limits, **({"requests": requests} if requests else {})}
 
 
 def _secret_name(job: JobSpec) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.model.planning import Toleration, toleration
+from hyperscale.util.quantity import parse_exact
 
 Json = dict[str, Any]
 
@@ -28,6 +29,7 @@ RESERVED_VOLUMES: Final = frozenset(
     }
 )
 """The first two are added by mpi-operator, the others by the renderer."""
+WORKER_RESOURCES: Final = "spec.workers.resources"
 GPU_TOLERATION: Final = {"key": GPU_RESOURCE, "operator": "Exists"}
 """GPU nodes commonly carry this taint to keep other pods away."""
 
@@ -126,8 +128,33 @@ def refuse_gpus(containers: list[tuple[str, Json]]) -> None:
         for kind in ("limits", "requests"):
             if resources.get(kind) is not None and GPU_RESOURCE in mapping_at(resources, kind, f"{path}.resources"):
                 raise RenderError(
-                    f"{path}.resources.{kind}", f"remove {GPU_RESOURCE}: only the worker container has GPUs, by workers.gpusPerWorker"
+                    f"{path}.resources.{kind}", f"remove {GPU_RESOURCE}: only the worker container has GPUs, by spec.workers.resources"
                 )
+
+
+def refuse_other_resources(container: Json, given: Mapping[str, Mapping[str, object]], path: str) -> None:
+    """Raises RenderError where the template's container has a resource that differs from `given`, which are limits and requests."""
+    if container.get("resources") is None:
+        return
+    own = mapping_at(container, "resources", path)
+    for kind in sorted(own):
+        if kind not in given and own[kind]:
+            raise RenderError(f"{path}.resources.{kind}", f"is not in {WORKER_RESOURCES}, which alone decides; remove it")
+        if kind in given and own[kind] is not None:
+            _refuse_other_amounts(mapping_at(own, kind, f"{path}.resources"), given[kind], kind, path)
+
+
+def _refuse_other_amounts(own: Json, given: Mapping[str, object], kind: str, path: str) -> None:
+    for name, amount in sorted(own.items()):
+        at, ours = f"{path}.resources.{kind}[{name}]", given.get(name)
+        if ours is None:
+            raise RenderError(at, f"is not in {WORKER_RESOURCES}, which alone decides; write it there instead")
+        try:
+            differs = isinstance(amount, bool) or parse_exact(str(amount)) != parse_exact(str(ours))
+        except ValueError as error:
+            raise RenderError(at, str(error)) from error
+        if differs:
+            raise RenderError(at, f"differs from {WORKER_RESOURCES}, which has {ours}; remove it here")
 
 
 def add_toleration(spec: Json, path: str) -> None:

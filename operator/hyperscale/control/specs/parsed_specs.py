@@ -13,6 +13,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan
@@ -112,6 +113,8 @@ class JobReader:
                 cache[key] = parse(resource)
             except SpecError as error:
                 cache[key] = SpecFault(error.path, error.message)
+            except RenderError as error:
+                cache[key] = SpecFault(error.path, error.message, Reason.INVALID_POD_TEMPLATE)
         return cache[key]
 
 
@@ -129,14 +132,14 @@ def metadata_of(resource: Json) -> JobMetadata:
 
 
 def _renderable_job(resource: Json) -> JobSpec:
-    """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan."""
+    """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan.
+
+    Raises SpecError, and RenderError for a template.
+    """
     job = parse_job(resource)
     if job.launcher.template or job.workers.template:
-        try:
-            render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
-            worker_asks(job)
-        except RenderError as error:
-            raise SpecError(error.path, error.message) from error
+        render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
+        worker_asks(job)
     _check_memory(job)
     return job
 
@@ -147,13 +150,14 @@ def _check_memory(job: JobSpec) -> None:
     What a user's own program reads is its own affair. The templates are known to render.
     """
     by_a_job = job.partitioning.claim_name is not None and job.partitioning.method is not PartitioningMethod.NONE
-    if by_a_job or job.workers.memory is None or runs_own_program(job):
+    memory = job.workers.resources.limits.get("memory")
+    if by_a_job or memory is None or runs_own_program(job):
         return
-    needed, given = graph_bytes(job), parse_bytes(job.workers.memory)
+    needed, given = graph_bytes(job), parse_bytes(memory)
     if needed > given:
         other = " with another spec.partitioning.method than None" if job.partitioning.method is PartitioningMethod.NONE else ""
         message = (
-            f"{job.workers.memory} is less than the training graph alone takes, {needed / GIBIBYTE:.3g} GiB; raise it, or name a "
+            f"{memory} is less than the training graph alone takes, {needed / GIBIBYTE:.3g} GiB; raise it, or name a "
             f"spec.partitioning.claimName{other}: then one Job partitions and workers read only their parts"
         )
-        raise SpecError("spec.workers.memory", message)
+        raise SpecError("spec.workers.resources.limits.memory", message)

@@ -92,8 +92,8 @@ def _mixed(alike: _Class, nodes: Mapping[str, Node]) -> Finding:
         FindingState.INFO,
         f"on {plural(len(nodes), 'node')} of {_named(alike)} some GPUs have {NVLINK} and some pairs meet only between processors: {shown}",
         "NVLink bridges join some of the GPUs only; where they should join all, some are down",
-        "let no worker have more GPUs than NVLink joins (spec.workers.gpusPerWorker; nvidia-smi topo -m), and kubelets hand out "
-        "neighbours (topologyManagerPolicy: best-effort); where all should be joined: nvidia-smi nvlink --status",
+        "let no worker have more GPUs than NVLink joins (nvidia.com/gpu in spec.workers.resources; nvidia-smi topo -m), and kubelets hand "
+        "out neighbours (topologyManagerPolicy: best-effort); where all should be joined: nvidia-smi nvlink --status",
         where(nodes),
     )
 

@@ -20,13 +20,13 @@ from hyperscale.model.api.choices import Architecture as Architecture
 from hyperscale.model.api.choices import Balance as Balance
 from hyperscale.model.api.choices import Compression as Compression
 from hyperscale.model.api.choices import PartitioningMethod as PartitioningMethod
+from hyperscale.model.api.container_resources import ResourceRequirements
 from hyperscale.model.api.hyperparameters import StatedHyperparameters
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 LABEL_KEY = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
-QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 RELATIVE_PATH = r"^[A-Za-z0-9_][-A-Za-z0-9_.]*(/[A-Za-z0-9_][-A-Za-z0-9_.]*)*$"
 """No leading slash, no `..`, no empty or hidden segment."""
 
@@ -41,7 +41,6 @@ Name63 = Annotated[str, Meta(min_length=1, max_length=63, pattern=DNS_LABEL)]
 Name253 = Annotated[str, Meta(min_length=1, max_length=MAX_OBJECT_NAME, pattern=DNS_SUBDOMAIN)]
 LabelKey = Annotated[str, Meta(min_length=1, max_length=317, pattern=LABEL_KEY)]
 LabelValue = Annotated[str, Meta(max_length=63, pattern=LABEL_VALUE)]
-Quantity = Annotated[str, Meta(min_length=1, max_length=32, pattern=QUANTITY)]
 RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=RELATIVE_PATH)]
 PositiveCount = Annotated[int, Meta(ge=1, le=10**12)]
 
@@ -226,20 +225,21 @@ class WorkersSpec(Spec, frozen=True):
 
     max_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
     min_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
-    gpus_per_worker: Annotated[
-        int, Meta(ge=1, le=MAX_GPUS_PER_WORKER, description="nvidia.com/gpu limit and MPI ranks of each worker.")
-    ] = 1
+    resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     gpu_memory: (
         Annotated[int, Meta(ge=1, le=16 * 2**40, extra=written_numbers.QUANTITY, description="Memory that each GPU must have, e.g. 24Gi.")]
         | None
     ) = None
-    cpu: Annotated[Quantity | None, Meta(description="CPU request of each worker.")] = None
-    memory: Annotated[Quantity | None, Meta(description="Memory request and limit of each worker.")] = None
     gpu_products: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=63, pattern=LABEL_VALUE)], ...],
         Meta(max_length=32, description="Allowed nvidia.com/gpu.product values; empty allows all."),
     ] = ()
     template: PodTemplate = field(default_factory=dict)
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs and MPI ranks of each worker."""
+        return self.resources.gpus
 
     def demand(self) -> WorkersSpec:
         """Without the template, of which a PlanRequest states what concerns the plan."""
@@ -256,7 +256,7 @@ class PartitioningSpec(Spec, frozen=True):
             Meta(
                 ge=1,
                 le=MAX_RANKS,
-                description="Number of parts, a multiple of the ranks (workers times gpusPerWorker); absent gives one part a rank.",
+                description="Number of parts, a multiple of the ranks (workers times their GPUs); absent gives one part a rank.",
             ),
         ]
         | None

@@ -8,6 +8,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
 from hyperscale.model.plan import Infeasible, Plan, Rejection
@@ -20,6 +21,7 @@ class SpecFault(msgspec.Struct, frozen=True):
 
     path: str
     message: str
+    reason: Reason = Reason.INVALID_SPEC
 
 
 class AdmissionTurn(msgspec.Struct, frozen=True):

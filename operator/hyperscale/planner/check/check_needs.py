@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hyperscale.model.cluster import Node
+from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.model.planning import NodeExpression, NodeRule, PlanRequest
 from hyperscale.util.quantity import parse_number
 
@@ -51,8 +52,8 @@ def add_worker(reserved: dict[str, float], request: PlanRequest) -> None:
 def _of_a_worker(request: PlanRequest) -> dict[str, float]:
     amounts = dict(request.resources)
     if not amounts:
-        asked = request.job.workers
-        amounts = {name: parse_number(text) for name, text in ((CPU, asked.cpu), (MEMORY, asked.memory)) if text is not None}
+        asked = request.job.workers.resources
+        amounts = {name: parse_number(text) for name, text in {**asked.limits, **asked.requests}.items() if name != GPU_RESOURCE}
     amounts[POD] = 1.0
     return amounts
 

@@ -169,11 +169,11 @@ def _sizes(problem: Problem) -> tuple[_Size, ...]:
     smaller = "Lower spec.model.hiddenSize or layers"
     return (
         _Size(
-            "spec.workers.gpusPerWorker",
+            "spec.workers.resources",
             demand.gpus,
             total_gpus,
             lambda amount: f"{amount:g} GPUs",
-            lambda most: f"Lower it to at most {most:g}" if most >= 1 else "Repair the device plugin",
+            lambda most: f"Lower nvidia.com/gpu to at most {most:g}" if most >= 1 else "Repair the device plugin",
         ),
         _Size(
             asked,
@@ -182,8 +182,14 @@ def _sizes(problem: Problem) -> tuple[_Size, ...]:
             lambda amount: f"{amount / GIB:.4g} GiB a GPU",
             lambda most: f"Lower it to at most {math.floor(most / GIB)}Gi" if demand.gpu_memory_asked else smaller,
         ),
-        _Size("a worker", demand.cpu_cores, _cores, lambda amount: f"{amount:g} CPU cores", lower("spec.workers.cpu")),
-        _Size("a worker", demand.memory_bytes, _memory, lambda amount: f"{amount / GIB:.4g} GiB of memory", lower("spec.workers.memory")),
+        _Size("a worker", demand.cpu_cores, _cores, lambda amount: f"{amount:g} CPU cores", lower("cpu in spec.workers.resources")),
+        _Size(
+            "a worker",
+            demand.memory_bytes,
+            _memory,
+            lambda amount: f"{amount / GIB:.4g} GiB of memory",
+            lower("memory in spec.workers.resources"),
+        ),
         *(_further(name, amount) for name, amount in demand.further),
     )
 
@@ -194,7 +200,7 @@ def _further(name: str, amount: float) -> _Size:
     def has(node: Node) -> float:
         return node.allocatable.get(name, 0.0) if node.allocatable else math.inf
 
-    return _Size("a worker", amount, has, lambda given: amount_text(name, given), lambda most: "Change spec.workers.template")
+    return _Size("a worker", amount, has, lambda given: amount_text(name, given), lambda most: "Change spec.workers.resources or template")
 
 
 def _failed(node: Node, demand: WorkerDemand, sizes: tuple[_Size, ...]) -> str | None:

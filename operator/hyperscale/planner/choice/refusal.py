@@ -120,12 +120,12 @@ def _advice(problem: Problem, dominant: str, available: int) -> str:
         "NodeSelector": "Check spec.placement.nodeSelector against the nodes' labels.",
         "Constraint": "Check spec.placement.topology.required against the nodes' labels.",
         "Tainted": "Add a toleration to spec.workers.template.",
-        "CPU": "Try a smaller spec.workers.cpu.",
+        "CPU": "Try less cpu in spec.workers.resources.",
         "SchedulerRefused": "Remove what the scheduler names.",
-        "Memory": "Try a smaller spec.workers.memory.",
+        "Memory": "Try less memory in spec.workers.resources.",
         "NodeAffinity": "Check the node affinity of spec.workers.template against the nodes' labels.",
         "Volume": "Use a volume that can be reached from these nodes.",
-        "Resource": "Try smaller requests in spec.workers.template.",
+        "Resource": "Try smaller requests in spec.workers.resources or template.",
     }
     return fields.get(dominant, "Repair or uncordon the nodes.")
 
@@ -138,7 +138,7 @@ def _no_count(problem: Problem, lowest: int) -> tuple[str, str]:
     return (
         "PartitionCountMismatch",
         f"{count} partitions cannot be dealt out evenly to the ranks of {lowest} to {highest} workers of {problem.demand.gpus}. "
-        "Leave spec.partitioning.count out, or write a multiple of workers times gpusPerWorker.",
+        "Leave spec.partitioning.count out, or write a multiple of workers times their GPUs.",
     )
 
 

@@ -34,7 +34,7 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
     except RuntimeError as error:
         raise PartitionError(
             f"METIS gave up on {adjacency.vertices} vertices and {len(adjacency.indices) // 2} edges in {parts} parts ({error}), "
-            "most often for want of memory: raise spec.workers.memory, or write another spec.partitioning.method"
+            "most often for want of memory: raise the memory limit in spec.workers.resources, or write another spec.partitioning.method"
         ) from None
     return np.asarray(parted.vertex_part, dtype=np.int32)
 

@@ -74,7 +74,7 @@ def main(environment: Mapping[str, str] | None = None) -> int:
     try:
         answer = prepare(variables)
     except (ContractError, data.DataError, partition.PartitionError, MemoryError) as error:
-        line = " ".join((str(error) or "out of memory; raise spec.workers.memory").split())
+        line = " ".join((str(error) or "out of memory; raise the memory limit in spec.workers.resources").split())
         sys.stderr.write(f"hyperscale-prepare: {line}\n")
         _leave_message(line)
         return contract.EXIT_WRONG_INPUT

@@ -82,7 +82,9 @@ def test_workers_read_partitions_and_only_the_job_writes_them() -> None:
 
 
 def test_the_partition_job_runs_the_program_once_without_gpus_and_within_restricted() -> None:
-    pod = made(memory_bytes=3 * 2**30 + 1, workers={"maxReplicas": 2, "cpu": "4", "memory": "8Gi"})["spec"]["template"]
+    pod = made(
+        memory_bytes=3 * 2**30 + 1, workers={"maxReplicas": 2, "resources": {"limits": {"memory": "8Gi"}, "requests": {"cpu": "4"}}}
+    )["spec"]["template"]
     container = pod["spec"]["containers"][0]
     assert container["command"] == ["python3", "-m", "hyperscale.training.worker.prepare"]
     assert container["resources"] == {"requests": {"cpu": "4", "memory": "3073Mi"}}
@@ -103,12 +105,14 @@ def test_the_partition_job_takes_image_account_and_variables_of_the_users_worker
                     "image": "gnn:1",
                     "args": ["--fast"],
                     "env": [{"name": "A", "value": "1"}],
-                    "resources": {"limits": {"x": 1}},
+                    "resources": {"limits": {"x/y": 1}},
                 },
             ],
         }
     }
-    spec = made(workers={"minReplicas": 1, "maxReplicas": 4, "template": own})["spec"]["template"]["spec"]
+    spec = made(workers={"minReplicas": 1, "maxReplicas": 4, "template": own, "resources": {"limits": {"x/y": 1}}})["spec"]["template"][
+        "spec"
+    ]
     (container,) = spec["containers"]
     assert (spec["serviceAccountName"], container["image"], container["name"]) == ("trainer", "gnn:1", "partition")
     assert {"name": "A", "value": "1"} in container["env"]

@@ -71,7 +71,7 @@ def test_an_mpijob_says_whether_its_launcher_goes_by_the_plan_in_force(fields: d
 
 
 def test_gpus_are_limits_of_the_worker_and_slots_of_mpi() -> None:
-    mpijob = rendered(workers={"maxReplicas": 2, "gpusPerWorker": 4}, of=plan("a", "b", gpus=4))
+    mpijob = rendered(workers={"maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 4}}}, of=plan("a", "b", gpus=4))
     assert mpijob["spec"]["slotsPerWorker"] == 4
     assert pod_spec(mpijob)["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 4}}
     assert "nvidia.com/gpu" not in str(pod_spec(mpijob, "Launcher"))
@@ -80,8 +80,10 @@ def test_gpus_are_limits_of_the_worker_and_slots_of_mpi() -> None:
 
 
 def test_cpu_is_requested_and_memory_requested_and_limited() -> None:
-    resources = pod_spec(rendered(workers={"maxReplicas": 2, "cpu": "4", "memory": "8Gi"}))["containers"][0]["resources"]
-    assert resources == {"limits": {"nvidia.com/gpu": 1, "memory": "8Gi"}, "requests": {"cpu": "4", "memory": "8Gi"}}
+    resources = pod_spec(
+        rendered(workers={"maxReplicas": 2, "resources": {"limits": {"memory": "8Gi"}, "requests": {"cpu": 4, "memory": "4Gi"}}})
+    )["containers"][0]["resources"]
+    assert resources == {"limits": {"nvidia.com/gpu": 1, "memory": "8Gi"}, "requests": {"cpu": "4", "memory": "4Gi"}}
 
 
 @pytest.mark.parametrize("mode", ["Strict", "Preferred"])

@@ -37,7 +37,6 @@ def test_what_the_user_wrote_stays() -> None:
                     "args": ["--fast"],
                     "env": [{"name": "A", "value": "1"}],
                     "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
-                    "resources": {"limits": {"rdma/hca": 1}, "requests": {"ephemeral-storage": "1Gi"}},
                 },
             ],
         },
@@ -50,7 +49,6 @@ def test_what_the_user_wrote_stays() -> None:
     assert (container["image"], container["command"], container["args"]) == ("registry.example.com/gnn:1", ["/entry"], ["--fast"])
     assert {"name": "A", "value": "1"} in container["env"]
     assert "readinessProbe" not in container
-    assert container["resources"] == {"limits": {"rdma/hca": 1, "nvidia.com/gpu": 1}, "requests": {"ephemeral-storage": "1Gi"}}
     assert [entry["key"] for entry in pod["spec"]["tolerations"]] == ["spot", "nvidia.com/gpu"]
 
 
@@ -85,13 +83,11 @@ def test_gates_of_others_stay_behind_ours() -> None:
 def test_the_operators_values_beat_the_users() -> None:
     container = {
         "name": "worker",
-        "resources": {"limits": {"nvidia.com/gpu": 8}, "requests": {"nvidia.com/gpu": 8, "cpu": "1"}},
         "env": [{"name": "HYPERSCALE_JOB", "value": "other"}],
     }
     own = {"metadata": {"labels": {constants.JOB_NAME_LABEL: "other"}}, "spec": {"containers": [container], "nodeSelector": {"pool": "x"}}}
-    pod = rendered("worker", own, workers={"maxReplicas": 2, "cpu": "4"}, placement={"nodeSelector": {"pool": "gnn"}})
+    pod = rendered("worker", own, workers={"maxReplicas": 2}, placement={"nodeSelector": {"pool": "gnn"}})
     found = pod["spec"]["containers"][0]
-    assert found["resources"] == {"limits": {"nvidia.com/gpu": 1}, "requests": {"cpu": "4"}}
     assert [entry["value"] for entry in found["env"] if entry["name"] == "HYPERSCALE_JOB"] == ["team-a/cora"]
     assert pod["metadata"]["labels"][constants.JOB_NAME_LABEL] == "cora"
     assert pod["spec"]["nodeSelector"] == {"pool": "gnn"}
@@ -202,3 +198,45 @@ def test_a_launcher_gets_no_gpus() -> None:
     with pytest.raises(RenderError) as refused:
         rendered("launcher", one_container(resources={"limits": {"nvidia.com/gpu": 1}}))
     assert refused.value.path == "spec.launcher.template.spec.containers[0].resources.limits"
+
+
+ASKED = {"limits": {"nvidia.com/gpu": 2, "memory": "8Gi"}, "requests": {"cpu": 2, "nvidia.com/gpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        None,
+        {},
+        {"limits": None, "claims": []},
+        {"limits": {"nvidia.com/gpu": "2", "memory": "8192Mi"}},
+        {"requests": {"cpu": "2000m", "memory": "8Gi"}},
+    ],
+    ids=str,
+)
+def test_the_workers_resources_are_those_of_the_spec_and_the_template_may_repeat_them(own: dict[str, Any] | None) -> None:
+    template = {"spec": {"containers": [{"name": "worker", "resources": own}]}}
+    pod = rendered("worker", template, workers={"maxReplicas": 2, "resources": ASKED})
+    assert pod["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 2, "memory": "8Gi"}, "requests": {"cpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "message"),
+    [
+        ({"limits": {"nvidia.com/gpu": 8}}, "limits[nvidia.com/gpu]", "differs from spec.workers.resources, which has 2; remove it here"),
+        ({"requests": {"memory": "4Gi"}}, "requests[memory]", "differs from spec.workers.resources, which has 8Gi"),
+        ({"limits": {"cpu": "2"}}, "limits[cpu]", "is not in spec.workers.resources, which alone decides; write it there instead"),
+        ({"limits": {"memory": "lots"}}, "limits[memory]", "is not a quantity"),
+        ({"limits": {"nvidia.com/gpu": True}}, "limits[nvidia.com/gpu]", "differs"),
+        ({"limits": ["2"]}, "limits", "must be a map"),
+        ({"claims": [{"name": "nic"}]}, "claims", "is not in spec.workers.resources, which alone decides; remove it"),
+    ],
+    ids=str,
+)
+def test_a_template_that_contradicts_the_resources_of_the_spec_is_refused_with_its_path(
+    own: dict[str, Any], path: str, message: str
+) -> None:
+    with pytest.raises(RenderError) as refused:
+        rendered("worker", {"spec": {"containers": [{"name": "worker", "resources": own}]}}, workers={"maxReplicas": 2, "resources": ASKED})
+    assert refused.value.path == f"spec.workers.template.spec.containers[0].resources.{path}"
+    assert message in refused.value.message

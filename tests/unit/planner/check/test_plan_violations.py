@@ -52,7 +52,7 @@ WRONG_PLANS: list[tuple[str, Plan, PlanRequest, str]] = [
     (
         "other GPUs",
         PLAN,
-        request(job(workers={"maxReplicas": 4, "gpusPerWorker": 2})),
+        request(job(workers={"maxReplicas": 4, "resources": {"limits": {"nvidia.com/gpu": 2}}})),
         "worker 0 has 1 GPUs, but the job gives each worker 2",
     ),
     ("a moved pin", PLAN, request(pinned={1: "node-a"}), "worker 1 must stay on node-a, but the plan has it on node-b"),
@@ -141,13 +141,13 @@ UNFIT: list[tuple[str, ClusterSnapshot, PlanRequest, str]] = [
     (
         "CPU",
         with_b(requested_cpu_cores=15.0),
-        request(job(workers={"maxReplicas": 4, "cpu": "1500m"})),
+        request(job(workers={"maxReplicas": 4, "resources": {"requests": {"cpu": "1500m"}}})),
         "node-b has 1 CPU cores free, the plan needs 1.5 CPU cores",
     ),
     (
         "Memory",
         with_b(requested_memory_bytes=60 * GIB),
-        request(job(workers={"maxReplicas": 4, "memory": "8Gi"})),
+        request(job(workers={"maxReplicas": 4, "resources": {"limits": {"memory": "8Gi"}}})),
         "node-b has 4 GiB of memory free, the plan needs 8 GiB",
     ),
     ("CPU", with_b(requested_cpu_cores=15.0), request(resources={"cpu": 1.5}), "node-b has 1 CPU cores free"),

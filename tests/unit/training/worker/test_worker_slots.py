@@ -27,7 +27,7 @@ from tests.builders import ranks
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, snapshot
 from tests.builders.wire import spec_of
 
-TWO_SLOTS = {"minReplicas": 2, "maxReplicas": 2, "gpusPerWorker": 2}
+TWO_SLOTS = {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 2}}}
 SEEN = snapshot(gpu_node("n0", free=2), gpu_node("n1", free=2, product=PRODUCTS[1]), links=both_ways(["n0", "n1"]))
 """One node is faster, so that shares differ."""
 TOLD = """
