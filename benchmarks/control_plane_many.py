@@ -31,10 +31,11 @@ from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import free_ports
 from hyperscale.control.render.mpijob import render
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan, Prediction, WorkerPlacement, gpus_by_node
-from hyperscale.model.status import JobStatus, ObjectReference, Phase, to_wire
+from hyperscale.model.status import SUMMARY_CONDITION, JobStatus, ObjectReference, to_wire
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 OURS: Final = "hyperscale"
@@ -237,8 +238,7 @@ def _finished(made: dict[str, Any]) -> JobStatus:
     """Of a job whose MPIJob is gone."""
     return JobStatus(
         observed_generation=made["metadata"]["generation"],
-        phase=Phase.SUCCEEDED,
-        reason="Succeeded",
+        conditions=(Condition(SUMMARY_CONDITION, "True", "Succeeded"),),
         plan=_plan(["node-0000", "node-0001"]),
         mpi_job_ref=ObjectReference(made["metadata"]["name"], f"mpi-{made['metadata']['uid']}"),
     )
@@ -272,9 +272,7 @@ def _create_running(api: Api, number: int, count: int, nodes: list[str]) -> None
         MPIJOBS, render(metadata, msgspec.convert(_spec(workers), JobSpec), plan, RenderDefaults("hyperscale/worker:0.1.0"))
     )
     uid = mpijob["metadata"]["uid"]
-    status = JobStatus(
-        observed_generation=made["metadata"]["generation"], phase=Phase.STARTING, plan=plan, mpi_job_ref=ObjectReference(name, uid)
-    )
+    status = JobStatus(observed_generation=made["metadata"]["generation"], plan=plan, mpi_job_ref=ObjectReference(name, uid))
     api.patch(f"{JOBS}/{name}/status", {"status": to_wire(status)})
     owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": name, "uid": uid, "controller": True}
 

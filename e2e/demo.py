@@ -28,6 +28,7 @@ from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.real import ground
 from e2e.cluster.topology import DEFAULT_FILE, load, with_real
+from e2e.jobs import state_of
 
 EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "cora-gcn.yaml"
 TRAINING_EXAMPLE: Final = EXAMPLE.with_name("cora-train.yaml")
@@ -206,7 +207,7 @@ def _train(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess)
             raise DemoError("\n".join([str(error), *_conditions(demo), *_log_end(process)])) from error
         finally:
             watch.terminate()
-    if status.get("phase") != "Succeeded":
+    if state_of(status) != "Succeeded":
         raise DemoError("\n".join(["the training failed", *_conditions(demo), training.launcher_log(here, demo.namespace, demo.name)]))
     print("\n".join(["", *training.summary(status)]))
     accuracy = (status.get("measured") or {}).get("accuracy")

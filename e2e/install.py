@@ -34,6 +34,7 @@ from e2e.cluster.real.images import WORKER_IMAGE, write_program
 from e2e.cluster.topology import load
 from e2e.demo import Demo
 from e2e.installpage import REGISTRY, ROOT, Command
+from e2e.jobs import state_of
 
 TOPOLOGY: Final = Path(__file__).parent / "cluster" / "topologies" / "real.yaml"
 MPI_MODULE: Final = "github.com/kubeflow/mpi-operator"
@@ -167,10 +168,10 @@ class Installation:
         """Until the job has ended; raises InstallError where it did not succeed."""
         job = self.job()
         try:
-            wait_until(lambda: job.status().get("phase") in training.ENDED, training.FINISHED_SECONDS, "the training does not end")
+            wait_until(lambda: state_of(job.status()) in training.ENDED, training.FINISHED_SECONDS, "the training does not end")
         except NotReadyError as error:
             raise InstallError(f"{error}: {job.status()}\n{self.pods()}") from error
-        if job.status().get("phase") != "Succeeded":
+        if state_of(job.status()) != "Succeeded":
             raise InstallError(f"the training failed: {job.status()}\n{training.launcher_log(self.here, job.namespace, job.name)}")
         print("\n".join(training.summary(job.status())))
         self.shell(command.run.removesuffix(" -w"))
@@ -196,7 +197,7 @@ class Installation:
 
     def _result(self) -> Object:
         status = self.job().status()
-        return {"phase": status.get("phase"), "accuracy": (status.get("measured") or {}).get("accuracy")}
+        return {"state": state_of(status), "accuracy": (status.get("measured") or {}).get("accuracy")}
 
     def _expect(self, before: Object, after: str) -> None:
         if (found := self._result()) != before:

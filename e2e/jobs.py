@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import msgspec
+
 from e2e.cluster.api import Api, Object
 from e2e.cluster.components import ensure_namespace
 from e2e.cluster.control_plane import wait_until
+from hyperscale.model.api.condition import Condition
+from hyperscale.model.status import JobStatus
 
 PATIENCE_SECONDS: Final = 120.0
 GATE: Final = "hyperscale.dev/placement"
@@ -30,6 +34,12 @@ COMPUTING: Final[Object] = {
     "dataset": {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
 }
 """Fields of SPEC with so much to compute that faster GPUs decide the plan. A pair of H100 nodes is 24 % ahead of the next pair."""
+
+
+def state_of(status: Object) -> str:
+    """The conditions of a GNNTrainingJob's status in one word; Pending without any."""
+    conditions = msgspec.convert(status.get("conditions", []), tuple[Condition, ...])
+    return str(JobStatus(conditions=conditions).state)
 
 
 class Job:
@@ -111,13 +121,21 @@ class Job:
         except Exception as error:
             raise AssertionError(f"{self.namespace}/{self.name}: {what}; status: {self.status()}") from error
 
-    def wait_reason(self, reason: str) -> None:
-        """Until status.reason is `reason`."""
-        self.wait(lambda: self.status().get("reason") == reason, f"reason {reason} did not come")
+    def state(self) -> str:
+        """Its conditions in one word."""
+        return state_of(self.status())
 
-    def wait_phase(self, phase: str) -> None:
-        """Until status.phase is `phase`."""
-        self.wait(lambda: self.status().get("phase") == phase, f"phase {phase} did not come")
+    def reason(self) -> str:
+        """The reason of its last step, as column STATUS shows it."""
+        return str(self.condition("Succeeded").get("reason", ""))
+
+    def wait_reason(self, reason: str) -> None:
+        """Until the reason of the last step is `reason`."""
+        self.wait(lambda: self.reason() == reason, f"reason {reason} did not come")
+
+    def wait_state(self, state: str) -> None:
+        """Until the conditions say `state`."""
+        self.wait(lambda: self.state() == state, f"state {state} did not come")
 
     def wait_bound(self) -> None:
         """Until every planned rank has its pod on a node."""

@@ -41,7 +41,7 @@ def test_a_job_without_room_says_why_and_starts_when_another_ends(nodes: Cluster
     product = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}
     first, second = Job(api, space, "first"), Job(api, space, "second")
     first.create(workers=WHOLE_NODES, placement=product)
-    first.wait_phase("Running")
+    first.wait_state("Running")
     second.create(workers=WHOLE_NODES, placement=product)
     second.wait_reason("InsufficientGPUs")
     condition = second.condition("Planned")
@@ -61,7 +61,7 @@ def test_of_many_jobs_for_few_gpus_each_runs_whole_or_waits_whole(nodes: Cluster
         job.create(workers={"minReplicas": 3, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 2}}}, placement=product)
     for job in jobs:
         job.wait(functools.partial(_settled, job), "neither runs nor waits")
-    running = [job for job in jobs if job.status()["reason"] == "Running"]
+    running = [job for job in jobs if job.reason() == "Running"]
     assert len(running) == 2, "16 GPUs hold two jobs of 6"
     for job in running:
         assert job.pod_nodes() == job.nodes()
@@ -73,7 +73,7 @@ def test_only_the_lost_worker_is_replaced_and_the_others_stay(nodes: Cluster, sp
     api = nodes.api()
     job = Job(api, space, "cora")
     job.create(workers={"minReplicas": 3, "maxReplicas": 3})
-    job.wait_phase("Running")
+    job.wait_state("Running")
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in job.pods()}
     planned = job.plan()["id"]
     api.delete(f"/api/v1/namespaces/{space}/pods/cora-worker-1", gracePeriodSeconds="0")
@@ -89,7 +89,7 @@ def test_a_worker_lost_with_its_node_is_planned_onto_another_and_the_others_stay
     api = nodes.api()
     job = Job(api, space, "cora")
     job.create(workers=WHOLE_NODES)
-    job.wait_phase("Running")
+    job.wait_state("Running")
     stays, lost = job.nodes()
     uid = job.pods()[0]["metadata"]["uid"]
     api.patch(f"/api/v1/nodes/{lost}", {"spec": {"unschedulable": True}})
@@ -106,7 +106,7 @@ def test_a_node_that_blinks_changes_nothing(nodes: Cluster, space: str) -> None:
     api = nodes.api()
     job = Job(api, space, "cora")
     job.create()
-    job.wait_phase("Running")
+    job.wait_state("Running")
     planned, uids = job.plan()["id"], [pod["metadata"]["uid"] for pod in job.pods()]
     node = job.nodes()[0]
     api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {FAILURE_LABEL: "true"}}})
@@ -135,7 +135,7 @@ def test_a_plan_awaiting_approval_is_made_anew_when_its_node_is_cordoned(nodes: 
 
 
 def _settled(job: Job) -> bool:
-    return job.status().get("reason") in ("Running", "InsufficientGPUs", "WaitingForAdmission")
+    return job.reason() in ("Running", "InsufficientGPUs", "WaitingForAdmission")
 
 
 def _untainted(api: Api, path: str) -> bool:

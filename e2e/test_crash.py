@@ -50,7 +50,7 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_after_the_restart(insta
     started = time.monotonic()
     restarted = start_operator(installed, {"HYPERSCALE_IDENTITY": IDENTITY}, name="operator-restarted", wait=False)
     try:
-        job.wait_phase("Running")
+        job.wait_state("Running")
         job.wait(lambda: job.status()["columns"]["ready"] == "2/2", "the status does not converge")
         print(f"killed at {point}: running again {time.monotonic() - started:.1f} s after the restart")
         after = job.mpijob()
@@ -84,14 +84,14 @@ def test_of_two_operators_one_acts_and_the_other_takes_over_when_it_is_killed(in
         for job in jobs:
             job.create()
         for job in jobs:
-            job.wait_phase("Running")
+            job.wait_state("Running")
         assert '"job' not in second.log.read_text(), "the standby passed over a job"
         plans = [job.plan()["id"] for job in jobs]
         first.kill()
         second.wait_ready(20)
         late = Job(installed.api(), space, "late")
         late.create()
-        late.wait_phase("Running")
+        late.wait_state("Running")
         assert [job.plan()["id"] for job in jobs] == plans
         assert sorted(mpijobs_created(installed, since, space)) == ["cora-0", "cora-1", "cora-2", "late"]
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster import audit
+from e2e.cluster.binaries import ensure_all
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import USER, OperatorProcess
 from e2e.jobs import GATE, Job, namespace
@@ -24,6 +26,18 @@ def job_in(calm: Cluster, space: str, name: str = "cora") -> Job:
     return Job(calm.api(), space, name)
 
 
+def kubectl(calm: Cluster, *arguments: str) -> str:
+    """What the real kubectl prints; raises where it fails."""
+    program = ensure_all()["kubectl"]
+    return subprocess.run([program, "--kubeconfig", calm.kubeconfig, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def row(calm: Cluster, job: Job) -> dict[str, str]:
+    """The first columns of the job in `kubectl get`; later ones may be empty."""
+    header, line = kubectl(calm, "get", "gnntj", job.name, "-n", job.namespace).splitlines()
+    return dict(zip(header.split()[:4], line.split()[:4], strict=True))
+
+
 def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     started = time.monotonic()
@@ -32,7 +46,8 @@ def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str)
     print(f"all ranks are on their nodes after {time.monotonic() - started:.1f} s")
     assert job.pod_nodes() == job.nodes()
     assert 3 <= len(job.nodes()) <= 6
-    job.wait_phase("Running")
+    job.wait_state("Running")
+    assert row(calm, job)["STATUS"] == "Running"
     status = job.status()
     assert status["columns"]["ready"] == f"{len(job.nodes())}/{len(job.nodes())}"
     assert status["plan"]["reasons"]
@@ -46,7 +61,7 @@ def test_the_launcher_starts_only_when_every_worker_is_ready(calm: Cluster, spac
     job.wait(lambda: all(job.pod_nodes()) and len(job.pod_nodes()) == 2 and bool(job.pods("launcher")), "workers are not bound")
     (launcher,) = job.pods("launcher")
     assert [gate["name"] for gate in launcher["spec"]["schedulingGates"]] == ["hyperscale.dev/launcher"]
-    job.wait_phase("Running")
+    job.wait_state("Running")
     ready = [next(c for c in pod["status"]["conditions"] if c["type"] == "Ready") for pod in job.pods()]
     (launcher,) = job.pods("launcher")
     scheduled = next(c for c in launcher["status"]["conditions"] if c["type"] == "PodScheduled")
@@ -56,16 +71,32 @@ def test_the_launcher_starts_only_when_every_worker_is_ready(calm: Cluster, spac
 def test_a_finished_run_says_so_and_keeps_its_plan(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create(launcher={"template": {"metadata": {"annotations": {"hyperscale.dev/simulated-runtime": "1s"}}}})
-    job.wait_phase("Succeeded")
+    assert kubectl(calm, "wait", "--for=condition=Succeeded", "--timeout=120s", f"gnntj/{job.name}", "-n", space).endswith(
+        "condition met\n"
+    )
     status = job.status()
     assert status["completionTime"]
     assert len(status["plan"]["workers"]) == 2
+    assert row(calm, job)["STATUS"] == "Succeeded"
+    assert not {"phase", "reason"} & status.keys()
+
+
+def test_kubectl_waits_for_a_failed_run_as_for_an_mpijob(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    annotations = {"hyperscale.dev/simulated-failure": "1s"}
+    job.create(launcher={"template": {"metadata": {"annotations": annotations}}}, runPolicy={"backoffLimit": 0})
+    assert kubectl(calm, "wait", "--for=condition=Failed", "--timeout=120s", f"gnntj/{job.name}", "-n", space).endswith("condition met\n")
+    assert row(calm, job)["STATUS"] == "Failed"
+    told = {one["type"]: (one["status"], one["reason"]) for one in job.status()["conditions"]}
+    assert told["Succeeded"] == ("False", "Failed")
+    assert {told[kind] for kind in ("Running", "Placed", "Suspended")} == {("False", "Finished")}
+    assert told["Stalled"] == ("True", "Failed")
 
 
 def test_deleting_a_job_takes_everything_along(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create()
-    job.wait_phase("Running")
+    job.wait_state("Running")
     job.delete()
     job.wait(job.is_gone, "something is left", seconds=90)  # the collector learns of a new CRD only after 30 s, then backs off
 
@@ -79,7 +110,7 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
     since = calm.position()
     job = job_in(calm, space)
     job.create()
-    job.wait_phase("Running")
+    job.wait_state("Running")
     time.sleep(3)
     writes = writes_by_resource(calm, since)
     assert writes["pods"] == 3, "one patch for each of two workers and one launcher"
@@ -111,7 +142,7 @@ def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str
 def test_softer_modes_run_without_pinning(calm: Cluster, space: str, mode: str) -> None:
     job = job_in(calm, space)
     job.create(placement={"mode": mode})
-    job.wait_phase("Running")
+    job.wait_state("Running")
     assert len(job.nodes()) == 2
     for pod in job.pods():
         assert "kubernetes.io/hostname" not in pod["spec"].get("nodeSelector", {})
@@ -122,7 +153,7 @@ def test_softer_modes_run_without_pinning(calm: Cluster, space: str, mode: str) 
 def test_without_a_planner_it_is_a_plain_mpijob(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create(planner="None", workers={"minReplicas": 1, "maxReplicas": 3})
-    job.wait_phase("Running")
+    job.wait_state("Running")
     assert "plan" not in job.status()
     assert len(job.pods()) == 3
     assert not any(gate["name"] == GATE for pod in job.pods() for gate in pod["spec"].get("schedulingGates", ()))
@@ -136,7 +167,7 @@ def test_a_job_that_never_starts_reports_and_creates_nothing_until_it_may(calm: 
     assert job.mpijob() is None
     job.patch(spec={"startPolicy": "Automatic"})
     job.wait_bound()
-    assert job.status()["phase"] in ("Starting", "Running")
+    assert job.state() in ("Starting", "Running")
     assert planned
 
 
@@ -157,12 +188,12 @@ def test_manual_approval_waits_for_the_annotation_with_the_plans_id(calm: Cluste
 def test_suspend_takes_the_pods_away_and_resume_plans_anew(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create()
-    job.wait_phase("Running")
+    job.wait_state("Running")
     job.patch(spec={"runPolicy": {"suspend": True}})
-    job.wait_phase("Queued")
+    job.wait_state("Queued")
     job.wait(lambda: not job.pods(), "the pods stay")
     job.patch(spec={"runPolicy": {"suspend": False}})
-    job.wait_phase("Running")
+    job.wait_state("Running")
     job.wait_bound()
     assert job.pod_nodes() == job.nodes()
     assert job.condition("Failed") == {}
@@ -180,7 +211,7 @@ def test_a_job_suspended_from_the_start_is_planned_only_when_resumed(calm: Clust
 def test_a_queues_label_goes_to_the_mpijob_which_is_created_suspended(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create(metadata={"labels": {"kueue.x-k8s.io/queue-name": "gpu", "kueue.x-k8s.io/priority-class": "high"}})
-    job.wait_phase("Queued")
+    job.wait_state("Queued")
     mpijob = job.mpijob()
     assert mpijob is not None
     assert mpijob["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpu"
@@ -192,5 +223,5 @@ def test_a_queues_label_goes_to_the_mpijob_which_is_created_suspended(calm: Clus
     assert job.pod_nodes() == job.nodes()
     generation = (job.mpijob() or {})["metadata"]["generation"]
     job.api.patch(job.mpijob_path, {"spec": {"runPolicy": {"suspend": True}}})  # and on eviction
-    job.wait_phase("Queued")
+    job.wait_state("Queued")
     assert (job.mpijob() or {})["metadata"]["generation"] == generation + 1, "the operator must not write a queue's MPIJob"

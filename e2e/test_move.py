@@ -13,7 +13,7 @@ from e2e.cluster import audit
 from e2e.cluster.api import Api, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import USER, OperatorProcess, start_operator
-from e2e.jobs import Job, claim_volume, namespace
+from e2e.jobs import Job, claim_volume, namespace, state_of
 
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
@@ -71,7 +71,7 @@ def running_job(cluster: Cluster, space: str, mode: str, gpus: tuple[Object, ...
     api.create(POLICIES, {**policy, "spec": {"migration": {"mode": mode, **MIGRATION}, "gpus": list(gpus)}})
     job = Job(api, space, "train")
     job.create(policyRef={"name": name}, **{**SPEC, **spec})
-    job.wait_phase("Running")
+    job.wait_state("Running")
     job.wait(lambda: job.pod_nodes() == job.nodes(), "ranks are not where they were planned")
     return job
 
@@ -132,7 +132,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
 
 def moved(job: Job, old: list[str]) -> bool:
     nodes = job.pod_nodes()
-    return job.nodes() != old and nodes == job.nodes() and job.status()["phase"] == "Running" and not job.condition("Migrating")
+    return job.nodes() != old and nodes == job.nodes() and job.state() == "Running" and not job.condition("Migrating")
 
 
 def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_others_where_they_were(
@@ -240,7 +240,7 @@ def lose_worker(api: Api, job: Job, index: int) -> None:
 
 def suspend(job: Job) -> None:
     job.patch(spec={"runPolicy": {"suspend": True}})
-    job.wait(lambda: job.status()["reason"] == "Suspended" and not job.pods(), "it does not stop")
+    job.wait(lambda: job.reason() == "Suspended" and not job.pods(), "it does not stop")
 
 
 @contextlib.contextmanager
@@ -258,7 +258,7 @@ def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
 def runs_with(job: Job, workers: int) -> bool:
     status = job.status()
     placed = job.pod_nodes() == job.nodes() and len(job.nodes()) == workers
-    return placed and status["phase"] == "Running" and not job.condition("Migrating")
+    return placed and state_of(status) == "Running" and not job.condition("Migrating")
 
 
 def hosts(job: Job) -> int:

@@ -13,7 +13,7 @@ from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
-from e2e.jobs import Job, namespace
+from e2e.jobs import Job, namespace, state_of
 from hyperscale.control.history.run_store import RunStore
 
 EPOCHS: Final = 30
@@ -68,9 +68,9 @@ def test_a_job_partitions_once_workers_train_on_its_parts_and_the_run_is_history
     real_cluster: Cluster, operator: OperatorProcess, space: str, history_url: str
 ) -> None:
     job = create(real_cluster, space, "parted")
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
     status = training.wait_finished(operator, job.status)
-    assert status["phase"] == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"
+    assert state_of(status) == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"
     (pod,) = partition_pods(job)
     assert pod["status"]["phase"] == "Succeeded"
     assert job.condition("Partitioned")["status"] == "True"

@@ -88,9 +88,9 @@ def test_other_shares_are_partitioned_anew_before_the_replaced_rank_starts(calm:
         workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}},
         partitioning={"method": "METIS", "claimName": claim},
     )
-    job.wait(lambda: job.status().get("phase") == "Partitioning", "partitions are not wanted", PATIENCE_SECONDS)
+    job.wait(lambda: job.state() == "Partitioning", "partitions are not wanted", PATIENCE_SECONDS)
     first = finish(job)
-    job.wait(lambda: job.status().get("phase") == "Running", "it does not run", PATIENCE_SECONDS)
+    job.wait(lambda: job.state() == "Running", "it does not run", PATIENCE_SECONDS)
     assert sorted(job.nodes()) == ["eu-h100-0", LOST]
     rank = job.nodes().index(LOST)
     shares = [worker["share"] for worker in plan_file(job)["workers"]]
@@ -98,7 +98,7 @@ def test_other_shares_are_partitioned_anew_before_the_replaced_rank_starts(calm:
 
     api.patch(cordoned, {"spec": {"unschedulable": True}})
     api.delete(f"/api/v1/namespaces/{space}/pods/parted-worker-{rank}", gracePeriodSeconds="0")
-    job.wait(lambda: job.status().get("reason") == "Partitioning", "other partitions are not wanted", PATIENCE_SECONDS)
+    job.wait(lambda: job.reason() == "Partitioning", "other partitions are not wanted", PATIENCE_SECONDS)
     job.wait(lambda: key_of(partition_job(job)) not in ("", key_of(first)), "no Job for the other shares", PATIENCE_SECONDS)
     assert plan_file(job)["planId"] == job.plan()["id"]
     assert plan_file(job)["workers"][rank]["share"] < 0.9 * shares[rank]

@@ -15,7 +15,7 @@ from e2e.cluster import audit
 from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import USER, OperatorProcess, start_operator
-from e2e.jobs import Job, claim_volume, namespace
+from e2e.jobs import Job, claim_volume, namespace, state_of
 
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
@@ -64,7 +64,7 @@ def start_long(cluster: Cluster, space: str, policy: Object, name: str = "long",
     counts = {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": GPUS_PER_WORKER}}}
     checkpoint = {"claimName": "state", "everyEpochs": 10}
     job.create(model={**MODEL, "epochs": 1_000_000}, dataset=DATASET, workers=counts, checkpoint=checkpoint, policyRef=policy)
-    job.wait_phase("Running")
+    job.wait_state("Running")
     job.wait(lambda: job.pod_nodes() == job.nodes(), "ranks are not where they were planned")
     return job
 
@@ -81,12 +81,12 @@ def end(job: Job) -> None:
     """Its program comes to its end."""
     for pod in job.pods("launcher"):
         job.api.patch(f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}", ENDS_SOON)
-    job.wait_phase("Succeeded")
+    job.wait_state("Succeeded")
 
 
 def runs_as_planned(job: Job) -> bool:
     status = job.status()
-    return status.get("phase") == "Running" and job.pod_nodes() == job.nodes() and not job.condition("Migrating")
+    return state_of(status) == "Running" and job.pod_nodes() == job.nodes() and not job.condition("Migrating")
 
 
 def uid(job: Job) -> str:
@@ -141,10 +141,10 @@ def tells_why_it_stopped(long: Job) -> None:
     stopped, short = long.mpijob(), f"{long.namespace}/short"
     assert stopped is not None
     assert stopped["spec"]["runPolicy"]["suspend"]
-    long.wait(lambda: long.status()["reason"] == "Preempted" and long.condition("Planned")["status"] == "False", "it is not told why")
+    long.wait(lambda: long.reason() == "Preempted" and long.condition("Planned")["status"] == "False", "it is not told why")
     status, preempted = long.status(), long.condition("Preempted")
     print(preempted["message"], "|", long.condition("Planned")["message"])
-    assert (status["phase"], preempted["reason"]) == ("Queued", "PreemptedForOthers")
+    assert (state_of(status), preempted["reason"]) == ("Queued", "PreemptedForOthers")
     assert f"{short} could start" in preempted["message"]
     assert status["lastPreemption"]["beneficiaries"] == [short]
     long.wait(lambda: "Preempted" in {event["reason"] for event in long.events()}, "no event")
@@ -167,7 +167,7 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
         time.sleep(12)
         writes = [entry for entry in installed.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
         assert [entry.resource for entry in writes if entry.resource not in ("leases", "clustertopologies")] == []
-        assert long.status()["phase"] == "Running"
+        assert long.state() == "Running"
         assert short.mpijob() is None
         short.remove()
         long.wait(lambda: not long.condition("PreemptionProposed"), "the advice stays", seconds=60)

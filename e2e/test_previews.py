@@ -114,7 +114,7 @@ def foreseen(cluster: Cluster, folder: Path, space: str, name: str, spec: Object
 def operators(cluster: Cluster, space: str, name: str, spec: Object) -> Object:
     job = Job(cluster.api(), space, name)
     job.create(**spec)
-    job.wait(lambda: job.status().get("reason") in ("AwaitingApproval", "StartPolicyNever"), "it was not planned")
+    job.wait(lambda: job.reason() in ("AwaitingApproval", "StartPolicyNever"), "it was not planned")
     return job.plan()
 
 
@@ -166,6 +166,6 @@ def test_beside_running_jobs_the_preview_is_what_the_queue_decides(
         said = foreseen(installed, tmp_path, space, name, spec, capsys)
         job = Job(installed.api(), space, name)
         job.create(**spec)
-        job.wait_phase("Running")
+        job.wait_state("Running")
         came = job.plan()
         assert (said["id"], nodes(said)) == (came["id"], nodes(came)), f"the plan of job {number}"

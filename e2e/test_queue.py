@@ -15,7 +15,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.operator import OperatorProcess, start_operator
 from e2e.cluster.prometheus import query
-from e2e.jobs import PATIENCE_SECONDS, Job, namespace
+from e2e.jobs import PATIENCE_SECONDS, Job, namespace, state_of
 
 POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
@@ -89,14 +89,14 @@ def ten_jobs(cluster: Cluster, space: str) -> list[Job]:
 
 def decided(job: Job) -> bool:
     status = job.status()
-    return status.get("phase") == "Running" or status.get("reason") in WAITING
+    return state_of(status) == "Running" or job.reason() in WAITING
 
 
 def wait_decided(jobs: list[Job]) -> list[Job]:
     """Those that run, once all are decided on."""
     for job in jobs:
         job.wait(functools.partial(decided, job), "neither runs nor waits")
-    return [job for job in jobs if job.status()["phase"] == "Running"]
+    return [job for job in jobs if job.state() == "Running"]
 
 
 def decision(job: Job) -> Object:
@@ -128,7 +128,7 @@ def assert_no_gpu_is_given_twice(cluster: Cluster, jobs: list[Job]) -> None:
 
 def print_decisions(jobs: list[Job]) -> None:
     for job in sorted(jobs, key=index):
-        print(job.name, index(job), len(job.nodes()), "workers", job.nodes(), job.status()["reason"], decision(job))
+        print(job.name, index(job), len(job.nodes()), "workers", job.nodes(), job.reason(), decision(job))
         print("  ", job.condition("Planned").get("message", ""))
 
 
@@ -147,7 +147,7 @@ def remove_until_it_starts(running: list[Job], first: Job) -> None:
     """Remove jobs, the next to end first, until the first of the queue starts."""
     for job in sorted(running, key=index):
         job.remove()
-        if first.status().get("phase") in ("Starting", "Running"):
+        if first.state() in ("Starting", "Running"):
             return
 
 
@@ -194,7 +194,7 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
             job.wait_bound()
         assert_no_gpu_is_given_twice(installed, running)
         for job in jobs:
-            print(job.name, len(job.nodes()), job.status()["reason"], decision(job))
+            print(job.name, len(job.nodes()), job.reason(), decision(job))
             assert_the_agent_is_used_only_where_no_worse(job)
         assert "hyperscale_queue_decisions_total" in process.metrics()
 
@@ -203,8 +203,8 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
             job.remove()
         # The agent may keep nodes free for later while others run, so each is ended as soon as it has started.
         while waiting:
-            waiting[0].wait(lambda: any(job.status()["phase"] == "Running" for job in waiting), "nobody who waited starts", 90.0)
-            job = next(job for job in waiting if job.status()["phase"] == "Running")
+            waiting[0].wait(lambda: any(job.state() == "Running" for job in waiting), "nobody who waited starts", 90.0)
+            job = next(job for job in waiting if job.state() == "Running")
             print("then", job.name, len(job.nodes()), decision(job))
             assert_the_agent_is_used_only_where_no_worse(job)
             job.remove()

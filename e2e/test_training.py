@@ -19,7 +19,7 @@ from e2e.cluster.api import Api, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
-from e2e.jobs import Job, namespace
+from e2e.jobs import Job, namespace, state_of
 
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 EPOCHS: Final = 200
@@ -196,7 +196,7 @@ def _runs_with(job: Job, workers: int) -> bool:
     """Whether it runs with `workers` workers, each where it was planned."""
     status = job.status()
     return (
-        status["phase"] == "Running" and len(job.nodes()) == workers and not job.condition("Migrating") and job.pod_nodes() == job.nodes()
+        state_of(status) == "Running" and len(job.nodes()) == workers and not job.condition("Migrating") and job.pod_nodes() == job.nodes()
     )
 
 
@@ -221,7 +221,7 @@ def _spec(epochs: int, counts: Mapping[str, int], **more: object) -> Object:
 def _succeeded(trainer: Trainer, job: Job) -> Object:
     """Its status at the end, which must be a good one."""
     status = training.wait_finished(trainer.operator, job.status)
-    assert status["phase"] == "Succeeded", f"{status}\n{training.launcher_log(trainer.cluster, job.namespace, job.name)}"
+    assert state_of(status) == "Succeeded", f"{status}\n{training.launcher_log(trainer.cluster, job.namespace, job.name)}"
     return status
 
 

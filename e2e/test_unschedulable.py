@@ -62,7 +62,7 @@ def test_a_rank_that_the_scheduler_refuses_releases_the_others_and_all_run_elsew
     job.wait(lambda: job.condition("Placed").get("reason") == "SchedulingTimeout", "nothing is said")
     assert "anti-affinity" in job.condition("Placed")["message"]
     job.wait(lambda: job.pod_nodes() == job.nodes() and all(job.nodes()) and "eu-h100-1" not in job.nodes(), "it does not run elsewhere")
-    job.wait_phase("Running")
+    job.wait_state("Running")
     assert not first & pod_uids(job), "the gang was released as one"
     assert (job.mpijob() or {})["metadata"]["uid"] == uid
     rejections = {entry["node"]: entry for entry in job.plan()["rejected"]}

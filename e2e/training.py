@@ -12,6 +12,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.operator import OperatorProcess
 from e2e.cluster.real import machines
+from e2e.jobs import state_of
 
 CORA_ACCURACY: Final = 0.80
 """Of the test vertices; Kipf and Welling report 0.815 for this model."""
@@ -59,7 +60,7 @@ def wait_finished(process: OperatorProcess, status: Callable[[], Object], second
 
     def ended() -> bool:
         process.table.require(process.name)
-        return status().get("phase") in ENDED
+        return state_of(status()) in ENDED
 
     wait_until(ended, seconds, "the training does not end", _POLL_SECONDS)
     return status()

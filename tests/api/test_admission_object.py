@@ -18,7 +18,7 @@ from tests.corpus.jobs import STORED, job
 
 JOBS = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
 STRICT = f"{JOBS}?fieldValidation=Strict"
-STARTED = {"mpiJobRef": {"name": "any", "uid": "3b1f0f2e"}, "phase": "Running"}
+STARTED = {"mpiJobRef": {"name": "any", "uid": "3b1f0f2e"}}
 
 
 def kubectl(binaries: dict[str, Path], plane: ControlPlane, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -141,7 +141,7 @@ def test_reordered_template_keys_are_no_change(api: Api) -> None:
 
 
 def test_status_is_written_through_its_subresource_only(api: Api) -> None:
-    api.create(STRICT, job({"metadata.name": "no-status", "status": {"phase": "Running"}}))
+    api.create(STRICT, job({"metadata.name": "no-status", "status": {"queue": "team-a"}}))
     assert "status" not in api.get(f"{JOBS}/no-status")
 
 
@@ -162,8 +162,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
 ) -> None:
     path = started(api, "shown")
     status = {
-        "phase": "Running",
-        "reason": "AllPlaced",
+        "conditions": [{"type": "Succeeded", "status": "Unknown", "reason": "Running"}],
         "queue": "team-a",
         "workers": {"planned": 4, "placed": 4, "ready": 3},
         "plan": {
@@ -190,11 +189,11 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
     assert stored["measured"] == status["measured"], "nothing that a run says of itself is pruned"
     assert judged_status(stored, time.time(), "")[1] == "", "the operator takes this status for its own"
     narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
-    assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "PREDICTED", "AGE"]
+    assert narrow[0].split() == ["NAME", "STATUS", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "PREDICTED", "AGE"]
     assert narrow[1].split()[:9] == ["shown", "Running", "4", "4", "3/4", "7/100", "81.3%", "Heuristic", "1.5s"]
     wide = kubectl(binaries, plane, "get", "gnntj", "shown", "-o", "wide").stdout.splitlines()
-    assert wide[0].split() == [*narrow[0].split()[:-1], "MEASURED", "QUEUE", "REASON", "AGE"]
-    assert wide[1].split()[9:12] == ["2.5s", "team-a", "AllPlaced"]
+    assert wide[0].split() == [*narrow[0].split()[:-1], "MEASURED", "QUEUE", "AGE"]
+    assert wide[1].split()[9:11] == ["2.5s", "team-a"]
     assert "gnntrainingjob.hyperscale.dev/shown" in kubectl(binaries, plane, "get", "gnn", "-o", "name").stdout
 
 

@@ -18,7 +18,7 @@ from hyperscale.model.decision import Decision, Reason, Stop, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
-from hyperscale.model.status import JobStatus, Phase, to_wire
+from hyperscale.model.status import JobStatus, StateWord, to_wire
 from tests.builders.seen import mpijob, plan, seen
 
 INSTALL = (Path(__file__).resolve().parents[2] / "docs" / "install.md").read_text()
@@ -38,6 +38,7 @@ SUSPENDED = {Reason.AWAITING_APPROVAL, Reason.SUSPENDED, Reason.SUSPENDED_EXTERN
 HEALTHY = {Reason.START_POLICY_NEVER, Reason.RUNNING, Reason.SUCCEEDED}
 """Of the others only those whose MPIJob runs are Healthy; the rest is on its way, and Progressing."""
 
+RUNNING = {"type": "Running", "status": "True", "reason": "MPIJobRunning"}
 RUNS = {"Running": (True, "MPIJobRunning", "MPIJob team/cora is running.")}
 MPIJOBS: dict[str, MpiJobView | None] = {
     "none": None,
@@ -109,14 +110,14 @@ def expected(one: Case) -> str:
     """By the tables above; what has failed or is stalled is Degraded whatever else is true."""
     if one.reason in DEGRADED or any(kind.type in ("Stalled", "Failed") and kind.status == "True" for kind in one.status.conditions):
         return "Degraded"
-    if one.reason in HEALTHY or one.status.phase is Phase.RUNNING:
+    if one.reason in HEALTHY or one.status.state is StateWord.RUNNING:
         return "Healthy"
     return "Suspended" if one.reason in SUSPENDED else "Progressing"
 
 
-def test_every_phase_and_every_reason_is_among_the_cases() -> None:
+def test_every_state_and_every_reason_is_among_the_cases() -> None:
     assert {one.reason for one in CASES} == set(Reason)
-    assert {one.status.phase for one in CASES} == set(Phase)
+    assert {one.status.state for one in CASES} == set(StateWord)
 
 
 @ALL
@@ -145,7 +146,7 @@ def test_a_preempted_job_leaves_the_application_progressing(told: dict[str, dict
     [
         {},
         {"status": {}},
-        {"status": {"observedGeneration": 0, "phase": "Running", "reason": "Running"}},
+        {"status": {"observedGeneration": 0, "conditions": [RUNNING, {"type": "Suspended", "status": "False", "reason": "NotSuspended"}]}},
         {"metadata": {"generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z"}},
     ],
     ids=["new", "empty", "stale", "deleting"],

@@ -22,10 +22,10 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.status import (
     JobStatus,
     LastPreemption,
-    Phase,
     ProposedMigration,
     ProposedPreemption,
     QueueDecision,
+    StateWord,
     StatusRefusedNode,
     StatusScheduling,
     WorkerMigration,
@@ -84,17 +84,19 @@ def placed(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
 def running(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
     """The MPIJob runs; the job has checkpoints."""
     job = job if job is not None else job_spec(checkpoint=SAVED)
-    return placed(job, **{"mpijob": mpijob(conditions=RUNS), "pods": (launcher(), *BOTH_RUN), "status": status(Phase.RUNNING), **changes})
+    return placed(
+        job, **{"mpijob": mpijob(conditions=RUNS), "pods": (launcher(), *BOTH_RUN), "status": status(StateWord.RUNNING), **changes}
+    )
 
 
 def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
-    return running(**{"plan": MOVED, "migrating": True, "status": status(Phase.RUNNING, condition("Migrating")), **changes})
+    return running(**{"plan": MOVED, "migrating": True, "status": status(StateWord.RUNNING, condition("Migrating")), **changes})
 
 
 def preempted(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
-    told = status(Phase.RUNNING, condition("Preempted"), last_preemption=LAST_STOP, preemptions=1)
+    told = status(StateWord.RUNNING, condition("Preempted"), last_preemption=LAST_STOP, preemptions=1)
     return running(**{"preempted": True, "preemption_recorded": True, "status": told, **changes})
 
 
@@ -106,14 +108,14 @@ def left_out(since: float, **changes: Any) -> ReconcileInput:
     """Worker 1 has been refused by the scheduler for `since` seconds."""
     known = StatusScheduling(waiting_start_time=at(-since))
     pods = (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS))
-    return placed(**{"pods": pods, "status": status(Phase.STARTING, scheduling=known), **changes})
+    return placed(**{"pods": pods, "status": status(StateWord.STARTING, scheduling=known), **changes})
 
 
 def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> ReconcileInput:
     """The release is written down."""
     refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
     known = StatusScheduling(releases=releases, last_release_time=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
-    told = status(Phase.STARTING, Condition("Placed", "False", "SchedulingTimeout"), scheduling=known)
+    told = status(StateWord.STARTING, Condition("Placed", "False", "SchedulingTimeout"), scheduling=known)
     return left_out(0, **{"status": told, "released": True, "release_recorded": True, **changes})
 
 
@@ -163,7 +165,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "unreadable-mpijob": running(mpijob=mpijob(fault="spec.mpiReplicaSpecs is absent")),
     "succeeded": ended("Succeeded", measured=replace(HALF, epoch=100, finished=True)),
     "failed": ended("Failed"),
-    "ended-and-mpijob-gone": seen(status=status(Phase.SUCCEEDED, condition("Succeeded"), mpi_job_ref=STARTED), plan=TWO),
+    "ended-and-mpijob-gone": seen(status=status(StateWord.SUCCEEDED, condition("Succeeded"), mpi_job_ref=STARTED), plan=TWO),
     "bad-spec": changed(seen(), job=None, fault=SpecFault("spec.workers.maxReplicas", "2 is below spec.workers.minReplicas: 4")),
     "bad-spec-while-it-runs": changed(running(), job=None, fault=SpecFault("spec.workers.maxReplicas", "must be a number")),
     "mpijob-is-leaving": placed(mpijob=mpijob(deleting=True)),
@@ -214,14 +216,14 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "never-fits": seen(refusal=Infeasible(reason=NEVER_FITS, message="no node has 16 GPUs")),
     "waits-for-its-turn": seen(admission=WAITS),
     "mpijob-without-a-plan": placed(plan=None, plan_recorded=False, pods=BOTH_GATED),
-    "spec-changed": seen(plan=TWO, metadata=of_generation(2), status=status(Phase.PLANNED, condition("Planned", generation=1))),
+    "spec-changed": seen(plan=TWO, metadata=of_generation(2), status=status(StateWord.PLANNED, condition("Planned", generation=1))),
     "plan-only": seen(job_spec(startPolicy="Never"), plan=TWO, metrics=MEASURED),
     "plan-no-longer-fits": seen(plan=TWO, misfits=(GONE,)),
     "plan-no-longer-fits-and-no-room": seen(plan=TWO, misfits=(GONE,), refusal=NO_ROOM),
     "awaits-approval": seen(MANUAL, plan=TWO, metrics=MEASURED),
     "another-plan-approved": seen(MANUAL, plan=TWO, metrics=MEASURED, metadata=approved("feed")),
     "approved": seen(
-        MANUAL, plan=TWO, plan_recorded=True, metadata=approved(TWO.plan_id), status=status(Phase.PLANNED, condition("Planned"))
+        MANUAL, plan=TWO, plan_recorded=True, metadata=approved(TWO.plan_id), status=status(StateWord.PLANNED, condition("Planned"))
     ),
     # lacks_partitions, lacks_mpijob
     "partitions-wanted": parts(),
@@ -240,17 +242,17 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     ),
     "no-planner": seen(job_spec(planner="None")),
     # resumed, stuck_on_lost_node, rank_left_out, lacks_new_partitions
-    "resumed-is-planned-again": placed(pods=BOTH_GATED, status=status(Phase.QUEUED, condition("Suspended"), mpi_job_ref=STARTED)),
+    "resumed-is-planned-again": placed(pods=BOTH_GATED, status=status(StateWord.QUEUED, condition("Suspended"), mpi_job_ref=STARTED)),
     "resumed-and-planned-in-this-pass": placed(
-        pods=BOTH_GATED, plan_recorded=False, metrics=MEASURED, status=status(Phase.QUEUED, condition("Suspended"), mpi_job_ref=STARTED)
+        pods=BOTH_GATED, plan_recorded=False, metrics=MEASURED, status=status(StateWord.QUEUED, condition("Suspended"), mpi_job_ref=STARTED)
     ),
     "pod-sent-to-a-lost-node": placed(pods=(worker(0, node="node-a"), worker(1)), misfits=(GONE,)),
     "pod-stuck-on-an-unreachable-node": placed(FORCED, pods=STUCK, unreachable_nodes=("node-b",)),
     "pod-stuck-too-soon-by-the-servers-clock": placed(FORCED, pods=STUCK, unreachable_nodes=("node-b",), server_ahead_seconds=-3600.0),
     "rank-left-out": left_out(300),
     "rank-left-out-lately": left_out(100),
-    "rank-left-out-just-now": left_out(0, status=status(Phase.STARTING)),
-    "pods-never-came": placed(pods=(), status=status(Phase.STARTING, scheduling=StatusScheduling(waiting_start_time=at(-300)))),
+    "rank-left-out-just-now": left_out(0, status=status(StateWord.STARTING)),
+    "pods-never-came": placed(pods=(), status=status(StateWord.STARTING, scheduling=StatusScheduling(waiting_start_time=at(-300)))),
     "replaced-worker-needs-new-parts": placed(pods=ONE_LOST, partition_key=KEY),
     # gates_closed
     "pods-missing": placed(pods=(worker(0, gated=True),)),
@@ -259,7 +261,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     ),
     "gated-and-misfit": placed(pods=BOTH_GATED, misfits=(GONE,)),
     "lost-worker-planned-again": placed(pods=ONE_LOST, misfits=(GONE,)),
-    "lost-worker-no-plans-left": placed(pods=ONE_LOST, misfits=(GONE,), status=status(Phase.RUNNING, plan_changes=3)),
+    "lost-worker-no-plans-left": placed(pods=ONE_LOST, misfits=(GONE,), status=status(StateWord.RUNNING, plan_changes=3)),
     "lost-worker-finds-no-room-and-may-shrink-later": placed(
         RANGE,
         mpijob=mpijob(workers=3, resizable=True),
@@ -274,7 +276,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
         plan=THREE,
         pods=(*BOTH_RUN, worker(2, gated=True)),
         misfits=(replace(GONE, node="node-c"),),
-        status=status(Phase.RUNNING, replace(condition("Placed", "False"), last_transition_time=at(-700))),
+        status=status(StateWord.RUNNING, replace(condition("Placed", "False"), last_transition_time=at(-700))),
     ),
     "plan-not-recorded": placed(pods=BOTH_GATED, plan_recorded=False),
     "gates-open": placed(pods=(launcher(gated=True), *BOTH_GATED)),
@@ -289,11 +291,11 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "stop-due-without-checkpoint": running(job_spec(), preemption=StopView(STOP, due=True)),
     "move-proposed": running(migration=MoveView(MOVE)),
     "move-due": running(migration=MoveView(MOVE, MOVED, 10.0)),
-    "move-due-no-plans-left": running(migration=MoveView(MOVE, MOVED), status=status(Phase.RUNNING, plan_changes=3)),
+    "move-due-no-plans-left": running(migration=MoveView(MOVE, MOVED), status=status(StateWord.RUNNING, plan_changes=3)),
     "runs": running(measured=HALF),
     "runs-unplanned": running(job_spec(planner="None"), plan=None, mpijob=mpijob(conditions=RUNS, gated=False)),
     "starts": placed(
         pods=(launcher(), worker(0, node="node-a", ready=True), worker(1, node="node-b", unschedulable="")), status=JobStatus()
     ),
-    "uid-is-remembered": running(status=status(Phase.RUNNING, condition("Running"), mpi_job_ref=replace(STARTED, uid=MPIJOB_UID))),
+    "uid-is-remembered": running(status=status(StateWord.RUNNING, condition("Running"), mpi_job_ref=replace(STARTED, uid=MPIJOB_UID))),
 }

@@ -15,7 +15,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus, ObjectReference, Phase
+from hyperscale.model.status import JobStatus, ObjectReference, StateWord
 from tests.builders.wire import spec_of
 
 UID = "job-uid"
@@ -90,14 +90,33 @@ def mpijob(**changes: Any) -> MpiJobView:
     return msgspec.structs.replace(view, **{"suspend_intent": changes.get("suspended", False), **changes})
 
 
-def status(phase: Phase = Phase.PENDING, *conditions: Condition, **changes: Any) -> JobStatus:
-    """A status as last written."""
-    return msgspec.structs.replace(JobStatus(phase=phase, conditions=conditions), **changes)
+def status(state: StateWord = StateWord.PENDING, *conditions: Condition, **changes: Any) -> JobStatus:
+    """A status as last written in a state; `conditions` replace those of the state or come beside them."""
+    told = {one.type: one for one in (*_CONDITIONS[state], *conditions)}
+    return msgspec.structs.replace(JobStatus(conditions=tuple(told[kind] for kind in sorted(told))), **changes)
 
 
 def condition(kind: str, value: ConditionStatus = "True", generation: int = 1) -> Condition:
     """A condition of the status."""
     return Condition(type=kind, status=value, reason="Test", observed_generation=generation, last_transition_time="2026-01-01T00:00:00Z")
+
+
+def last_step(reason: str, message: str = "") -> Condition:
+    """The summary condition of a run that has not ended."""
+    return msgspec.structs.replace(condition("Succeeded", "Unknown"), reason=reason, message=message)
+
+
+_CONDITIONS = {
+    StateWord.PENDING: (),
+    StateWord.PLANNED: (last_step("AwaitingApproval"),),
+    StateWord.PARTITIONING: (last_step("Partitioning"),),
+    StateWord.QUEUED: (last_step("Queued"), condition("Running", "False")),
+    StateWord.STARTING: (last_step("Starting"), condition("Running", "False"), condition("Suspended", "False")),
+    StateWord.RUNNING: (last_step("Running"), condition("Running"), condition("Suspended", "False")),
+    StateWord.SUCCEEDED: (condition("Succeeded"),),
+    StateWord.FAILED: (condition("Failed"), condition("Succeeded", "False")),
+}
+"""The least that tells each state."""
 
 
 def seen(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:

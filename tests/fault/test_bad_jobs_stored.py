@@ -69,7 +69,7 @@ def check_told(job: Job, path: str, reason: str) -> None:
     assert (stalled["status"], stalled["reason"]) == ("True", reason)
     assert stalled["message"].startswith(path)
     assert len(stalled["message"]) < 1024
-    assert job.status()["phase"] == "Pending"
+    assert job.state() == "Pending"
     assert job.mpijob() is None
 
 
@@ -114,9 +114,9 @@ def test_a_quota_without_room_is_told_as_such_and_the_job_starts_when_it_has(
     job.create()
     # Before the API server has seen the status of the quota, it refuses in other words.
     job.wait(lambda: "exceeded quota: few" in job.condition("Reconciling").get("message", ""), "the quota is not named")
-    assert job.status()["reason"] == "QuotaExceeded"
+    assert job.reason() == "QuotaExceeded"
     assert not job.condition("Stalled")
-    assert job.status()["phase"] != "Failed"
+    assert job.state() != "Failed"
     stage.api.delete(quota)
     job.patch(metadata={"annotations": {"example.com/look": "again"}})
     wait_created(job)

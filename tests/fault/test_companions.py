@@ -69,7 +69,7 @@ def test_a_partition_job_of_somebody_else_is_left_alone(operator: OperatorProces
 def test_training_waits_for_the_partitions(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
     since = len(proxy.asked)
     job.create(partitioning=SHARED)
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
     assert job.condition("Partitioned")["status"] == "False"
     assert job.mpijob() is None
     end(job, "Complete")
@@ -80,7 +80,7 @@ def test_training_waits_for_the_partitions(operator: OperatorProcess, proxy: Fau
 
 def test_a_failed_partition_job_says_why_and_one_that_is_deleted_is_made_anew(operator: OperatorProcess, job: Job) -> None:
     job.create(partitioning=SHARED)
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
     first = job.api.get(partition_job(job))["metadata"]["uid"]
     end(job, "Failed", "needs 40 GiB")
     job.wait_reason("PartitioningFailed")
@@ -88,12 +88,12 @@ def test_a_failed_partition_job_says_why_and_one_that_is_deleted_is_made_anew(op
     job.api.delete(partition_job(job), propagationPolicy="Background")
     job.patch(metadata={"annotations": {"example.com/touched": "yes"}})
     job.wait(lambda: (job.api.find(partition_job(job)) or {"metadata": {"uid": first}})["metadata"]["uid"] != first, "no new Job")
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
 
 
 def test_other_partitions_replace_the_job_that_made_the_first(operator: OperatorProcess, job: Job) -> None:
     job.create(partitioning=SHARED)
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
     first = job.api.get(partition_job(job))["metadata"]
     job.patch(spec={"partitioning": {"method": "Random"}})
     label = "hyperscale.dev/partition-key"
@@ -107,7 +107,7 @@ def test_other_partitions_replace_the_job_that_made_the_first(operator: Operator
 def test_what_an_earlier_job_of_this_name_left_makes_way(operator: OperatorProcess, job: Job) -> None:
     """There is no garbage collector here: without the operator's own hand the second job would wait for ever."""
     job.create(partitioning=SHARED)
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
     end(job, "Complete")
     job.wait_reason("Starting")
     left = {job.api.get(path(job))["metadata"]["uid"] for path in (plan_file, partition_job)}
@@ -115,7 +115,7 @@ def test_what_an_earlier_job_of_this_name_left_makes_way(operator: OperatorProce
     job.api.delete(job.mpijob_path)
     job.wait(lambda: job.api.find(job.path) is None and job.mpijob() is None, "the first job stays")
     job.create(partitioning=SHARED)
-    job.wait_phase("Partitioning")
+    job.wait_state("Partitioning")
     end(job, "Complete")
     job.wait_reason("Starting")
     assert written(job)["planId"] == job.plan()["id"]

@@ -43,7 +43,7 @@ def test_killed_at_any_point_there_is_one_of_each_and_the_plan_stays(
     resumable.append(stage.operator(identity=IDENTITY))
     resumable[1].wait_ready()
     if "partition" in point:
-        job.wait_phase("Partitioning")
+        job.wait_state("Partitioning")
         end(job, "Complete")
     job.wait_reason("Starting")
     assert recorded in (None, job.plan()["id"])

@@ -30,7 +30,7 @@ def test_what_a_silent_stream_does_not_tell_is_seen_in_the_next_full_listing(
     job.create()
     wait_created(job)
     job.patch(spec={"runPolicy": {"suspend": True}})
-    job.wait_phase("Queued")
+    job.wait_state("Queued")
     job.delete()
     again = Job(job.api, job.namespace, "again")
     again.create()

@@ -38,7 +38,7 @@ def test_what_happens_between_two_watches_is_neither_lost_nor_done_twice(
     wait_watching(proxy, since)
     wait_created(late)
     job.patch(spec={"runPolicy": {"suspend": True}})
-    job.wait_phase("Queued")
+    job.wait_state("Queued")
     assert len(creates(proxy, late, since)) == 1
 
 

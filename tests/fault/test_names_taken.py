@@ -58,7 +58,7 @@ def test_a_foreign_mpijob_of_the_same_name_is_left_alone(
     job.api.patch(job.mpijob_path, {"metadata": {"annotations": {"example.com/touched": "yes"}}})  # a reason to look again
     job.patch(spec={"runPolicy": {"suspend": True}})
     job.wait(lambda: job.status()["observedGeneration"] == 2, "the new generation is not seen")
-    assert job.status()["reason"] == "NameConflict"
+    assert job.reason() == "NameConflict"
     assert len(conflicts(job)) == 1
     assert (job.mpijob() or {})["spec"] == theirs["spec"]
     assert not proxy.asked_since(since, lambda asked: asked.path == job.mpijob_path and asked.method != "GET")

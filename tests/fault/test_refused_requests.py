@@ -103,4 +103,4 @@ def test_events_that_are_refused_harm_nothing(operator: OperatorProcess, proxy: 
     with proxy.answering(lambda asked: asked.path.endswith("/events"), Answer(500)):
         job.create()
         wait_created(job)
-    assert job.status()["reason"] == "Starting"
+    assert job.reason() == "Starting"

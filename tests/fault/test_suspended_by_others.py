@@ -33,7 +33,7 @@ def test_a_person_who_suspends_the_mpijob_is_obeyed_and_so_is_the_one_who_resume
     assert told["status"] == "True"
     assert "kubectl-patch" in told["message"]
     assert f"kubectl patch mpijob {job.name} -n {job.namespace}" in told["message"]
-    assert job.status()["phase"] == "Queued"
+    assert job.state() == "Queued"
     job.patch(metadata={"annotations": {"example.com/touched": "yes"}})  # a reason to look again
     assert is_suspended(job)
     set_suspend(job, False)

@@ -48,9 +48,9 @@ def test_a_loser_does_not_overwrite_what_another_wrote_and_leaves_at_once(stage:
             job.create()
             wait_until(lambda: len(held.caught) > 0, PATIENCE_SECONDS, "no status is written")
             stage.api.patch(LEASE, {"spec": {"holderIdentity": "second"}})
-            stage.api.patch(f"{job.path}/status", {"status": {"phase": "Queued", "reason": "WrittenBySecond"}})
+            stage.api.patch(f"{job.path}/status", {"status": {"queue": "written-by-second"}})
         assert first.wait_ended() == EXIT_LEASE_LOST
-        assert job.status() == {"phase": "Queued", "reason": "WrittenBySecond"}
+        assert job.status() == {"queue": "written-by-second"}
         assert stage.lease_holder() == "second"
 
 

@@ -12,7 +12,7 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import FindWorkload, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import LastPreemption, Phase, StatusScheduling
+from hyperscale.model.status import LastPreemption, StateWord, StatusScheduling
 from tests.builders.seen import MEASURED, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 LAST = LastPreemption("1970-01-12T13:00:00Z", ("team/short",), 40.0)
@@ -39,7 +39,7 @@ LOOKS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             st.sampled_from([2, 4]),
         ),
         "status": st.builds(
-            lambda conditions: status(Phase.STARTING, *conditions, last_preemption=LAST, scheduling=StatusScheduling(releases=1)),
+            lambda conditions: status(StateWord.STARTING, *conditions, last_preemption=LAST, scheduling=StatusScheduling(releases=1)),
             CONDITIONS,
         ),
         "plan": st.sampled_from([plan("node-a", "node-b"), plan("node-c", "node-b"), plan("node-a", "node-b", "node-c")]),

@@ -27,8 +27,12 @@ MAX_BENEFICIARIES = 8
 """Jobs that are named for which another one stops."""
 
 
-class Phase(enum.StrEnum):
-    """One word for people; tools read the conditions."""
+SUMMARY_CONDITION = "Succeeded"
+"""Unknown with the reason of the last step until the run ends; then True or False."""
+
+
+class StateWord(enum.StrEnum):
+    """One word for metrics and `hyperscale explain`, derived from the conditions; tools read the conditions."""
 
     PENDING = "Pending"
     """Waiting for a plan: no room, bad spec, or about to be planned."""
@@ -194,9 +198,6 @@ class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
     observed_generation: int = 0
-    phase: Phase = Phase.PENDING
-    reason: Annotated[str, Meta(max_length=128)] = ""
-    """Reason of the last decision, for the Reason column."""
     queue: Annotated[str, Meta(max_length=63)] = ""
     """Queue that owns the MPIJob; empty without one."""
     columns: StatusColumns | None = None
@@ -222,6 +223,45 @@ class JobStatus(Out, frozen=True):
     scheduling: StatusScheduling | None = None
     measured: Measured | None = None
     """As the run itself says: progress while it trains, the result at its end."""
+
+    @property
+    def state(self) -> StateWord:
+        """The conditions in one word; of those that an earlier version wrote as well."""
+        return _state(self.conditions)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the conditions are those of a finished job."""
+        return self.state in (StateWord.SUCCEEDED, StateWord.FAILED)
+
+    @property
+    def reason(self) -> str:
+        """Reason of the last step; "" before the first. A finished job's is its state: an earlier version wrote the MPIJob's reason."""
+        summary = next((condition for condition in self.conditions if condition.type == SUMMARY_CONDITION), None)
+        return self.state.value if self.ended else summary.reason if summary is not None else ""
+
+
+STATES_WITHOUT_MPIJOB = {
+    "Partitioning": StateWord.PARTITIONING,
+    "StartPolicyNever": StateWord.PLANNED,
+    "AwaitingApproval": StateWord.PLANNED,
+}
+"""States before an MPIJob exists that are not Pending, by the reason of the last step."""
+
+
+def _state(conditions: tuple[Condition, ...]) -> StateWord:
+    status = {condition.type: condition.status for condition in conditions}
+    if status.get("Failed") == "True":
+        return StateWord.FAILED
+    if status.get(SUMMARY_CONDITION) == "True":
+        return StateWord.SUCCEEDED
+    reason = next((condition.reason for condition in conditions if condition.type == SUMMARY_CONDITION), "")
+    if "Running" not in status:  # there is no MPIJob
+        return STATES_WITHOUT_MPIJOB.get(reason, StateWord.PENDING)
+    if status.get("Suspended") != "False":
+        migrates = reason == "Migrating" or (reason == "NodeLost" and "Migrating" in status)
+        return StateWord.STARTING if migrates else StateWord.QUEUED
+    return StateWord.RUNNING if status["Running"] == "True" else StateWord.STARTING
 
 
 def to_wire(status: JobStatus) -> dict[str, object]:

@@ -17,7 +17,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import METRICS_AVAILABLE, TopologyStatus
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import SUMMARY_CONDITION, JobStatus
 from hyperscale.spec import crd_cel
 from hyperscale.spec.crd_schema import Schema, struct_schema
 from hyperscale.spec.introspect import struct_of
@@ -43,7 +43,7 @@ def _job() -> Schema:
     schema["properties"]["metadata"]["properties"] = {"name": {"type": "string", "maxLength": 253}}
     schema["x-kubernetes-validations"] = crd_cel.root_rules()
     columns = [
-        ("Phase", "string", ".status.phase", 0),
+        ("Status", "string", f'.status.conditions[?(@.type=="{SUMMARY_CONDITION}")].reason', 0),
         ("Partitions", "integer", ".status.plan.partitions", 0),
         ("Workers", "integer", ".status.workers.planned", 0),
         ("Ready", "string", ".status.columns.ready", 0),
@@ -53,7 +53,6 @@ def _job() -> Schema:
         ("Predicted", "string", ".status.columns.predicted", 0),
         ("Measured", "string", ".status.columns.measured", 1),
         ("Queue", "string", ".status.queue", 1),
-        ("Reason", "string", ".status.reason", 1),
         ("Age", "date", ".metadata.creationTimestamp", 0),
     ]
     return _definition(constants.JOB_KIND, constants.JOB_PLURAL, "gnntj", "Namespaced", schema, columns)

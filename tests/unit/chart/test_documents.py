@@ -55,9 +55,9 @@ def test_every_reason_is_explained(reason: Reason) -> None:
     assert str(reason) in entries()
 
 
-@pytest.mark.parametrize("phase", sorted(status.Phase))
-def test_every_phase_is_explained(phase: status.Phase) -> None:
-    assert str(phase) in words("reference/conditions.md")
+@pytest.mark.parametrize("state", sorted(status.StateWord))
+def test_every_state_is_explained(state: status.StateWord) -> None:
+    assert str(state) in words("reference/conditions.md")
 
 
 def test_every_reason_of_planners_and_metrics_is_explained() -> None:

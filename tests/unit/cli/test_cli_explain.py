@@ -15,7 +15,9 @@ from hyperscale.model.api.condition import Condition, ConditionStatus
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import JobStatus, Phase, ReadyCount, to_wire
+from hyperscale.model.status import JobStatus, ReadyCount, StateWord, to_wire
+from tests.builders.seen import last_step
+from tests.builders.seen import status as told
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run
 
 __all__ = ["files_fixture"]
@@ -30,8 +32,10 @@ def record(status: JobStatus | None, **changed: Any) -> ExplainedJob:
     return ExplainedJob(**{**fields, **changed})
 
 
-def status(**fields: Any) -> JobStatus:
-    return JobStatus(**{"observed_generation": 1, **fields})
+def status(reason: str, state: StateWord = StateWord.PENDING, conditions: tuple[Condition, ...] = (), **fields: Any) -> JobStatus:
+    """A status whose last step has the reason; of an ended job the reason is that of its state."""
+    summary = () if state in (StateWord.SUCCEEDED, StateWord.FAILED) else (last_step(reason),)
+    return told(state, *summary, *conditions, **{"observed_generation": 1, **fields})
 
 
 def written(state: JobStatus, files: Files, name: str = "job-with-status.json") -> str:
@@ -46,7 +50,7 @@ def test_every_reason_of_the_operator_says_what_happens(reason: Reason) -> None:
 
 
 def test_a_reason_of_a_newer_operator_is_passed_on() -> None:
-    explained = explain(record(status(reason="Teleporting", phase=Phase.STARTING)))
+    explained = explain(record(status(reason="Teleporting", state=StateWord.STARTING)))
     assert explained.summary[0] == "The job is starting (Teleporting)."
 
 
@@ -77,7 +81,7 @@ def test_a_bad_spec_repeats_the_field_and_asks_to_correct_it() -> None:
 def test_approval_says_how_to_approve() -> None:
     message = "approve with: kubectl annotate --overwrite gnntj cora -n team-a hyperscale.dev/approved-plan=abc"
     state = status(
-        reason=Reason.AWAITING_APPROVAL, phase=Phase.PLANNED, conditions=(condition("Approved", "False", "AwaitingApproval", message),)
+        reason=Reason.AWAITING_APPROVAL, state=StateWord.PLANNED, conditions=(condition("Approved", "False", "AwaitingApproval", message),)
     )
     explained = explain(record(state))
     assert explained.advice == (f"A{message[1:]}",)
@@ -86,7 +90,9 @@ def test_approval_says_how_to_approve() -> None:
 
 def test_a_failed_job_tells_the_failure_of_the_mpijob() -> None:
     state = status(
-        reason=Reason.FAILED, phase=Phase.FAILED, conditions=(condition("Failed", "True", "BackoffLimitExceeded", "the launcher failed"),)
+        reason=Reason.FAILED,
+        state=StateWord.FAILED,
+        conditions=(condition("Failed", "True", "BackoffLimitExceeded", "the launcher failed"),),
     )
     explained = explain(record(state))
     assert "The launcher failed." in explained.summary
@@ -94,7 +100,7 @@ def test_a_failed_job_tells_the_failure_of_the_mpijob() -> None:
 
 
 def test_progress_of_the_ranks_is_counted() -> None:
-    explained = explain(record(status(reason=Reason.STARTING, phase=Phase.STARTING, workers=ReadyCount(planned=4, placed=3, ready=1))))
+    explained = explain(record(status(reason=Reason.STARTING, state=StateWord.STARTING, workers=ReadyCount(planned=4, placed=3, ready=1))))
     assert "3 of 4 ranks are bound to a node, 1 are ready." in explained.summary
 
 
@@ -107,7 +113,7 @@ def test_a_plan_made_with_less_is_told(files: Files) -> None:
     plan = _plan(files)
     state = status(
         reason=Reason.RUNNING,
-        phase=Phase.RUNNING,
+        state=StateWord.RUNNING,
         plan=plan,
         conditions=(degraded(MetricsState(available=False, reason="PrometheusUnreachable", message="connection refused"), plan),),
     )
@@ -127,7 +133,7 @@ def test_only_the_newest_events_are_kept() -> None:
 
 def test_the_table_shows_the_plan_rank_by_rank(files: Files) -> None:
     plan = _plan(files)
-    ran = run("explain", "-f", written(status(reason=Reason.RUNNING, phase=Phase.RUNNING, plan=plan), files))
+    ran = run("explain", "-f", written(status(reason=Reason.RUNNING, state=StateWord.RUNNING, plan=plan), files))
     assert (ran.code, ran.err) == (0, "")
     assert "The job is training." in ran.out
     assert f"Plan {plan.plan_id} by Heuristic" in ran.out
@@ -139,7 +145,7 @@ def test_the_table_shows_the_plan_rank_by_rank(files: Files) -> None:
 
 def test_json_holds_the_documented_keys(files: Files) -> None:
     document = json.loads(run("explain", "-f", written(status(reason=Reason.RUNNING), files), "-o", "json").out)
-    assert document.keys() == {"job", "phase", "reason", "summary", "waitsFor", "advice", "plan", "conditions", "events"}
+    assert document.keys() == {"job", "state", "reason", "summary", "waitsFor", "advice", "plan", "conditions", "events"}
     assert document["job"] == "team-a/products"
 
 
@@ -156,10 +162,10 @@ def test_a_list_holds_jobs_and_their_events(files: Files) -> None:
 
 
 def test_a_status_that_is_not_ours_is_named_with_its_place(files: Files) -> None:
-    path = files.write("odd.json", json.dumps({**job(), "status": {"observedGeneration": 1, "phase": "Levitating"}}))
+    path = files.write("odd.json", json.dumps({**job(), "status": {"observedGeneration": 1, "planChanges": "many"}}))
     ran = run("explain", "-f", path)
     assert ran.code == 2
-    assert "status.phase" in ran.err
+    assert "status.planChanges" in ran.err
     assert ran.err.count("\n") == 1
 
 

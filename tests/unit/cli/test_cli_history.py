@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from hyperscale.cli.explain.explanation import ExplainedJob, explain, plan_sentence
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
-from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Correction, Prediction
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.status import StateWord
 from tests.builders import history as recorded
-from tests.builders.seen import plan
+from tests.builders.seen import plan, status
 from tests.unit.cli.cli_samples import run
 
 RUN = replace(recorded.RUN, finished_at=0.0, layers=2, hidden_size=64, correction=2.0, measured_seconds=3.0, accuracy=0.8125, measured="{}")
@@ -107,11 +106,11 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], says: str, 
 
 def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
     said = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
-    status = JobStatus(observed_generation=1, phase=Phase.RUNNING, reason=Reason.RUNNING, plan=plan("a", "b"), measured=said)
-    summary = explain(ExplainedJob("cora", "team", 1, False, status, ())).summary
+    told = status(StateWord.RUNNING, observed_generation=1, plan=plan("a", "b"), measured=said)
+    summary = explain(ExplainedJob("cora", "team", 1, False, told, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00%." in summary
     assert "An epoch takes 2 s, 2 × the predicted 1 s." in summary
-    stand_in = replace(status, measured=replace(said, generated=True))
+    stand_in = replace(told, measured=replace(said, generated=True))
     summary = explain(ExplainedJob("cora", "team", 1, False, stand_in, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00% on a generated graph." in summary
 
@@ -126,8 +125,8 @@ TOLD = Measured(
 
 
 def test_explain_says_where_an_epoch_goes_and_who_sends_most() -> None:
-    status = JobStatus(observed_generation=1, phase=Phase.SUCCEEDED, reason=Reason.RUNNING, plan=plan("a", "b"), measured=TOLD)
-    summary = explain(ExplainedJob("cora", "team", 1, False, status, ())).summary
+    told = status(StateWord.SUCCEEDED, observed_generation=1, plan=plan("a", "b"), measured=TOLD)
+    summary = explain(ExplainedJob("cora", "team", 1, False, told, ())).summary
     assert "A mean epoch of the slowest rank: forward 3 ms, halo 20 ms." in summary
     assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
 

@@ -223,7 +223,10 @@ def test_kubeconfig_of_the_environment_counts(cluster: Cluster, monkeypatch: pyt
 
 
 def test_a_job_is_explained_from_the_cluster_with_its_events(cluster: Cluster) -> None:
-    resource = {**job(), "status": {"observedGeneration": 1, "phase": "Running", "reason": "Running"}}
+    resource = {
+        **job(),
+        "status": {"observedGeneration": 1, "conditions": [{"type": "Succeeded", "status": "Unknown", "reason": "Running"}]},
+    }
     cluster.world.objects[f"{JOBS}/products"] = resource
     cluster.world.objects["/api/v1/namespaces/team-a/events"] = {
         "items": [{"type": "Normal", "reason": "Planned", "message": "planned it", "count": 2, "lastTimestamp": "2026-01-01T00:00:00Z"}]

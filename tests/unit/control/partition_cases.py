@@ -14,9 +14,9 @@ from hyperscale.model.observed.owned_objects import PartitionView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PARTITION, PodView
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.status import JobStatus, StateWord
 from hyperscale.observe.prometheus.reader import PrometheusReader
-from tests.builders.seen import UID, changed, launcher, mpijob, plan, seen, worker
+from tests.builders.seen import UID, changed, launcher, mpijob, plan, seen, status, worker
 
 TWO = plan("node-a", "node-b")
 
@@ -83,7 +83,7 @@ def watch_over(world: ClusterCache) -> tuple[ProgressWatch, list[Key]]:
 def ended(number: int, measured: Measured | None, of: Plan = TWO) -> tuple[ReconcileInput, JobStatus]:
     look = seen(plan=of)
     metadata = replace(look.job.metadata, uid=f"uid-{number}")
-    return changed(look, metadata=metadata), JobStatus(phase=Phase.SUCCEEDED, measured=measured, completion_time="2026-01-01T00:00:00Z")
+    return changed(look, metadata=metadata), status(StateWord.SUCCEEDED, measured=measured, completion_time="2026-01-01T00:00:00Z")
 
 
 def with_shares(*shares: float) -> Plan:

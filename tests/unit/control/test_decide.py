@@ -12,7 +12,7 @@ from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput, SpecFault
 from hyperscale.model.plan import NEVER_FITS, Infeasible
-from hyperscale.model.status import Phase
+from hyperscale.model.status import StateWord
 from tests.builders.seen import GONE, MEASURED, STARTED, UID, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 NO_ROOM = Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs, 1 is free")
@@ -73,29 +73,29 @@ def test_a_spec_that_cannot_be_read_stops_with_its_path() -> None:
     assert decision.message.startswith("spec.workers.maxReplicas: 2 is below")
 
 
-@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+@pytest.mark.parametrize("state", [StateWord.SUCCEEDED, StateWord.FAILED])
 @pytest.mark.parametrize(
     "view",
     [mpijob(owner_uid="another"), mpijob(owner_uid=""), mpijob(fault="spec.mpiReplicaSpecs is absent")],
     ids=["of-another-owner", "without-an-owner", "unreadable"],
 )
-def test_a_run_that_ended_stays_ended_when_another_mpijob_takes_its_name(phase: Phase, view: MpiJobView) -> None:
-    ended = status(phase, condition(phase.value), mpi_job_ref=STARTED, completion_time="2026-01-01T01:00:00Z")
+def test_a_run_that_ended_stays_ended_when_another_mpijob_takes_its_name(state: StateWord, view: MpiJobView) -> None:
+    ended = status(state, condition(state.value), mpi_job_ref=STARTED, completion_time="2026-01-01T01:00:00Z")
     before = seen(status=ended, mpijob=view, plan=TWO)
     decision = decide(before)
     assert isinstance(decision, Stop)
-    assert decision.reason == Reason(phase.value)
+    assert decision.reason == Reason(state.value)
     written = derive(before, decision)
-    assert (written.phase, written.mpi_job_ref, written.completion_time) == (phase, STARTED, ended.completion_time)
+    assert (written.state, written.mpi_job_ref, written.completion_time) == (state, STARTED, ended.completion_time)
     after = seen(status=written, plan=TWO)
-    assert decide(after).reason == Reason(phase.value), "the other MPIJob is gone: nothing is planned or created"
+    assert decide(after).reason == Reason(state.value), "the other MPIJob is gone: nothing is planned or created"
 
 
-@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
-def test_a_finished_job_whose_mpijob_was_removed_by_its_ttl_is_not_run_again(phase: Phase) -> None:
-    decision = decide(seen(status=status(phase, mpi_job_ref=STARTED), plan=TWO))
+@pytest.mark.parametrize("state", [StateWord.SUCCEEDED, StateWord.FAILED])
+def test_a_finished_job_whose_mpijob_was_removed_by_its_ttl_is_not_run_again(state: StateWord) -> None:
+    decision = decide(seen(status=status(state, mpi_job_ref=STARTED), plan=TWO))
     assert isinstance(decision, Stop)
-    assert decision.reason == str(phase)
+    assert decision.reason == str(state)
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
@@ -135,7 +135,7 @@ def test_suspended_by_its_queue_means_queued_not_failed() -> None:
 
 def test_after_a_suspension_the_plan_is_made_anew_with_the_same_worker_count() -> None:
     look = placed(
-        pods=(worker(0, gated=True), worker(1, gated=True)), status=status(Phase.QUEUED, condition("Suspended"), mpi_job_ref=STARTED)
+        pods=(worker(0, gated=True), worker(1, gated=True)), status=status(StateWord.QUEUED, condition("Suspended"), mpi_job_ref=STARTED)
     )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
@@ -162,7 +162,11 @@ def test_an_approved_plan_runs() -> None:
     annotations = {constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}
     metadata = JobMetadata(namespace="team", name="cora", uid=UID, generation=1, annotations=annotations)
     look = seen(
-        job_spec(startPolicy="Manual"), plan=TWO, plan_recorded=True, metadata=metadata, status=status(Phase.PLANNED, condition("Planned"))
+        job_spec(startPolicy="Manual"),
+        plan=TWO,
+        plan_recorded=True,
+        metadata=metadata,
+        status=status(StateWord.PLANNED, condition("Planned")),
     )
     assert isinstance(decide(look), CreateMpiJob)
 
@@ -176,7 +180,7 @@ def test_an_approved_plan_whose_node_went_away_is_made_anew() -> None:
 def test_a_changed_spec_voids_a_plan_from_which_nothing_was_created() -> None:
     metadata = JobMetadata(namespace="team", name="cora", uid=UID, generation=2)
     look = seen(
-        job_spec(startPolicy="Never"), plan=TWO, metadata=metadata, status=status(Phase.PLANNED, condition("Planned", generation=1))
+        job_spec(startPolicy="Never"), plan=TWO, metadata=metadata, status=status(StateWord.PLANNED, condition("Planned", generation=1))
     )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
@@ -228,7 +232,9 @@ def test_only_the_lost_rank_is_planned_anew() -> None:
 
 def test_when_replans_are_used_up_the_job_waits_for_a_person() -> None:
     look = placed(
-        pods=(worker(0, node="node-a", ready=True), worker(1, gated=True)), misfits=(GONE,), status=status(Phase.RUNNING, plan_changes=3)
+        pods=(worker(0, node="node-a", ready=True), worker(1, gated=True)),
+        misfits=(GONE,),
+        status=status(StateWord.RUNNING, plan_changes=3),
     )
     assert decide(look).reason == Reason.PLAN_CHANGES_EXHAUSTED
 

@@ -22,7 +22,7 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import BeginMove, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
-from hyperscale.model.status import Phase, ProposedMigration, WorkerMigration
+from hyperscale.model.status import ProposedMigration, StateWord, WorkerMigration
 from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 
 OLD = plan("node-a", "node-b")
@@ -42,7 +42,7 @@ def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
 
 def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
-    return running(**{"plan": NEW, "migrating": True, "status": status(Phase.RUNNING, MOVING), **changes})
+    return running(**{"plan": NEW, "migrating": True, "status": status(StateWord.RUNNING, MOVING), **changes})
 
 
 def of_type(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
@@ -68,7 +68,7 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
         (running(mpijob=mpijob(conditions=RUNS, queue="gold")), "gold"),
         (running(job_spec(checkpoint={"claimName": "state"}, placement={"mode": "Preferred"})), "Strict"),
         (running(job_spec(checkpoint={"claimName": "state"}, startPolicy="Manual")), "Manual"),
-        (running(status=status(Phase.RUNNING, plan_changes=3)), "maxPlanChanges"),
+        (running(status=status(StateWord.RUNNING, plan_changes=3)), "maxPlanChanges"),
     ],
 )
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str) -> None:
@@ -120,13 +120,13 @@ def test_a_person_who_suspends_the_job_meanwhile_is_obeyed() -> None:
 
 
 def test_the_status_says_moving_from_the_first_write_until_every_rank_is_there() -> None:
-    first = moving(plan_recorded=False, status=status(Phase.RUNNING))
+    first = moving(plan_recorded=False, status=status(StateWord.RUNNING))
     written = derive(first, decide(first))
     assert is_moving(written)
     assert written.plan is not None
     assert written.plan.plan_id == NEW.plan_id
     stopped = moving(mpijob=mpijob(suspended=True))
-    assert derive(stopped, decide(stopped)).phase is Phase.STARTING
+    assert derive(stopped, decide(stopped)).state is StateWord.STARTING
     arriving = moving(mpijob=mpijob(), pods=(worker(0, node="node-a"), worker(1, gated=True)))
     assert is_moving(derive(arriving, Wait(Reason.STARTING)))
     there = moving(mpijob=mpijob(conditions=RUNS), pods=(worker(0, node="node-a"), worker(1, node="node-c")))

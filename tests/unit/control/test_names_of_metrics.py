@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.admission_query import AdmissionResult, Chooser, Deferral, QueueScore
-from hyperscale.model.status import Phase
+from hyperscale.model.status import StateWord
 
 LABELS = {
     "hyperscale_jobs": ("state",),
@@ -30,7 +30,15 @@ def test_metrics_have_the_names_and_labels_of_the_reference() -> None:
 
 def test_only_a_job_that_ends_counts_as_finished() -> None:
     telemetry = Telemetry()
-    steps = [Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.STARTING, Phase.RUNNING, Phase.FAILED, Phase.FAILED]
+    steps = [
+        StateWord.PENDING,
+        StateWord.STARTING,
+        StateWord.RUNNING,
+        StateWord.STARTING,
+        StateWord.RUNNING,
+        StateWord.FAILED,
+        StateWord.FAILED,
+    ]
     for before, after in itertools.pairwise(steps):
         telemetry.count_finished(before, after)
     text = generate_latest(telemetry.registry).decode()

@@ -15,7 +15,7 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import MakePlan, Reason, SetSuspend, Stop, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.status import LastPreemption, Phase
+from hyperscale.model.status import LastPreemption, StateWord
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from tests.builders.seen import GONE, MEASURED, changed, condition, job_spec, mpijob, plan, seen, status, worker
 from tests.corpus.queue_stage import POLICY, Stage, gpu_node
@@ -32,7 +32,7 @@ RUNS = {"Running": (True, "MPIJobRunning", "")}
 def suspended(job: Any = JOB, **changes: Any) -> ReconcileInput:
     """Three workers were suspended, their pods are gone, and the person wants it to go on."""
     of = mpijob(workers=3, suspended=True, resizable=True)
-    look = seen(job, mpijob=of, plan=THREE, plan_recorded=True, status=status(Phase.QUEUED, condition("Suspended")))
+    look = seen(job, mpijob=of, plan=THREE, plan_recorded=True, status=status(StateWord.QUEUED, condition("Suspended")))
     return changed(look, **changes)
 
 
@@ -46,7 +46,7 @@ def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) 
         plan_recorded=True,
         pods=pods,
         misfits=(GONE,),
-        status=status(Phase.RUNNING, condition("Placed", "False")),
+        status=status(StateWord.RUNNING, condition("Placed", "False")),
         now=PLACED_LOST_AT + waited_seconds,
     )
     return changed(look, **changes)
@@ -54,7 +54,7 @@ def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) 
 
 def shrinking(**changes: Any) -> ReconcileInput:
     """A plan with two workers is in force; the pods are still the old ones."""
-    written = status(Phase.RUNNING, condition(MIGRATING_CONDITION))
+    written = status(StateWord.RUNNING, condition(MIGRATING_CONDITION))
     return lost(**{"plan": TWO, "migrating": True, "misfits": (), "status": written, **changes})
 
 
@@ -76,7 +76,7 @@ def test_without_room_it_stays_suspended_and_asks_again() -> None:
     decision = decide(look)
     assert isinstance(decision, Wait)
     assert (decision.reason, bool(decision.retry_after_seconds)) == ("InsufficientGPUs", True)
-    assert derive(look, decision).phase == Phase.QUEUED
+    assert derive(look, decision).state == StateWord.QUEUED
 
 
 def test_the_new_plan_is_written_down_before_the_mpijob_is_resumed_on_it() -> None:
@@ -106,7 +106,7 @@ def test_others_are_resumed_as_they_are_and_planned_when_their_pods_are_there(jo
 
 def test_a_plan_of_another_size_than_the_mpijob_that_was_resumed_nevertheless_is_made_anew_with_its_size() -> None:
     pods = tuple(worker(rank, gated=True) for rank in range(3))
-    decision = decide(lost(plan=TWO, pods=pods, misfits=(), status=status(Phase.STARTING)))
+    decision = decide(lost(plan=TWO, pods=pods, misfits=(), status=status(StateWord.STARTING)))
     assert isinstance(decision, MakePlan)
     assert decision.workers_fixed == 3
 
@@ -122,7 +122,7 @@ def test_a_job_that_was_stopped_for_others_goes_on_with_any_count_where_it_may(r
     stop = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
     of = mpijob(workers=3, suspended=True, resizable=resizable)
     look = suspended(
-        mpijob=of, preempted=True, preemption_recorded=True, status=status(Phase.QUEUED, condition("Preempted"), last_preemption=stop)
+        mpijob=of, preempted=True, preemption_recorded=True, status=status(StateWord.QUEUED, condition("Preempted"), last_preemption=stop)
     )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
@@ -169,7 +169,7 @@ def test_who_must_not_go_on_with_fewer_does_not(look: ReconcileInput) -> None:
 
 
 def test_when_replans_are_used_up_it_waits_for_a_person() -> None:
-    decision = decide(lost(status=status(Phase.RUNNING, condition("Placed", "False"), plan_changes=3)))
+    decision = decide(lost(status=status(StateWord.RUNNING, condition("Placed", "False"), plan_changes=3)))
     assert isinstance(decision, Stop)
     assert decision.reason == Reason.PLAN_CHANGES_EXHAUSTED
 
@@ -228,7 +228,7 @@ def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(res
     key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3})
     record = stage.world.jobs[key]
     stop = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 4.0)
-    record = replace(record, status=status(Phase.QUEUED, condition("Preempted"), last_preemption=stop))
+    record = replace(record, status=status(StateWord.QUEUED, condition("Preempted"), last_preemption=stop))
     job, _ = stage.reader.read(record.resource, {})
     entry = read_entry(key, record, job, POLICY, (), mpijob(workers=2, suspended=True, resizable=resizable))
     assert entry is not None

@@ -13,7 +13,7 @@ from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, Reason, ReleaseWorkers, Stop, Wait
 from hyperscale.model.observed.owned_objects import PartitionView
-from hyperscale.model.status import Phase
+from hyperscale.model.status import StateWord
 from tests.builders.seen import GONE, MEASURED, changed, launcher, mpijob, plan, seen, worker
 from tests.unit.control.partition_cases import (
     TRAINS_ITSELF,
@@ -95,7 +95,7 @@ def test_a_running_job_does_not_ask_for_partitions_again() -> None:
 def test_partitioning_is_a_phase_and_a_condition() -> None:
     waiting = planned(VIEW, partition_read=True)
     status = derive(waiting, decide(waiting))
-    assert status.phase is Phase.PARTITIONING
+    assert status.state is StateWord.PARTITIONING
     assert [(found.status, found.reason) for found in status.conditions if found.type == "Partitioned"] == [("False", "Partitioning")]
     done = planned(replace(VIEW, succeeded=True), status=status, mpijob=mpijob())
     assert [found.status for found in derive(done, Wait(Reason.STARTING)).conditions if found.type == "Partitioned"] == ["True"]
@@ -104,7 +104,7 @@ def test_partitioning_is_a_phase_and_a_condition() -> None:
 def test_a_failed_partition_job_is_stalled() -> None:
     status = derive(planned(replace(VIEW, failed=True)), Stop(Reason.PARTITIONING_FAILED, "needs 40 GiB"))
     assert {"Stalled", "Partitioned"} <= {found.type for found in status.conditions}
-    assert status.phase is Phase.PENDING
+    assert status.state is StateWord.PENDING
 
 
 def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:

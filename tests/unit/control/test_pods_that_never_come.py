@@ -10,7 +10,7 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.unscheduled import begun
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import Reason, ReleaseGang, Wait
-from hyperscale.model.status import Phase
+from hyperscale.model.status import StateWord
 from tests.builders.seen import mpijob, status, worker
 from tests.unit.control.timeout_cases import QUEUED, TIMEOUT, at, placed, released, waiting
 
@@ -23,7 +23,7 @@ GONE = "2 of 2 worker pods (cora-worker-0, cora-worker-1) do not exist"
     ids=["none", "some"],
 )
 def test_ranks_whose_pods_never_come_are_released_as_one_too(pods: tuple[Any, ...], said: str) -> None:
-    first = waiting(0, pods=pods, status=status(Phase.STARTING))
+    first = waiting(0, pods=pods, status=status(StateWord.STARTING))
     told = derive(first, decide(first))
     assert told.scheduling is not None
     assert told.scheduling.waiting_start_time == at(0)

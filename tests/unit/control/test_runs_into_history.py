@@ -14,10 +14,10 @@ from hyperscale.control.history.run_store import RunStore
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.plan import Correction, Prediction
-from hyperscale.model.status import Phase
+from hyperscale.model.status import StateWord
 from hyperscale.util.rfc3339 import unix_seconds
 from tests.builders.history import open_files
-from tests.builders.seen import seen
+from tests.builders.seen import seen, status
 from tests.unit.control.partition_cases import (
     SAID,
     TWO,
@@ -33,11 +33,11 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
         recorder = RunRecorder(reader, Telemetry(), url, 3, lambda: 0.0)
         running = asyncio.create_task(recorder.run())
         for number in range(3):
-            look, status = ended(number, SAID)
-            recorder.note(look, replace(status, phase=Phase.RUNNING))  # not yet
-            recorder.note(look, replace(status, measured=None))
-            recorder.note(look, status)
-            recorder.note(look, status)
+            look, told = ended(number, SAID)
+            recorder.note(look, status(StateWord.RUNNING, measured=told.measured))  # not yet
+            recorder.note(look, replace(told, measured=None))
+            recorder.note(look, told)
+            recorder.note(look, told)
         async with asyncio.timeout(60):
             while not reader.calibrations:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)

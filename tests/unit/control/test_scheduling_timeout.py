@@ -13,13 +13,13 @@ from hyperscale.control.lifecycle.unscheduled import REFUSED_SECONDS, begun, del
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReleaseGang, ReleaseWorkers, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible
-from hyperscale.model.status import Phase, StatusScheduling, read_status, to_wire
+from hyperscale.model.status import StateWord, StatusScheduling, read_status, to_wire
 from tests.builders.seen import changed, condition, job_spec, launcher, mpijob, status, worker
 from tests.unit.control.timeout_cases import NOW, QUEUED, RELEASED, TIMEOUT, WORDS, at, gone, placed, released, waiting
 
 
 def test_since_when_a_rank_waits_is_written_down_and_the_deadline_is_looked_at() -> None:
-    first = waiting(0, status=status(Phase.STARTING))
+    first = waiting(0, status=status(StateWord.STARTING))
     told = derive(first, decide(first))
     assert told.scheduling is not None
     assert told.scheduling.waiting_start_time == at(0)
@@ -72,7 +72,7 @@ def test_what_is_remembered_names_the_node_and_survives_a_restart() -> None:
     known = begun(waiting(TIMEOUT))
     (refused,) = known.refused
     assert (known.releases, refused.node, refused.message) == (1, "node-b", WORDS)
-    written = status(Phase.STARTING, RELEASED, scheduling=known)
+    written = status(StateWord.STARTING, RELEASED, scheduling=known)
     assert read_status(to_wire(written)) == written
     assert is_released(written, mpijob())
     assert not is_released(written, mpijob(suspend_intent=True)), "another resumed it"
@@ -198,6 +198,6 @@ def test_gated_again_its_ranks_are_planned_anew_and_wait_their_delay() -> None:
 
 def test_a_move_whose_ranks_find_no_node_ends_with_the_release() -> None:
     look = released(
-        migrating=True, status=status(Phase.STARTING, RELEASED, condition("Migrating"), scheduling=released().job.status.scheduling)
+        migrating=True, status=status(StateWord.STARTING, RELEASED, condition("Migrating"), scheduling=released().job.status.scheduling)
     )
     assert not [each for each in derive(look, decide(look)).conditions if each.type == "Migrating"]

@@ -19,8 +19,9 @@ from hyperscale.model.decision import Reason, Stop, Wait
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
-from hyperscale.model.status import JobStatus, Phase, StatusColumns, read_status, to_wire
+from hyperscale.model.status import JobStatus, StateWord, StatusColumns, read_status, to_wire
 from tests.builders.seen import MEASURED, UID, changed, job_spec, launcher, mpijob, plan, seen, worker
+from tests.builders.seen import status as written
 
 TWO = plan("node-a", "node-b")
 
@@ -57,7 +58,7 @@ def test_what_the_planning_pass_said_of_degradation_stays_in_later_passes() -> N
 
 def test_without_room_the_job_is_pending_and_says_why() -> None:
     status = after(seen(refusal=Infeasible(reason="InsufficientGPUs", message="needs 8, 6 are free. Try workers.maxReplicas: 6.")))
-    assert status.phase is Phase.PENDING
+    assert status.state is StateWord.PENDING
     assert conditions(status)["Planned"] == ("False", "InsufficientGPUs")
     assert status.reason == "InsufficientGPUs"
 
@@ -77,7 +78,7 @@ def test_a_running_job_is_neither_stalled_nor_reconciling() -> None:
         pods=(launcher(), worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True)),
     )
     status = after(look)
-    assert status.phase is Phase.RUNNING
+    assert status.state is StateWord.RUNNING
     assert shown(status).ready == "2/2"
     assert not {"Stalled", "Reconciling"} & conditions(status).keys()
     assert conditions(status)["Placed"] == ("True", "AllRanksBound")
@@ -102,8 +103,9 @@ def test_a_started_job_stays_approved_by_its_first_plan_also_when_the_plan_chang
     first = after(seen(MANUAL, plan=TWO, metadata=approving(TWO.plan_id)))
     other = plan("node-a", "node-c")
     runs = after(seen(MANUAL, plan=other, plan_recorded=True, mpijob=mpijob(), status=first, metadata=approving(TWO.plan_id)))
-    gone = msgspec.structs.replace(runs, phase=Phase.SUCCEEDED)
-    over = after(seen(MANUAL, plan=other, plan_recorded=True, status=gone, metadata=approving(TWO.plan_id)))
+    done = mpijob(conditions={"Succeeded": (True, "MPIJobSucceeded", "")})
+    ends = after(seen(MANUAL, plan=other, plan_recorded=True, mpijob=done, status=runs, metadata=approving(TWO.plan_id)))
+    over = after(seen(MANUAL, plan=other, plan_recorded=True, status=ends, metadata=approving(TWO.plan_id)))
     assert told(runs, "Approved") == told(over, "Approved") == told(first, "Approved")
 
 
@@ -132,29 +134,9 @@ def told(status: JobStatus, kind: str) -> tuple[str, str, str]:
     return next((one.status, one.reason, one.message) for one in status.conditions if one.type == kind)
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("Succeeded", "MPIJobSucceeded"), ("Failed", "MPIJobFailed")])
-def test_a_finished_job_counts_no_ready_workers_was_placed_and_is_not_told_to_be_running(kind: str, reason: str) -> None:
-    status = ended(kind, reason)
-    assert shown(status).ready == ""
-    assert told(status, "Placed") == ("True", "AllRanksBound", "2 of 2")
-    assert told(status, "Running") == ("False", kind, "finished")
-    assert conditions(status)[kind] == ("True", reason)
-
-
-def test_a_job_that_failed_before_it_ran_is_not_told_to_have_been_placed() -> None:
-    never = mpijob(conditions={"Failed": (True, "DeadlineExceeded", "too late")})
-    placed = msgspec.structs.replace(JobStatus(), conditions=after(seen(plan=TWO, mpijob=mpijob())).conditions)
-    assert told(placed, "Placed")[:2] == ("False", "RanksWaiting")
-    assert told(after(seen(plan=TWO, plan_recorded=True, mpijob=never, status=placed)), "Placed")[:2] == ("False", "RanksWaiting")
-    assert "Placed" not in conditions(after(seen(plan=TWO, plan_recorded=True, mpijob=never)))
-
-
-def test_a_finished_job_stays_as_told_once_its_mpijob_is_gone() -> None:
-    first = ended("Succeeded", "MPIJobSucceeded")
-    later = after(seen(plan=TWO, plan_recorded=True, status=first))
-    kept = ("Running", "Placed", "Succeeded")
-    assert [told(later, kind) for kind in kept] == [told(first, kind) for kind in kept]
-    assert (shown(later).ready, later.phase) == ("", Phase.SUCCEEDED)
+def test_a_finished_job_counts_no_ready_workers() -> None:
+    assert shown(ended("Succeeded", "MPIJobSucceeded")).ready == ""
+    assert shown(ended("Failed", "MPIJobFailed")).ready == ""
 
 
 HALF_WAY = Measured(epoch=1, epochs=2, accuracy=0.8181, epoch_seconds=0.0098765)
@@ -229,9 +211,7 @@ def test_a_job_that_trains_on_a_stand_in_says_so_and_what_to_set(kind: str) -> N
 def test_the_event_of_a_jobs_end_says_what_its_condition_says(measured: Measured | None, begins: str) -> None:
     job = mpijob(conditions={"Succeeded": (True, "MPIJobSucceeded", "the MPIJob's own words")})
     look = seen(plan=TWO, plan_recorded=True, mpijob=job, measured=measured)
-    told = event_for(
-        ReconcileContext(Key("team", "cora"), PolicySpec(), 0.0), look, decide(look), JobStatus(phase=Phase.RUNNING), after(look)
-    )
+    told = event_for(ReconcileContext(Key("team", "cora"), PolicySpec(), 0.0), look, decide(look), written(StateWord.RUNNING), after(look))
     assert told is not None
     assert (told.reason, told.message) == ("Succeeded", message(after(look), "Succeeded"))
     assert told.message.startswith(begins)

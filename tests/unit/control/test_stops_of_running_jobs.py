@@ -34,7 +34,7 @@ from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, R
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice
-from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, Phase, ProposedPreemption, QueueDecision
+from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, ProposedPreemption, QueueDecision, StateWord
 from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 PLAN = plan("node-a", "node-b")
@@ -49,13 +49,13 @@ WAITS = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", 
 def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
     """Both ranks run where they were planned."""
     pods = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
-    base = seen(job, mpijob=mpijob(conditions=RUNS), plan=PLAN, plan_recorded=True, pods=pods, status=status(Phase.RUNNING))
+    base = seen(job, mpijob=mpijob(conditions=RUNS), plan=PLAN, plan_recorded=True, pods=pods, status=status(StateWord.RUNNING))
     return changed(base, **changes)
 
 
 def stopping(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
-    written = status(Phase.RUNNING, PREEMPTED, last_preemption=LAST, preemptions=1)
+    written = status(StateWord.RUNNING, PREEMPTED, last_preemption=LAST, preemptions=1)
     return running(**{"preempted": True, "preemption_recorded": True, "status": written, **changes})
 
 
@@ -85,7 +85,7 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
         running(mpijob=mpijob(conditions=RUNS, queue="gold")),
         running(job_spec(checkpoint={"claimName": "state"}, placement={"mode": "Preferred"})),
         running(job_spec(checkpoint={"claimName": "state"}, startPolicy="Manual")),
-        running(status=status(Phase.RUNNING, plan_changes=3)),
+        running(status=status(StateWord.RUNNING, plan_changes=3)),
     ],
     ids=["no checkpoint", "in a queue", "not strict", "approved by hand", "no replans left"],
 )
@@ -103,7 +103,7 @@ def test_in_order_of_arrival_nobody_is_stopped() -> None:
 
 def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -> None:
     again = mpijob(start_time="2026-01-01T02:10:00Z")
-    once = status(Phase.RUNNING, last_preemption=LAST)
+    once = status(StateWord.RUNNING, last_preemption=LAST)
     assert "7200" in preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7200))
     assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7201))
     assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=0))
@@ -113,7 +113,7 @@ def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -
 
 
 def test_nothing_is_stopped_before_that_is_written_down() -> None:
-    first = stopping(preemption_recorded=False, status=status(Phase.RUNNING, last_preemption=LAST, preemptions=1))
+    first = stopping(preemption_recorded=False, status=status(StateWord.RUNNING, last_preemption=LAST, preemptions=1))
     decision = decide(first)
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.retry_after_seconds) == (Reason.PREEMPTED, 0.0)
@@ -134,7 +134,7 @@ def test_its_gpus_are_given_away_when_its_pods_are_gone() -> None:
     decision = decide(stopping(mpijob=mpijob(suspended=True)))
     assert isinstance(decision, Wait)
     assert "2 of its pods" in decision.message
-    written = status(Phase.QUEUED, PREEMPTED, last_preemption=LAST)
+    written = status(StateWord.QUEUED, PREEMPTED, last_preemption=LAST)
     assert not waits_again(mpijob(suspended=True), (worker(0),))
     assert waits_again(mpijob(suspended=True), (worker(0, phase="Succeeded"),))
     assert not waits_again(mpijob(), ())
@@ -165,7 +165,7 @@ def test_while_it_waits_the_status_says_so_and_the_old_plan_is_no_plan() -> None
     look = stopped(admission=WAITS)
     decision = decide(look)
     after = derive(look, decision)
-    assert (decision.reason, after.phase, after.reason) == (Reason.PREEMPTED, Phase.QUEUED, "Preempted")
+    assert (decision.reason, after.state, after.reason) == (Reason.PREEMPTED, StateWord.QUEUED, "Preempted")
     planned, preempted = of_type(after.conditions, "Planned"), of_type(after.conditions, PREEMPTED_CONDITION)
     assert planned is not None
     assert preempted is not None

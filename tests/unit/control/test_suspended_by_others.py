@@ -17,7 +17,7 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import FindWorkload, MakePlan, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.status import LastPreemption, Phase
+from hyperscale.model.status import LastPreemption, StateWord
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 from tests.builders import placement
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
@@ -50,14 +50,14 @@ def test_an_mpijob_that_another_suspended_stays_suspended_and_the_condition_says
     assert (found.status, found.reason) == ("True", "SuspendedExternally")
     assert '"kubectl-edit"' in found.message
     assert "kubectl patch mpijob cora -n team" in found.message
-    assert told.phase is Phase.QUEUED
+    assert told.state is StateWord.QUEUED
 
 
 @pytest.mark.parametrize(
     "begun",
     [
-        {"migrating": True, "status": status(Phase.STARTING, condition("Migrating"))},
-        {"preempted": True, "preemption_recorded": True, "status": status(Phase.QUEUED, condition("Preempted"), last_preemption=LAST)},
+        {"migrating": True, "status": status(StateWord.STARTING, condition("Migrating"))},
+        {"preempted": True, "preemption_recorded": True, "status": status(StateWord.QUEUED, condition("Preempted"), last_preemption=LAST)},
         {"job": ASKED_TO},
         {"mpijob": mpijob(suspended=True, suspend_intent=False, resizable=True)},
     ],
@@ -68,7 +68,7 @@ def test_nothing_that_the_operator_had_begun_resumes_it(begun: dict[str, Any]) -
 
 
 def test_a_move_ends_where_another_suspends_the_mpijob() -> None:
-    look = suspended(migrating=True, status=status(Phase.STARTING, condition("Migrating")))
+    look = suspended(migrating=True, status=status(StateWord.STARTING, condition("Migrating")))
     assert not [each for each in derive(look, decide(look)).conditions if each.type == "Migrating"]
 
 
@@ -96,7 +96,7 @@ def test_once_another_resumed_it_the_ranks_are_planned_anew() -> None:
         plan=TWO,
         plan_recorded=True,
         pods=(worker(0, gated=True), worker(1, gated=True)),
-        status=status(Phase.QUEUED, condition("Suspended")),
+        status=status(StateWord.QUEUED, condition("Suspended")),
     )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
@@ -111,7 +111,7 @@ def test_what_the_operator_suspended_it_resumes_as_the_spec_says() -> None:
 
 @pytest.mark.parametrize(("reason", "ours"), [("Suspended", True), ("Queued", False)])
 def test_of_an_mpijob_without_a_record_the_status_says_who_suspended_it(reason: str, ours: bool) -> None:
-    known = status(Phase.QUEUED, Condition("Suspended", "True", reason))
+    known = status(StateWord.QUEUED, Condition("Suspended", "True", reason))
     decision = decide(suspended(mpijob=mpijob(suspended=True, suspend_intent=None), status=known))
     assert isinstance(decision, SetSuspend) is ours
 
@@ -134,7 +134,7 @@ def test_a_person_who_resumes_as_the_spec_says_is_taken_note_of() -> None:
 
 
 def test_a_stop_for_others_ends_where_another_resumes_the_mpijob() -> None:
-    known = status(Phase.QUEUED, condition("Preempted"), last_preemption=LAST)
+    known = status(StateWord.QUEUED, condition("Preempted"), last_preemption=LAST)
     view = mpijob(suspend_intent=True)
     assert is_preempted(known, mpijob(suspended=True, suspend_intent=True))
     assert not is_preempted(known, view)
@@ -150,7 +150,7 @@ def moved(**changes: Any) -> ReconcileInput:
             "plan": plan("node-a", "node-c"),
             "plan_recorded": True,
             "migrating": True,
-            "status": status(Phase.STARTING, condition("Migrating")),
+            "status": status(StateWord.STARTING, condition("Migrating")),
             "pods": (worker(0, node="node-a"), worker(1, node="node-b")),
             **changes,
         }

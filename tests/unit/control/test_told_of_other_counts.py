@@ -17,7 +17,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.decision import Reason, SetSuspend
 from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
-from hyperscale.model.status import LastMigration, Phase
+from hyperscale.model.status import LastMigration, StateWord
 from hyperscale.util.rfc3339 import unix_seconds
 from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 from tests.corpus.queue_stage import Stage
@@ -48,7 +48,7 @@ def shrinking(**changes: Any) -> ReconcileInput:
         plan_recorded=True,
         migrating=True,
         pods=(worker(0, node="node-a"), worker(2, node="node-c")),
-        status=status(Phase.RUNNING, condition(MIGRATING_CONDITION), measured=SAID),
+        status=status(StateWord.RUNNING, condition(MIGRATING_CONDITION), measured=SAID),
     )
     return changed(look, **changes)
 
@@ -89,7 +89,7 @@ def test_what_is_left_of_a_run_that_has_not_told_its_pace_is_its_epochs_at_the_p
         ({}, 40.0),
         ({"measured": msgspec.structs.replace(SAID, epoch=60)}, 60.0),
         ({"migration": MoveView(epochs_done=43.5)}, 43.5),
-        ({"status": status(Phase.RUNNING, last_migration=LastMigration("2026-01-01T00:10:00Z", 1, 20.0))}, 20.0),
+        ({"status": status(StateWord.RUNNING, last_migration=LastMigration("2026-01-01T00:10:00Z", 1, 20.0))}, 20.0),
         ({"job": job_spec()}, 0.0),
     ],
     ids=["the status tells", "the run tells", "judged later", "nobody tells", "no checkpoint"],
@@ -114,7 +114,7 @@ def test_it_is_starting_not_queued_while_a_pod_on_a_lost_node_keeps_it_from_goin
     look = shrinking(job=job, mpijob=stopped, pods=(stuck,), unreachable_nodes=("node-b",))
     decision = decide(look)
     assert decision.reason == Reason.NODE_LOST
-    assert derive(look, decision).phase == Phase.STARTING
+    assert derive(look, decision).state == StateWord.STARTING
 
 
 def test_the_mpijob_is_labelled_with_the_plan_that_it_is_resumed_on() -> None:

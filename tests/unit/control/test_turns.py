@@ -13,7 +13,7 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.observed.reconcile_input import AdmissionTurn
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.status import JobStatus, Phase, QueueDecision
+from hyperscale.model.status import JobStatus, QueueDecision
 from tests.corpus.queue_stage import CREATED, Stage, taken
 
 
@@ -211,7 +211,7 @@ async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
 def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForAdmission") -> tuple[AdmissionTurn, JobStatus]:
     decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
     planned = Condition(type="Planned", status="False", reason=reason, message="as told")
-    return AdmissionTurn(decision, reason, "again"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
+    return AdmissionTurn(decision, reason, "again"), JobStatus(queue_decision=decision, conditions=(planned,))
 
 
 @pytest.mark.parametrize(

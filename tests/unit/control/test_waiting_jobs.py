@@ -12,7 +12,9 @@ from hyperscale.control.scheduler.waiting import STANDS_SECONDS
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import NEVER_FITS, Infeasible
-from hyperscale.model.status import JobStatus, ObjectReference, Phase, to_wire
+from hyperscale.model.status import ObjectReference, StateWord, to_wire
+from tests.builders.seen import last_step
+from tests.builders.seen import status as told
 from tests.corpus.queue_stage import Stage, gpu_node
 
 TOO_MANY = {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 16}}}
@@ -108,8 +110,8 @@ async def test_a_node_that_is_cordoned_does_not_end_it() -> None:
 def test_jobs_that_ended_or_cannot_be_used_are_not_asked_when_gpus_come_free() -> None:
     stage = Stage()
     waiting = stage.add("waiting")
-    over = JobStatus(phase=Phase.SUCCEEDED, observed_generation=1, mpi_job_ref=ObjectReference("over", "mpi-over"))
-    bad = JobStatus(reason=str(Reason.INVALID_SPEC), observed_generation=1)
+    over = told(StateWord.SUCCEEDED, observed_generation=1, mpi_job_ref=ObjectReference("over", "mpi-over"))
+    bad = told(StateWord.PENDING, last_step(str(Reason.INVALID_SPEC)), observed_generation=1)
     for name, status in (("over", over), ("bad", bad)):
         stage.add(name)
         record = stage.world.jobs[Key("team", name)].resource
@@ -123,7 +125,7 @@ def test_a_bad_job_whose_spec_was_corrected_waits_again() -> None:
     stage = Stage()
     key = stage.add("job")
     record = stage.world.jobs[key].resource
-    bad = to_wire(JobStatus(reason=str(Reason.INVALID_SPEC), observed_generation=1))
+    bad = to_wire(told(StateWord.PENDING, last_step(str(Reason.INVALID_SPEC)), observed_generation=1))
     for version, generation, waits in ((2, 1, False), (3, 2, True)):
         metadata = record["metadata"] | {"resourceVersion": str(version), "generation": generation}
         stage.world.see_job({**record, "metadata": metadata, "status": bad})

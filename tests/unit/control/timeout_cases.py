@@ -6,7 +6,7 @@ from typing import Any
 
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.status import JobStatus, Phase, StatusRefusedNode, StatusScheduling
+from hyperscale.model.status import JobStatus, StateWord, StatusRefusedNode, StatusScheduling
 from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import mpijob, plan, seen, status, worker
 
@@ -29,7 +29,7 @@ def waiting(since: float, **changes: Any) -> ReconcileInput:
         "plan": TWO,
         "plan_recorded": True,
         "pods": (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS)),
-        "status": status(Phase.STARTING, scheduling=known),
+        "status": status(StateWord.STARTING, scheduling=known),
         "now": NOW,
     }
     return seen(**{**base, **changes})
@@ -44,7 +44,7 @@ def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> Reconcil
         "plan": TWO,
         "plan_recorded": True,
         "pods": (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS)),
-        "status": status(Phase.STARTING, RELEASED, scheduling=known),
+        "status": status(StateWord.STARTING, RELEASED, scheduling=known),
         "released": True,
         "release_recorded": True,
         "now": NOW,

@@ -148,7 +148,7 @@ def policy(raw: Json) -> dict[str, Any]:
 def job(raw: Json) -> JobFacts | None:
     """A GNNTrainingJob; None where it has ended."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
-    if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if any(one["type"] in ("Succeeded", "Failed") and one.get("status") == "True" for one in _conditions(raw)):
         return None
     return JobFacts(
         namespace=str(metadata["namespace"]),

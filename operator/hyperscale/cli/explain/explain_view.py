@@ -20,7 +20,7 @@ def explanation_table(explanation: Explanation) -> list[str]:
         *pairs(
             [
                 ("Job", explanation.job),
-                ("Phase", explanation.phase),
+                ("State", explanation.state),
                 ("Reason", explanation.reason),
                 ("Waits for", explanation.waits_for),
             ]

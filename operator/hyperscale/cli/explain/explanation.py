@@ -16,7 +16,7 @@ from hyperscale.model.admission_query import Chooser
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan, Prediction
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.status import JobStatus, StateWord
 
 SHOWN_EVENTS: Final = 8
 
@@ -49,7 +49,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """What happens, why, and what to do."""
 
     job: str
-    phase: str
+    state: str
     reason: str
     """The operator's own word for its last decision."""
     summary: tuple[str, ...]
@@ -88,7 +88,7 @@ def explain(record: ExplainedJob) -> Explanation:
     ]
     return Explanation(
         job=f"{record.namespace}/{record.name}",
-        phase=status.phase.value,
+        state=status.state.value,
         reason=status.reason,
         summary=tuple(sentence for sentence in summary if sentence),
         waits_for=meaning.waits_for,
@@ -130,7 +130,7 @@ def _corrected(predicted: Prediction) -> str:
 def _unseen(record: ExplainedJob) -> Explanation:
     return Explanation(
         job=f"{record.namespace}/{record.name}",
-        phase=Phase.PENDING.value,
+        state=StateWord.PENDING.value,
         reason="",
         summary=("The operator has not looked at this job yet.",),
         waits_for="the operator",
@@ -144,23 +144,23 @@ def _unseen(record: ExplainedJob) -> Explanation:
 def _meaning(record: ExplainedJob, status: JobStatus) -> Meaning:
     if record.deleting:
         return MEANINGS[Reason.DELETED]
-    return MEANINGS.get(status.reason, Meaning(f"The job is {status.phase.value.lower()} ({status.reason or 'no reason given'})."))
+    return MEANINGS.get(status.reason, Meaning(f"The job is {status.state.value.lower()} ({status.reason or 'no reason given'})."))
 
 
 def _message(status: JobStatus) -> str:
     """The operator's message with its last reason: the condition that carries it, those that speak of trouble first."""
     order = ("Stalled", "Reconciling", "Approved", "Suspended", "Failed", "Planned", "Succeeded", "Running")
     carrying = {condition.type: condition.message for condition in status.conditions if condition.reason == status.reason}
-    ended = {condition.type: condition.message for condition in status.conditions if condition.type in (status.phase.value, "Stalled")}
+    ended = {condition.type: condition.message for condition in status.conditions if condition.type in (status.state.value, "Stalled")}
     return next((text for messages in (carrying, ended) for kind in order if (text := messages.get(kind))), "")
 
 
 def _progress(status: JobStatus) -> list[str]:
     sentences = []
-    if status.workers is not None and status.phase in (Phase.STARTING, Phase.RUNNING):
+    if status.workers is not None and status.state in (StateWord.STARTING, StateWord.RUNNING):
         workers = status.workers
         sentences.append(f"{workers.placed} of {workers.planned} ranks are bound to a node, {workers.ready} are ready.")
-    if status.queue and status.phase is Phase.QUEUED:
+    if status.queue and status.state is StateWord.QUEUED:
         sentences.append(f"Its queue is {status.queue}.")
     if status.restarts or status.plan_changes:
         sentences.append(

@@ -27,7 +27,8 @@ class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     finished: str
     """RFC 3339."""
-    phase: str
+    state: str
+    """Succeeded or Failed."""
     architecture: str
     products: str
     workers: int
@@ -116,7 +117,7 @@ def lines(shown: Shown, min_runs: int) -> list[str]:
     """The tables."""
     if not shown.runs:
         return ["No run has finished yet."]
-    header = ("JOB", "FINISHED", "PHASE", "MODEL", "GPUS", "WORKERS", "PREDICTED", "MEASURED", "RATIO", "BY", "ACCURACY")
+    header = ("JOB", "FINISHED", "STATE", "MODEL", "GPUS", "WORKERS", "PREDICTED", "MEASURED", "RATIO", "BY", "ACCURACY")
     text = table(header, map(_cells, shown.runs), right=frozenset({5, 6, 7, 8, 10}))
     factors = [(name, each) for name, listed in sorted(shown.calibrations.items()) for each in listed]
     if not factors:
@@ -133,7 +134,7 @@ def _cells(one: ShownRun) -> tuple[str, ...]:
     return (
         one.job,
         one.finished,
-        one.phase,
+        one.state,
         one.architecture,
         one.products or "unlabelled",
         str(one.workers),
@@ -215,7 +216,7 @@ def _shown(one: FinishedRun) -> ShownRun:
         job=f"{one.namespace}/{one.name}",
         uid=one.uid,
         finished=datetime.fromtimestamp(one.finished_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        phase=one.phase,
+        state=one.phase,
         architecture=one.architecture,
         products=one.products,
         workers=one.workers,

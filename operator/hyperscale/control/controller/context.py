@@ -88,7 +88,7 @@ class DriftCount:
 def is_progress(before: JobStatus, after: JobStatus) -> bool:
     """Only counts and their wording moved."""
     return (
-        before.phase == after.phase
+        before.state == after.state
         and before.plan == after.plan
         and before.observed_generation == after.observed_generation
         and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}

@@ -31,6 +31,7 @@ from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import TopologyPreview, topology_status
 from hyperscale.model.meta import RenderDefaults
+from hyperscale.model.status import StateWord
 from hyperscale.observe.prometheus.reader import PrometheusReader
 from hyperscale.pictures import page as topologypage
 from hyperscale.planner.service.process import COMMAND, PlannerProcess
@@ -249,12 +250,21 @@ class Operator:
             self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
             self.telemetry.workqueue_depth.set(len(self.queue))
             self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.snapshots.reading.taken_at))
-            states = Counter(record.status.phase for record in self.world.jobs.values())
+            states = await self._count_states()
             for kind, count in self.world.intake.counts().items():
                 self.telemetry.unreadable.labels(kind=kind).set(count)
             self.telemetry.jobs.clear()
             for state, count in states.items():
                 self.telemetry.jobs.labels(state=str(state)).set(count)
+
+    async def _count_states(self) -> Counter[StateWord]:
+        """Count jobs by state, letting the event loop turn: each state is read from the conditions."""
+        states: Counter[StateWord] = Counter()
+        slices = Slices()
+        for record in [*self.world.jobs.values()]:
+            states[record.status.state] += 1
+            await slices.pause_if_due()
+        return states
 
     def _ask_waiting_jobs(self) -> None:
         """Soon pass over the jobs that room may help, oldest first, after what happens to others."""

@@ -257,9 +257,9 @@ class Reconciler:
                 return
         await self._actions.write_status(run.key, state.job.metadata, status, version)
         self._written_at[run.key] = self._clock()
-        self._telemetry.count_finished(before.phase, status.phase)
+        self._telemetry.count_finished(before.state, status.state)
         if replace(status, measured=None) != replace(before, measured=None):
-            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "state": str(status.phase), "detail": decision.message})
+            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "state": str(status.state), "detail": decision.message})
         if (event := event_for(run, state, decision, before, status)) is not None:
             await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
 

@@ -43,7 +43,7 @@ def finished(state: ReconcileInput) -> Decision | None:
                 return Stop(reason, run_condition(state, condition)[1])
         return None
     if run_is_over(status):
-        return Stop(Reason(status.phase.value), "the MPIJob is gone; this run has ended")
+        return Stop(Reason(status.state.value), "the MPIJob is gone; this run has ended")
     return None
 
 

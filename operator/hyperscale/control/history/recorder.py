@@ -24,7 +24,7 @@ from hyperscale.model.api.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Calibration, Plan
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.status import JobStatus
 from hyperscale.model.step_curves import StepTime, Workload
 from hyperscale.util.rfc3339 import is_future, unix_seconds
 from hyperscale.util.threads import in_daemon_thread
@@ -72,7 +72,7 @@ class RunRecorder:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
         job, plan = state.job, state.plan.in_force
         uid = job.metadata.uid
-        if not self._url or job.parsed is None or status.phase not in (Phase.SUCCEEDED, Phase.FAILED) or plan is None:
+        if not self._url or job.parsed is None or not status.ended or plan is None:
             return
         if uid in self._noted and self._noted[uid] == status.measured:
             return
@@ -190,7 +190,7 @@ def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobSta
         namespace=metadata.namespace,
         name=metadata.name,
         finished_at=_ended_at(status, now),
-        phase=status.phase.value,
+        phase=status.state.value,
         architecture=job.model.architecture.value,
         layers=job.model.layers,
         hidden_size=job.model.hidden_size,

@@ -22,7 +22,7 @@ class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
     finished_at: float
     """Unix seconds."""
     phase: str
-    """Succeeded or Failed."""
+    """Succeeded or Failed. The name of the column in databases that earlier versions wrote."""
     architecture: str
     layers: int
     hidden_size: int

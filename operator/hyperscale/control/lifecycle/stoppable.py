@@ -16,7 +16,7 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice, StoppableJob
-from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastPreemption, Phase, ProposedPreemption
+from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastPreemption, ProposedPreemption
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
 PREEMPTED_CONDITION = "Preempted"
@@ -28,7 +28,7 @@ DIGITS = 4
 
 def run_is_over(status: JobStatus) -> bool:
     """Whether the status says that a run has ended: neither a restart of the operator nor the MPIJob's TTL starts it again."""
-    return status.phase in (Phase.SUCCEEDED, Phase.FAILED) and status.mpi_job_ref is not None
+    return status.ended and status.mpi_job_ref is not None
 
 
 def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:

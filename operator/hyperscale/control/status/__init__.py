@@ -1,1 +1,1 @@
-"""In: one look and one decision. Out: conditions, phase and plan for the status. Pure."""
+"""In: one look and one decision. Out: conditions, figures and plan for the status. Pure."""

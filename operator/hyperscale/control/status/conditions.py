@@ -1,18 +1,16 @@
-"""What one pass tells people and tools: conditions with reasons, a phase, the plan. Pure; written once a pass, and only when it differs."""
+"""What one pass tells people and tools: conditions with reasons, figures, the plan. Pure; written once a pass, and only when it differs."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
-from hyperscale.control.lifecycle.run_messages import run_condition
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
-from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, observed
+from hyperscale.control.lifecycle.unscheduled import observed
 from hyperscale.control.status.columns import columns
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED
+from hyperscale.control.status.run_conditions import new_condition, run_conditions
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import StartPolicy
@@ -22,7 +20,7 @@ from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, bounded
-from hyperscale.model.status import JobStatus, ObjectReference, Phase, ProposedMigration, ProposedPreemption, QueueDecision, ReadyCount
+from hyperscale.model.status import JobStatus, ObjectReference, ProposedMigration, ProposedPreemption, QueueDecision, ReadyCount
 from hyperscale.util.rfc3339 import timestamp
 
 PARTITIONED_CONDITION = "Partitioned"
@@ -37,8 +35,6 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     return replace(
         _run_fields(status, job),
         observed_generation=metadata.generation,
-        phase=_phase(state, decision, job),
-        reason=str(decision.reason),
         queue=metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
         columns=columns(workers, plan, measured, ended=decision.reason in ENDED),
         workers=workers,
@@ -106,27 +102,14 @@ def _kept_decision(state: ReconcileInput) -> QueueDecision | None:
     return None if kept is not None and kept.position > 0 and planned else kept
 
 
-def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Phase:
-    if decision.reason in ENDED:
-        return Phase(str(decision.reason))
-    if job is None and decision.reason == Reason.PARTITIONING:
-        return Phase.PARTITIONING
-    if job is None:
-        return Phase.PLANNED if decision.reason in (Reason.START_POLICY_NEVER, Reason.AWAITING_APPROVAL) else Phase.PENDING
-    if job.suspended:
-        moves = decision.reason == Reason.MIGRATING or (state.restart.migrating and decision.reason == Reason.NODE_LOST)
-        return Phase.STARTING if moves else Phase.QUEUED
-    return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
-
-
 def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
-    wanted = [_planned(state, decision), _degraded(state), _approved(state, decision), _partitioned(state, decision), _placed(state, job)]
-    wanted += [_suspended(decision, job), _kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
+    wanted = [_planned(state, decision), _degraded(state), _approved(state, decision), _partitioned(state, decision)]
+    wanted += [_kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
     wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
     wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)
     before = {condition.type: condition for condition in state.job.status.conditions}
-    wanted += _run_conditions(state, job, before)
+    wanted += run_conditions(state, decision, job)
     new = {condition.type: _dated(condition, before.get(condition.type), state) for condition in wanted if condition is not None}
     return tuple(new[kind] for kind in sorted(new))
 
@@ -134,20 +117,10 @@ def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | Non
 def _kstatus(decision: Decision) -> Condition | None:
     """Stalled where only a person can help, Reconciling while the operator works on the job; None at rest."""
     if decision.reason in STALLED or (isinstance(decision, Stop) and decision.reason not in AT_REST):
-        return _condition("Stalled", True, str(decision.reason), decision.message)
+        return new_condition("Stalled", True, str(decision.reason), decision.message)
     if decision.reason not in AT_REST:
-        return _condition("Reconciling", True, str(decision.reason), decision.message)
+        return new_condition("Reconciling", True, str(decision.reason), decision.message)
     return None
-
-
-def _run_conditions(state: ReconcileInput, job: MpiJobView | None, before: Mapping[str, Condition]) -> list[Condition]:
-    """The MPIJob's own conditions; those from `before` where it existed and is gone."""
-    if job is not None:
-        ends = [_condition(kind, True, *run_condition(state, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
-        return [_running(state, job), *ends]
-    if state.job.status.mpi_job_ref is not None:
-        return [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
-    return []
 
 
 def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
@@ -155,7 +128,7 @@ def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
     begun = state.restart.migrating or isinstance(decision, BeginMove)
     if not begun or state.restart.released or arrived(state) or decision.reason in (*SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
-    return _condition(MIGRATING_CONDITION, True, str(Reason.MIGRATING), decision.message if decision.reason == Reason.MIGRATING else "")
+    return new_condition(MIGRATING_CONDITION, True, str(Reason.MIGRATING), decision.message if decision.reason == Reason.MIGRATING else "")
 
 
 def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
@@ -165,7 +138,7 @@ def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None
         return None
     if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
-    return _condition(PREEMPTED_CONDITION, True, "PreemptedForOthers", preemption_message(stop, state.job.metadata.key))
+    return new_condition(PREEMPTED_CONDITION, True, "PreemptedForOthers", preemption_message(stop, state.job.metadata.key))
 
 
 def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
@@ -173,13 +146,13 @@ def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
     if plan is not None and refusal is None and not state.restart.preempted:
         return _plan_accepted(state, plan)
     if refusal is not None:
-        return _condition("Planned", False, refusal.reason, refusal.message)
+        return new_condition("Planned", False, refusal.reason, refusal.message)
     if admission is not None and admission.reason:
-        return _condition("Planned", False, admission.reason, admission.message)
+        return new_condition("Planned", False, admission.reason, admission.message)
     if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
-        return _condition("Planned", False, str(decision.reason), decision.message)
+        return new_condition("Planned", False, str(decision.reason), decision.message)
     if state.restart.preempted:
-        return _condition("Planned", False, str(Reason.PREEMPTED), "planned again when its turn comes")
+        return new_condition("Planned", False, str(Reason.PREEMPTED), "planned again when its turn comes")
     return None
 
 
@@ -187,7 +160,7 @@ def _plan_accepted(state: ReconcileInput, plan: Plan) -> Condition:
     before = next((one for one in state.job.status.conditions if one.type == "Planned" and one.status == "True"), None)
     if before is not None and state.plan.metrics is None and state.gang.mpijob is None:
         return before  # its observedGeneration tells which spec the plan was made for
-    return _condition("Planned", True, "PlanAccepted", f"{len(plan.workers)} workers, {plan.partitions} partitions by {plan.planner}")
+    return new_condition("Planned", True, "PlanAccepted", f"{len(plan.workers)} workers, {plan.partitions} partitions by {plan.planner}")
 
 
 def _degraded(state: ReconcileInput) -> Condition | None:
@@ -204,16 +177,16 @@ def degraded(metrics: MetricsState, plan: Plan) -> Condition:
     """The Degraded condition of a plan: the metrics' own fault first, then the first step down that the plan took."""
     steps = ", ".join(plan.fallbacks)
     if not metrics.available:
-        return _condition("Degraded", True, metrics.reason, f"{metrics.message}; {steps}" if steps else metrics.message)
+        return new_condition("Degraded", True, metrics.reason, f"{metrics.message}; {steps}" if steps else metrics.message)
     if plan.fallbacks:
-        return _condition("Degraded", True, plan.fallbacks[0].partition(":")[0], f"planned with: {steps}")
-    return _condition("Degraded", False, "MetricsAvailable", "planned from fresh measurements")
+        return new_condition("Degraded", True, plan.fallbacks[0].partition(":")[0], f"planned with: {steps}")
+    return new_condition("Degraded", False, "MetricsAvailable", "planned from fresh measurements")
 
 
 def _approved(state: ReconcileInput, decision: Decision) -> Condition | None:
     """With startPolicy Manual whether a person approved the plan; it stays true after the start, when plans change without approval."""
     if decision.reason == Reason.AWAITING_APPROVAL:
-        return _condition("Approved", False, str(decision.reason), decision.message)
+        return new_condition("Approved", False, str(decision.reason), decision.message)
     if state.gang.mpijob is not None or state.job.status.mpi_job_ref is not None:
         before = (one for one in state.job.status.conditions if one.type == "Approved" and one.status == "True")
         return next(before, _plan_approved(state))
@@ -226,62 +199,17 @@ def _plan_approved(state: ReconcileInput) -> Condition | None:
     if plan is None or spec is None or spec.start_policy is not StartPolicy.MANUAL:
         return None
     approved = state.job.metadata.annotations.get(constants.APPROVED_PLAN_ANNOTATION, "") == plan.plan_id
-    return _condition("Approved", True, "PlanApproved", f"plan {plan.plan_id}") if approved else None
+    return new_condition("Approved", True, "PlanApproved", f"plan {plan.plan_id}") if approved else None
 
 
 def _partitioned(state: ReconcileInput, decision: Decision) -> Condition | None:
     """Whether the parts of the training graph are on the job's volume; absent without one."""
     view = state.partitions.job
     if state.partitions.key and view is not None and view.key == state.partitions.key and view.succeeded:
-        return _condition(PARTITIONED_CONDITION, True, "PartitionsWritten")
+        return new_condition(PARTITIONED_CONDITION, True, "PartitionsWritten")
     if decision.reason in (Reason.PARTITIONING, Reason.PARTITIONING_FAILED):
-        return _condition(PARTITIONED_CONDITION, False, str(decision.reason), decision.message)
+        return new_condition(PARTITIONED_CONDITION, False, str(decision.reason), decision.message)
     return next((condition for condition in state.job.status.conditions if condition.type == PARTITIONED_CONDITION), None)
-
-
-def _running(state: ReconcileInput, job: MpiJobView) -> Condition:
-    """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
-    if (end := job.ending) is not None:
-        return _condition("Running", False, end, "finished")
-    return _condition("Running", job.is_true("Running"), *run_condition(state, "Running"), otherwise="Starting")
-
-
-def _placed(state: ReconcileInput, job: MpiJobView | None) -> Condition | None:
-    """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
-    if job is None or not job.gated:
-        return None
-    if (left_out := _left_out(state)) is not None:
-        return left_out
-    if job.ending is not None:
-        ran = "Running" in job.conditions or job.is_true("Succeeded")
-        before = next((one for one in state.job.status.conditions if one.type == "Placed"), None)
-        return _placed_count(job.workers, job) if ran else before
-    return None if job.suspended else _placed_count(sum(1 for pod in state.gang.workers if pod.bound), job)
-
-
-def _left_out(state: ReconcileInput) -> Condition | None:
-    """The condition of a released gang until its workers are back."""
-    release = state.job.status.scheduling
-    if not state.restart.released or is_back(state) or release is None:
-        return None
-    return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), release.message)
-
-
-def _placed_count(placed: int, job: MpiJobView) -> Condition:
-    complete = placed == job.workers
-    return _condition(PLACED_CONDITION, complete, "AllRanksBound" if complete else "RanksWaiting", f"{placed} of {job.workers}")
-
-
-def _suspended(decision: Decision, job: MpiJobView | None) -> Condition | None:
-    if decision.reason in SUSPENDED:
-        return _condition("Suspended", True, str(decision.reason), decision.message)
-    if decision.reason == Reason.RESUMED_EXTERNALLY:
-        return _condition("Suspended", False, str(decision.reason), decision.message)
-    return _condition("Suspended", False, "NotSuspended") if job is not None and not job.suspended else None
-
-
-def _condition(kind: str, true: bool, reason: str = "", message: str = "", otherwise: str = "Unknown") -> Condition:
-    return Condition(type=kind, status="True" if true else "False", reason=reason or otherwise, message=message[:2048])
 
 
 def _dated(condition: Condition, before: Condition | None, state: ReconcileInput) -> Condition:

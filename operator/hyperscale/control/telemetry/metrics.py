@@ -13,7 +13,7 @@ from hyperscale import __version__
 from hyperscale.control.telemetry.listener import Door
 from hyperscale.model.admission_query import AdmissionResult, Chooser
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Phase
+from hyperscale.model.status import StateWord
 from hyperscale.pictures import page as topologypage
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -152,9 +152,9 @@ class Telemetry:
         build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)
         build.labels(version=__version__).set(1)
 
-    def count_finished(self, before: Phase, after: Phase) -> None:
+    def count_finished(self, before: StateWord, after: StateWord) -> None:
         """Count a job whose run has just ended."""
-        if after != before and after in (Phase.SUCCEEDED, Phase.FAILED):
+        if after != before and after in (StateWord.SUCCEEDED, StateWord.FAILED):
             self.jobs_finished.labels(state=str(after)).inc()
 
     def count_decisions(self, turns: AdmissionResult) -> None:

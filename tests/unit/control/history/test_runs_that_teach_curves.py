@@ -22,11 +22,12 @@ from hyperscale.model.api.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.status import StateWord
 from hyperscale.model.step_curves import LinkClass, StepTime, placed, workload_of
 from hyperscale.planner.choice.trust import held_fast
 from hyperscale.planner.cost.steptime import predict
 from tests.builders.clusters import PRODUCTS, both_ways, gpu_node, planned, snapshot, training
+from tests.builders.seen import status
 
 NODES = ["a", "b", "c", "d"]
 SEEN = snapshot(*(gpu_node(name, free=4) for name in NODES), links=both_ways(NODES, latency_seconds=1e-4, bandwidth_bytes_per_second=1e10))
@@ -63,8 +64,8 @@ def epoch_seconds(plan: Plan) -> float:
 
 def finished(number: int, plan: Plan, seconds: float) -> FinishedRun:
     metadata = JobMetadata(namespace="team", name=f"gnn-{number}", uid=str(number), labels={}, annotations={}, generation=1)
-    status = JobStatus(phase=Phase.SUCCEEDED, measured=Measured(epoch=9, epochs=9, loss=0.1, accuracy=0.9, epoch_seconds=seconds))
-    return finished_run(metadata, job(len(plan.workers)), plan, status, 1000.0 + number)
+    told = status(StateWord.SUCCEEDED, measured=Measured(epoch=9, epochs=9, loss=0.1, accuracy=0.9, epoch_seconds=seconds))
+    return finished_run(metadata, job(len(plan.workers)), plan, told, 1000.0 + number)
 
 
 @pytest.fixture(scope="module")
