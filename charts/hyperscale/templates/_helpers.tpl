@@ -305,3 +305,19 @@ app.kubernetes.io/component: operator
   resources: [events]
   verbs: [create]
 {{- end -}}
+
+{{/*
+Whether a value has a former field: a text that is not empty. Takes value, path (steps; [] is every entry of a list) and field (words, type).
+*/}}
+{{- define "hyperscale.holds" -}}
+{{- if not .path }}
+{{- if .field.words }}{{ if has .value .field.words }}yes{{ end }}
+{{- else if eq (.field.type | default "") "Number" }}{{ if or (kindIs "float64" .value) (kindIs "int64" .value) (kindIs "int" .value) }}yes{{ end }}
+{{- else if eq (.field.type | default "") "Fraction" }}{{ if kindIs "float64" .value }}{{ if ne (floor .value) .value }}yes{{ end }}{{ end }}
+{{- else if not (kindIs "invalid" .value) }}yes{{ end }}
+{{- else if eq (first .path) "[]" }}
+{{- if kindIs "slice" .value }}{{ range $entry := .value }}{{ include "hyperscale.holds" (dict "value" $entry "path" (rest $.path) "field" $.field) }}{{ end }}{{ end }}
+{{- else if kindIs "map" .value }}
+{{- if hasKey .value (first .path) }}{{ include "hyperscale.holds" (dict "value" (get .value (first .path)) "path" (rest .path) "field" .field) }}{{ end }}
+{{- end }}
+{{- end }}

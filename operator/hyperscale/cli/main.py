@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "snapshot": "hyperscale.cli.topology.snapshot_command",
     "topology": "hyperscale.cli.topology.topology_command",
     "doctor": "hyperscale.cli.doctor.doctor_command",
+    "convert": "hyperscale.cli.convert.convert_command",
     "allreduce": "hyperscale.cli.training.allreduce_command",
     "analyze": "hyperscale.cli.training.analyze_command",
     "history": "hyperscale.cli.history.history_command",

@@ -20,10 +20,14 @@ from hyperscale.model.api.topology import METRICS_AVAILABLE, TopologyStatus
 from hyperscale.model.status import SUMMARY_CONDITION, JobStatus
 from hyperscale.spec import crd_cel
 from hyperscale.spec.crd_schema import Schema, struct_schema
+from hyperscale.spec.former_fields import chart_data
 from hyperscale.spec.introspect import struct_of
 
 REPOSITORY: Final = Path(__file__).parents[3]
 FOLDERS: Final = ("crds", "charts/hyperscale/files/crds")
+FORMER_FIELDS: Final = "charts/hyperscale/files/former-fields.yaml"
+"""What the chart looks for in stored objects before it replaces the CRDs."""
+FORMER_HEADER: Final = "# Written by `make crds` from operator/hyperscale/spec/former_fields.py; change that.\n"
 HEADER: Final = "# Written by `make crds` from the types in operator/hyperscale/model; change those.\n"
 CATEGORY: Final = "gnn"
 
@@ -149,15 +153,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a file differs from the types")
     check = parser.parse_args(arguments).check
     stale = []
-    for folder in FOLDERS:
-        for name, manifest in manifests().items():
-            path, text = REPOSITORY / folder / name, text_of(manifest)
-            if path.is_file() and path.read_text(encoding="utf-8") == text:
-                continue
-            stale.append(f"{folder}/{name}")
-            if not check:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+    texts = {f"{folder}/{name}": text_of(manifest) for folder in FOLDERS for name, manifest in manifests().items()}
+    texts[FORMER_FIELDS] = FORMER_HEADER + yaml.dump(chart_data(), sort_keys=False, width=140)
+    for name, text in texts.items():
+        path = REPOSITORY / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     for name in stale:
         sys.stderr.write(f"{name}: {'differs from the types; run `make crds`' if check else 'written'}\n")
     return 1 if check and stale else 0

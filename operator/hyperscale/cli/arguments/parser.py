@@ -38,7 +38,12 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
-    from hyperscale.cli.arguments import analyze_arguments, data_arguments, doctor_arguments  # which build on this module
+    from hyperscale.cli.arguments import (
+        analyze_arguments,
+        convert_arguments,
+        data_arguments,
+        doctor_arguments,
+    )  # which build on this module
 
     parser = Parser(
         prog=prog,
@@ -54,6 +59,7 @@ def build_parser(prog: str) -> Parser:
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)
     doctor_arguments.add(commands, prog)
+    convert_arguments.add(commands, prog)
     _add_allreduce(commands, prog)
     _add_history(commands, prog)
     data_arguments.add(commands, prog)
