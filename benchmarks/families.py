@@ -127,7 +127,7 @@ def job_spec(counts: tuple[int, int], gpus: int, balance: Balance) -> JobSpec:
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"minReplicas": counts[0], "maxReplicas": counts[1], "resources": {"limits": {"nvidia.com/gpu": gpus}}},
+        "workers": {"minReplicas": counts[0], "maxReplicas": counts[1], "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}},
         "partitioning": {"balance": balance.value},
     }
     return msgspec.convert(document, JobSpec)

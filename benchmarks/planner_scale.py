@@ -119,7 +119,7 @@ def spec_of(kind: str, gpus_per_worker: int, workers: int) -> dict[str, Any]:
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": gpus_per_worker}}},
+        "workers": {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": str(gpus_per_worker)}}},
     }
 
 

@@ -70,7 +70,7 @@ def _spec(gpus: int, hidden: int) -> dict[str, Any]:
             "featureSize": 100,
             "classes": 47,
         },
-        "workers": {"minReplicas": 1, "maxReplicas": WORKERS, "resources": {"limits": {"nvidia.com/gpu": gpus}}},
+        "workers": {"minReplicas": 1, "maxReplicas": WORKERS, "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}},
     }
 
 

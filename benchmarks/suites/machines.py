@@ -241,7 +241,7 @@ def _job(data: dict[str, int], model: dict[str, Any], workers: int, gpus: int) -
     spec = {
         "model": model,
         "dataset": {"source": {"persistentVolumeClaim": {"claimName": "graph"}}, **data},
-        "workers": {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": gpus}}},
+        "workers": {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}},
     }
     return msgspec.convert(spec, JobSpec)
 
