@@ -160,3 +160,15 @@ def test_the_report_survives_json() -> None:
 def test_the_document_explains_every_fault() -> None:
     text = (REPOSITORY / "docs" / "doctor.md").read_text(encoding="utf-8")
     assert [fault for fault in Fault if fault not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "counts"),
+    [("Succeeded", "True", False), ("Failed", "True", False), ("Succeeded", "Unknown", True), ("Running", "True", True)],
+)
+def test_a_job_whose_conditions_say_that_it_ended_is_left_out(kind: str, status: str, counts: bool) -> None:
+    raw = {
+        "metadata": {"namespace": "team", "name": "cora"},
+        "status": {"conditions": [{"type": kind, "status": status, "reason": "Test"}]},
+    }
+    assert (narrow.job(raw) is not None) is counts
