@@ -1,7 +1,7 @@
 """`make demo`: local cluster, operator, one job; prints the plan, why it was chosen, and each pod on the node that the plan names.
 
 As root with cgroup v1 the pods are real: the job then trains a GCN on Cora through the MPI Operator and Horovod, and its result is shown.
-Elsewhere the demo says why not, and places a larger job on simulated nodes.
+Elsewhere the demo says why not, and places the job on simulated nodes; its ranks train as processes of this machine (e2e/hostranks.py).
 
 Exit codes: 0 every worker is on its planned node and the training reached its accuracy, 1 it did not, or something did not get ready.
 The cluster and the operator stay.
@@ -14,13 +14,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from e2e import first_run, horovod, training
+from e2e import first_run, horovod, hostranks, training
 from e2e.cluster import cluster, operator
 from e2e.cluster.__main__ import EXPECTED
 from e2e.cluster.api import Api, Object
@@ -28,6 +30,7 @@ from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.real import ground
 from e2e.cluster.topology import DEFAULT_FILE, load, with_real
+from e2e.demo_output import conditions, print_plan, print_pods
 from e2e.jobs import state_of
 
 EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "cora-gcn.yaml"
@@ -38,6 +41,11 @@ _GONE_SECONDS: Final = 60.0
 """The garbage collector learns of new CRDs only every 30 s."""
 _RUNNING_SECONDS: Final = 20.0
 _LOG_LINES: Final = 5
+LEAST_WORKERS: Final = 2
+LEFT_OUT: Final = (
+    "\nLeft out without nodes that run containers: pods, their images and network policies, the agent's measurements, GPUs.\n"
+    "Planning, placing, the MPI Operator, the operator and Prometheus are real."
+)
 _MANAGER: Final = "kubectl"
 
 
@@ -96,6 +104,30 @@ class Demo:
 
         wait_until(bound, _BOUND_SECONDS, f"not every worker of {self.namespace}/{self.name} is bound")
 
+    def all_running(self) -> bool:
+        """Whether every worker pod runs."""
+        return all(pod["status"].get("phase") == "Running" for pod in self.pods().values())
+
+    def wait_launcher(self) -> Object:
+        """The launcher's pod, once its gate is open and it runs; raises NotReadyError."""
+        selector = f"training.kubeflow.org/job-name={self.name},training.kubeflow.org/job-role=launcher"
+
+        def running() -> list[Object]:
+            pods = self._api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
+            return [pod for pod in pods if pod["status"].get("phase") == "Running"]
+
+        wait_until(lambda: bool(running()), _RUNNING_SECONDS, "the launcher does not start")
+        return running()[0]
+
+    def plan_file(self) -> str:
+        """What workers read of the plan."""
+        text: str = self._api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name}-plan")["data"]["plan.json"]
+        return text
+
+    def end_launcher(self, launcher: Object, status: Object) -> None:
+        """Report its end, as the kubelet of its node would."""
+        self._api.patch(f"/api/v1/namespaces/{self.namespace}/pods/{launcher['metadata']['name']}/status", status)
+
     def misplaced(self) -> list[str]:
         """One line for each worker that is not on its planned node."""
         pods = self.pods()
@@ -106,61 +138,37 @@ class Demo:
         ]
 
 
-def print_plan(status: Object) -> None:
-    """The plan and its reasons."""
-    plan = status["plan"]
-    predicted = plan["predicted"]
-    print(f"\nPlan {plan['id']} by the {plan['planner']} planner: {len(plan['workers'])} workers, {plan['partitions']} partitions")
-    print(f"predicted epoch {predicted['epochSeconds']:.4g} s, of it communication {predicted['communicationSeconds']:.4g} s\n")
-    print(f"{'WORKER':<8}{'NODE':<16}{'GPUS':<6}{'SHARE':<9}PRODUCT")
-    for worker in plan["workers"]:
-        print(f"{worker['index']:<8}{worker['node']:<16}{worker['gpus']:<6}{worker['share']:<9.4f}{worker.get('product', '')}")
-    for title, lines in (("Why", plan.get("reasons", ())), ("Fallbacks", plan.get("fallbacks", ()))):
-        if lines:
-            print(f"\n{title}")
-            print("\n".join(f"  - {line}" for line in lines))
-    if plan.get("rejected"):
-        print("\nNot used")
-        print("\n".join(f"  - {one['node']}: {one['reason']}. {one.get('message', '')}".rstrip() for one in plan["rejected"]))
-
-
-def print_pods(pods: dict[int, Object]) -> None:
-    """Rank, pod, node and phase."""
-    print(f"\n{'WORKER':<8}{'POD':<28}{'NODE':<16}PHASE")
-    for index, pod in sorted(pods.items()):
-        print(f"{index:<8}{pod['metadata']['name']:<28}{pod['spec'].get('nodeName', '-'):<16}{pod['status'].get('phase', '')}")
-
-
 def run(directory: Path) -> None:
     """The whole demo; raises DemoError or one of EXPECTED."""
     here = _cluster(directory)
-    trains = bool(here.real_nodes)
-    example = TRAINING_EXAMPLE if trains else EXAMPLE
+    real = bool(here.real_nodes)
+    example = TRAINING_EXAMPLE if real else EXAMPLE
     operator.install(here)
     process = operator.start_operator(here)
     cluster.say(f"operator ready (pid {process.pid}), acting as {operator.USER}")
-    demo = Demo(here.api(), yaml.safe_load(example.read_text()))
+    demo = Demo(here.api(), _job(example, real))
     demo.remove_old()
-    if trains:
+    if real:
         training.fresh_claim(here, demo.namespace, demo.claim)
         _horovod(here, example)
+    elif not horovod.absent():
+        _horovod_if_it_can_be_had(here, example)
     started = time.monotonic()
     demo.apply()
     cluster.say(f"applied {example.relative_to(example.parents[1])}")
     try:
         demo.wait_bound()
     except EXPECTED as error:
-        raise DemoError("\n".join([str(error), *_conditions(demo), *_log_end(process)])) from error
+        raise DemoError("\n".join([str(error), *conditions(demo.status()), *_log_end(process)])) from error
     seconds = time.monotonic() - started
-    wait_until(lambda: _all_running(demo.pods()), _RUNNING_SECONDS, "the workers do not start")
+    wait_until(demo.all_running, _RUNNING_SECONDS, "the workers do not start")
     print_plan(demo.status())
     print_pods(demo.pods())
     misplaced = demo.misplaced()
     if misplaced:
         raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
     print(f"\nEvery worker is on its planned node. From apply to all workers bound: {seconds:.2f} s", flush=True)
-    if trains:
-        _train(here, demo, process)
+    (_train if real else _train_here)(here, demo, process)
     print(f"\nLook around:   export KUBECONFIG={here.kubeconfig} HYPERSCALE_PROMETHEUS_URL={here.prometheus_url}")
     print(f"               {_kubectl()} get gnntj,mpijobs,pods -A -o wide")
     print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      {_clean_up(directory)}")
@@ -171,14 +179,14 @@ def _cluster(directory: Path) -> cluster.Cluster:
     found = cluster.find(directory)
     if found is not None and not found.faults():
         if not found.real_nodes:
-            cluster.say("the cluster that runs has simulated nodes only: pods run without containers, nothing trains")
+            cluster.say("the cluster that runs has simulated nodes only: pods run without containers, ranks as processes of this machine")
         return found
     reason = ground.obstacle()
     if reason is not None:
-        cluster.say(f"no nodes that run containers: {reason}; the demo plans and places on simulated nodes, nothing trains")
-        first_run.announce(first_run.parts(trains=False))
+        cluster.say(f"no nodes that run containers: {reason}; the demo places on simulated nodes, and ranks are processes of this machine")
+        first_run.announce(first_run.parts(real=False))
         return cluster.up(directory)
-    first_run.announce(first_run.parts(trains=True))
+    first_run.announce(first_run.parts(real=True))
     return cluster.up(directory, topology=with_real(load(DEFAULT_FILE)))
 
 
@@ -192,8 +200,16 @@ def _horovod(here: cluster.Cluster, example: Path) -> None:
         print(f"\n$ hyperscale plan -f {example.relative_to(example.parents[1])}", flush=True)
         subprocess.run(command, env=environment, check=False)
         print(flush=True)
-        first_run.announce(first_run.parts(trains=True))
+        first_run.announce(first_run.parts(real=bool(here.real_nodes)))
     horovod.ensure()
+
+
+def _horovod_if_it_can_be_had(here: cluster.Cluster, example: Path) -> None:
+    """The same where one process can train instead."""
+    try:
+        _horovod(here, example)
+    except horovod.BuildError as error:
+        cluster.say(f"no Horovod: {error}")
 
 
 def _train(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess) -> None:
@@ -204,19 +220,56 @@ def _train(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess)
         try:
             status = training.wait_finished(process, demo.status)
         except EXPECTED as error:
-            raise DemoError("\n".join([str(error), *_conditions(demo), *_log_end(process)])) from error
+            raise DemoError("\n".join([str(error), *conditions(demo.status()), *_log_end(process)])) from error
         finally:
             watch.terminate()
+    _show(here, demo, status)
+
+
+def _show(here: cluster.Cluster, demo: Demo, status: Object) -> None:
+    """The result; raises DemoError where the training failed or learned too little."""
     if state_of(status) != "Succeeded":
-        raise DemoError("\n".join(["the training failed", *_conditions(demo), training.launcher_log(here, demo.namespace, demo.name)]))
+        raise DemoError(
+            "\n".join(["the training failed", *conditions(demo.status()), training.launcher_log(here, demo.namespace, demo.name)])
+        )
     print("\n".join(["", *training.summary(status)]))
     accuracy = (status.get("measured") or {}).get("accuracy")
     if accuracy is None or accuracy < training.CORA_ACCURACY:
         raise DemoError(f"the test accuracy is {accuracy}, at least {training.CORA_ACCURACY} was expected")
 
 
-def _conditions(demo: Demo) -> list[str]:
-    return [f"{one['type']}={one['status']} {one['reason']}: {one.get('message', '')}" for one in demo.status().get("conditions", ())]
+def _train_here(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess) -> None:
+    """Train the job's ranks on this machine, and end its simulated launcher with their result; raises DemoError as `_train`."""
+    one_process = not horovod.installed()
+    launcher = demo.wait_launcher()
+    container = launcher["spec"]["containers"][0]
+    with tempfile.TemporaryDirectory(prefix="hyperscale-demo-") as scratch:
+        folder = Path(scratch)
+        (folder / "plan.json").write_text(demo.plan_file(), encoding="utf-8")
+        ranks = hostranks.of_launcher(container, folder, one_process=one_process)
+        if one_process:
+            missing = " ".join(horovod.absent()) or "horovod"
+            cluster.say(f"{missing} missing: one process trains on the whole graph; it cannot follow the plan's ranks")
+        else:
+            cluster.say(f"{len(demo.status()['plan']['workers'])} ranks train on this machine, through Open MPI and Horovod, as planned")
+        code, message = hostranks.train(ranks, folder)
+    if code != 0:
+        raise DemoError(f"the ranks ended with {code}: {message}")
+    demo.end_launcher(launcher, hostranks.ended(container["name"], code, message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")))
+    try:
+        status = training.wait_finished(process, demo.status)
+    except EXPECTED as error:
+        raise DemoError("\n".join([str(error), *conditions(demo.status()), *_log_end(process)])) from error
+    _show(here, demo, status)
+    print(LEFT_OUT)
+
+
+def _job(example: Path, real: bool) -> Object:
+    """The example; on simulated nodes of at least two workers, so that there are ranks to place and to talk to each other."""
+    job: Object = yaml.safe_load(example.read_text())
+    if not real:
+        job["spec"]["workers"]["minReplicas"] = LEAST_WORKERS
+    return job
 
 
 def _log_end(process: operator.OperatorProcess) -> list[str]:
@@ -230,10 +283,6 @@ def _clean_up(directory: Path) -> str:
 def _kubectl() -> str:
     """The machine's kubectl, else the one that was built for the cluster."""
     return "kubectl" if shutil.which("kubectl") else str(ensure_all()["kubectl"])
-
-
-def _all_running(pods: dict[int, Object]) -> bool:
-    return all(pod["status"].get("phase") == "Running" for pod in pods.values())
 
 
 def main() -> int:

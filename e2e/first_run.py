@@ -23,17 +23,17 @@ class Part:
     cpu_seconds: float
 
 
-def parts(trains: bool) -> list[Part]:
-    """What is not in the cache yet, in the order of building; with `trains` also what nodes that run containers need."""
-    tools = (*binaries.TOOLS, *binaries.REAL_TOOLS) if trains else binaries.TOOLS
+def parts(real: bool) -> list[Part]:
+    """What is not in the cache yet, in the order of building; with `real` also what nodes that run containers need."""
+    tools = (*binaries.TOOLS, *binaries.REAL_TOOLS) if real else binaries.TOOLS
     absent = sum(len(tool.commands) for tool in binaries.absent(tools))
     whole = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS))
     found = []
     if absent:
         found.append(Part(f"{absent} Go programs of the cluster", _PROGRAMS_CPU_SECONDS * absent / whole))
-    if trains and not images.worker_archive().is_file():
+    if real and not images.worker_archive().is_file():
         found.append(Part("the worker image", images.WORKER_CPU_SECONDS))
-    if trains and not horovod.built():
+    if (real or not horovod.absent()) and not horovod.built():
         found.append(Part("Horovod, after the first plan", horovod.CPU_SECONDS))
     return found
 

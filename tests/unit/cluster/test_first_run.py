@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2e import first_run
+from e2e import first_run, horovod
 from e2e.cluster import binaries, gobuild, progress
 from e2e.cluster.real import images
 
@@ -103,14 +103,18 @@ def test_linking_counts_as_work_that_is_left_when_every_package_is_begun(tmp_pat
 
 
 def test_the_demo_lists_what_it_will_build_with_the_time_of_each(
-    builds: list[tuple[str, tuple[str, ...]]], capsys: pytest.CaptureFixture[str]
+    builds: list[tuple[str, tuple[str, ...]]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if find_spec("torch") is None:
         pytest.skip("torch, for which Horovod is built, is not installed")
-    first_run.announce(first_run.parts(trains=True))
+    first_run.announce(first_run.parts(real=True))
     assert "to build, once: 3 parts" in capsys.readouterr().err
     binaries.ensure_all((*binaries.TOOLS, *binaries.REAL_TOOLS))
-    first_run.announce(first_run.parts(trains=False))
+    monkeypatch.setattr(horovod, "absent", list)
+    first_run.announce(first_run.parts(real=False))
+    assert "to build, once: 1 part, about" in capsys.readouterr().err
+    monkeypatch.setattr(horovod, "absent", lambda: ["openmpi-bin"])
+    first_run.announce(first_run.parts(real=False))
     assert capsys.readouterr().err == ""
 
 
