@@ -150,9 +150,7 @@ def run(directory: Path) -> None:
     demo.remove_old()
     if real:
         training.fresh_claim(here, demo.namespace, demo.claim)
-        _horovod(here, example)
-    elif not horovod.absent():
-        _horovod_if_it_can_be_had(here, example)
+    _horovod(here, example, needed=real)
     started = time.monotonic()
     demo.apply()
     cluster.say(f"applied {example.relative_to(example.parents[1])}")
@@ -190,9 +188,12 @@ def _cluster(directory: Path) -> cluster.Cluster:
     return cluster.up(directory, topology=with_real(load(DEFAULT_FILE)))
 
 
-def _horovod(here: cluster.Cluster, example: Path) -> None:
-    """What only the training needs. Where it has to be compiled, the plan is shown first; nothing of the job is in the cluster yet."""
-    if horovod.installed():
+def _horovod(here: cluster.Cluster, example: Path, *, needed: bool) -> None:
+    """What only the training needs. Where it has to be compiled, the plan is shown first; nothing of the job is in the cluster yet.
+
+    needed: raise BuildError where it cannot be had; otherwise one process can train instead
+    """
+    if horovod.installed() or (horovod.absent() and not needed):
         return
     if not horovod.built():
         command = [str(Path(sys.executable).with_name("hyperscale")), "plan", "-f", str(example)]
@@ -201,14 +202,11 @@ def _horovod(here: cluster.Cluster, example: Path) -> None:
         subprocess.run(command, env=environment, check=False)
         print(flush=True)
         first_run.announce(first_run.parts(real=bool(here.real_nodes)))
-    horovod.ensure()
-
-
-def _horovod_if_it_can_be_had(here: cluster.Cluster, example: Path) -> None:
-    """The same where one process can train instead."""
     try:
-        _horovod(here, example)
+        horovod.ensure()
     except horovod.BuildError as error:
+        if needed:
+            raise
         cluster.say(f"no Horovod: {error}")
 
 

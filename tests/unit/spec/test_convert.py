@@ -262,3 +262,24 @@ def test_numbers_of_one_type_only_are_looked_for_in_the_cluster_where_the_name_s
     kinds = {tuple(sorted(entry.keys() - {"path"})) for entries in chart_data().values() for entry in entries}
     assert kinds == {(), ("type",), ("words",)}
     assert all(field.words or field.change is not Change.COPY for field in (*JOB_FIELDS, *POLICY_FIELDS) if field.path == field.now)
+
+
+STEPS = {step for fields in (*FIELDS.values(), STATUS_FIELDS) for field in fields for step in field.path.replace("[]", "").split(".")}
+OTHERS = {"approval", "planOnly", "gpusPerWorker", "cpu", "memory", "template", "containers", "resources", "limits", "nvidia.com/gpu"}
+NAMES = st.sampled_from(sorted(STEPS | OTHERS))
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(FIELDS)), st.fixed_dictionaries({}, optional={"spec": ANYTHING, "status": ANYTHING, "metadata": ANYTHING}))
+def test_nothing_that_a_stranger_can_write_is_more_than_a_refusal_with_a_path(kind: str, parts: Json) -> None:
+    path = "spec"
+    try:
+        convert({"apiVersion": "hyperscale.dev/v1alpha1", "kind": kind, **parts})
+    except ConvertError as refused:
+        path = refused.path
+    assert path.startswith(("spec", "status"))
