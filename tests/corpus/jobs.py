@@ -422,6 +422,18 @@ def _crossing() -> tuple[Bad, ...]:
         ),
         Bad("GPUs with no memory", {"spec.workers.gpuMemory": "0Gi"}, "spec.workers.gpuMemory", "write a quantity from 1"),
         Bad("no CPU", {"spec.workers.resources": {"requests": {"cpu": "0.0"}}}, CPU_REQUEST, "write a quantity above 0"),
+        Bad(
+            "half a device",
+            {"spec.workers.resources": {"limits": {"rdma/hca": "500m"}}},
+            "spec.workers.resources.limits",
+            "a whole number of each",
+        ),
+        Bad(
+            "a device requested without a limit",
+            {"spec.workers.resources": {"requests": {"rdma/hca": 1}}},
+            "spec.workers.resources.requests",
+            "write the same number under limits",
+        ),
         Bad("half a GPU", {"spec.workers.resources": limits("500m")}, "spec.workers.resources.limits", "write a whole number from 1 to 16"),
         Bad(
             "17 GPUs a worker", {"spec.workers.resources": limits(17)}, "spec.workers.resources.limits", "write a whole number from 1 to 16"

@@ -117,7 +117,7 @@ def test_a_claim_name_that_is_a_path_is_refused_and_never_asked_for(operator: Op
         other.create(
             workers={"minReplicas": 2, "maxReplicas": 2, "template": {"spec": {"containers": [{"name": "worker"}], "volumes": volumes}}}
         )
-        other.wait_reason("InvalidSpec")
+        other.wait_reason("InvalidPodTemplate")
         message = other.condition("Planned")["message"]
         assert "spec.workers.template.spec.volumes[0].persistentVolumeClaim.claimName" in message
         assert "is no name of a PersistentVolumeClaim; write 1 to 253 characters" in message

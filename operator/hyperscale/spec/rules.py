@@ -19,6 +19,9 @@ MAX_NAME_LENGTH: Final = 50
 NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """RFC 1035 label: a Service of the same name must be possible."""
 
+DOMAIN: Final = "/"
+"""In the name of an extended resource, such as nvidia.com/gpu or rdma/hca."""
+
 NAME_HELP: Final = f"write at most {MAX_NAME_LENGTH} characters of a-z, 0-9 and -, first a letter, last no -"
 
 
@@ -78,9 +81,16 @@ def _gpus_are_whole(job: JobSpec) -> bool:
     return number == int(number) and 1 <= number <= MAX_GPUS_PER_WORKER
 
 
-def _gpu_request_equals_limit(job: JobSpec) -> bool:
+def _devices_are_whole(job: JobSpec) -> bool:
+    """Extended resources are integers (API validation, ValidateResourceQuantityValue)."""
+    amounts = job.workers.resources.limits.items()
+    return all(parse_exact(amount) == int(parse_exact(amount)) for name, amount in amounts if DOMAIN in name)
+
+
+def _device_requests_equal_limits(job: JobSpec) -> bool:
+    """Extended resources cannot be overcommitted."""
     limits, requests = job.workers.resources.limits, job.workers.resources.requests
-    return GPU_RESOURCE not in requests or parse_exact(requests[GPU_RESOURCE]) == parse_exact(limits.get(GPU_RESOURCE, "0"))
+    return all(parse_exact(amount) == parse_exact(limits.get(name, "0")) for name, amount in requests.items() if DOMAIN in name)
 
 
 def _requests_are_within_limits(job: JobSpec) -> bool:
@@ -95,7 +105,6 @@ _LIMITS: Final = "self.workers.resources.limits"
 _REQUESTS: Final = "self.workers.resources.requests"
 _GPU: Final = f"'{GPU_RESOURCE}'"
 _GPU_LIMIT: Final = f"quantity(string({_LIMITS}[{_GPU}]))"
-_GPU_REQUEST: Final = f"quantity(string({_REQUESTS}[{_GPU}]))"
 _HAS_GPU_LIMIT: Final = f"({_GPU} in {_LIMITS} && isQuantity(string({_LIMITS}[{_GPU}])))"
 _GPUS: Final = f"({_HAS_GPU_LIMIT} && {_GPU_LIMIT}.isInteger() ? {_GPU_LIMIT}.asInteger() : 1)"
 """Of a worker; 1 too where another rule refuses the limit."""
@@ -149,11 +158,20 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         holds=_gpus_are_whole,
     ),
     Rule(
+        path="workers.resources.limits",
+        message=f"there are no parts of a device; write a whole number of each resource with a domain, such as {GPU_RESOURCE}",
+        cel=f"{_LIMITS}.all(name, !name.contains('{DOMAIN}') || !isQuantity(string({_LIMITS}[name])) "
+        f"|| quantity(string({_LIMITS}[name])).isInteger())",
+        holds=_devices_are_whole,
+    ),
+    Rule(
         path="workers.resources.requests",
-        message=f"the request of {GPU_RESOURCE} is not its limit; write the same number under limits, or leave the request out",
-        cel=f"!({_GPU} in {_REQUESTS} && isQuantity(string({_REQUESTS}[{_GPU}]))) "
-        f"|| ({_HAS_GPU_LIMIT} && {_GPU_REQUEST}.compareTo({_GPU_LIMIT}) == 0)",
-        holds=_gpu_request_equals_limit,
+        message=f"the request of a resource with a domain, such as {GPU_RESOURCE}, is not its limit; write the same number under limits, "
+        "or leave the request out",
+        cel=f"{_REQUESTS}.all(name, !name.contains('{DOMAIN}') || !isQuantity(string({_REQUESTS}[name])) "
+        f"|| (name in {_LIMITS} && isQuantity(string({_LIMITS}[name])) "
+        f"&& quantity(string({_REQUESTS}[name])).compareTo(quantity(string({_LIMITS}[name]))) == 0))",
+        holds=_device_requests_equal_limits,
     ),
     Rule(
         path="workers.resources.requests",
