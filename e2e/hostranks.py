@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from e2e.cluster.api import Object
 from hyperscale.control.render import commands
-from hyperscale.training.worker.launch import MESSAGE_VARIABLE
+from hyperscale.training.runtime.termination import MESSAGE_VARIABLE
 from hyperscale.training.worker.plan_overrides import PROCESSES
 
 LOOPBACK: Final = "lo"

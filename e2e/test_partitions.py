@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,8 +17,10 @@ from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
 from e2e.jobs import Job, namespace, state_of
 from hyperscale.control.history.run_store import RunStore
+from hyperscale.training.data.formats import builtin
 
 EPOCHS: Final = 30
+CORA_FILE: Final = Path(builtin.__file__).with_name("planetoid") / "cora.npz"
 LEAST_ACCURACY: Final = 0.6
 """After so few epochs; that it learns at all shows that every rank has its part."""
 _FAILED_SECONDS: Final = 120.0
@@ -57,6 +61,27 @@ def create(nodes: Cluster, space: str, name: str, **dataset: object) -> Job:
     job = Job(nodes.api(), space, name)
     job.create(**spec)
     return job
+
+
+def test_a_stored_graph_without_sizes_is_read_planned_and_trained(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
+    api = real_cluster.api()
+    packed = base64.b64encode(CORA_FILE.read_bytes()).decode()
+    graph = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own-graph"}, "binaryData": {"own.npz": packed}}
+    api.create(f"/api/v1/namespaces/{space}/configmaps", graph)
+    spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
+    spec["model"]["epochs"] = EPOCHS
+    spec["dataset"] = {"source": {"configMap": {"name": "own-graph"}}, "path": "own.npz", "format": "NPZ"}
+    spec.pop("checkpoint", None)
+    job = Job(api, space, "unsized")
+    job.create(**spec)
+    status = training.wait_finished(operator, job.status)
+    assert state_of(status) == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"
+    told = status["dataset"]
+    print(f"read: {told}")
+    assert (told["source"], told["vertices"], told["edges"], told["featureSize"], told["classes"]) == ("Read", 2708, 10556, 1433, 7)
+    assert told["trainVertices"] == 140
+    job.wait(lambda: job.status()["measured"].get("finished", False), "no result")
+    assert job.status()["measured"]["accuracy"] >= LEAST_ACCURACY
 
 
 def partition_pods(job: Job) -> list[Object]:

@@ -15,7 +15,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.meta import JobMetadata
-from hyperscale.model.observed.owned_objects import PartitionView
+from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, ReconcileInput, SpecFault, StopView
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
@@ -58,7 +58,9 @@ SAVED: Final = {"claimName": "state", "everyEpochs": 5}
 RANGE: Final = job_spec(checkpoint=SAVED, recovery={"shrinkAfterSeconds": 600})
 WORDS: Final = "0/12 nodes are available: 1 Insufficient rdma/hca"
 KEY: Final = "feedfacefeedface"
-PARTS: Final = PartitionView(uid="partition-uid", owner_uid=UID, key=KEY)
+UNSIZED: Final = job_spec(dataset={"source": {"persistentVolumeClaim": {"claimName": "graphs"}}, "path": "own.npz"})
+SIZES: Final = '{"classes": 7, "edges": 10556, "featureSize": 1433, "trainVertices": 140, "vertices": 2708}'
+PARTS: Final = BatchJobView(uid="partition-uid", owner_uid=UID, key=KEY)
 BOTH_RUN: Final = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
 BOTH_GATED: Final = (worker(0, gated=True), worker(1, gated=True))
 ONE_LOST: Final = (worker(0, node="node-a", ready=True), worker(1, gated=True))
@@ -124,9 +126,19 @@ def by_another(**changes: Any) -> ReconcileInput:
     return placed(**{"mpijob": mpijob(suspended=True, suspend_intent=False, suspender="kubectl"), "pods": (), **changes})
 
 
-def parts(view: PartitionView | None = None, **changes: Any) -> ReconcileInput:
+def parts(view: BatchJobView | None = None, **changes: Any) -> ReconcileInput:
     """A plan, no MPIJob, partitions wanted."""
     return seen(**{"plan": TWO, "plan_recorded": True, "partition_key": KEY, "partition": view, **changes})
+
+
+def unsized(view: BatchJobView | None = None, **changes: Any) -> ReconcileInput:
+    """A job whose graph must be read before it is planned."""
+    return seen(UNSIZED, **{"inspection_key": KEY, "inspection": view, "inspection_read": view is not None, **changes})
+
+
+def inspect_pod(**changes: Any) -> PodView:
+    view = PodView(namespace="team", name="cora-inspect-x", owner_uid=PARTS.uid, owner_kind="Job", job_name="cora", role="inspect")
+    return replace(view, **changes)
 
 
 def parts_pod(**changes: Any) -> PodView:
@@ -225,6 +237,13 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "approved": seen(
         MANUAL, plan=TWO, plan_recorded=True, metadata=approved(TWO.plan_id), status=status(StateWord.PLANNED, condition("Planned"))
     ),
+    # lacks_dataset_sizes
+    "sizes-wanted": unsized(),
+    "sizes-are-read": unsized(PARTS),
+    "sizes-of-another-dataset": unsized(replace(PARTS, key="0000")),
+    "sizes-read": unsized(replace(PARTS, succeeded=True), inspection_pods=(inspect_pod(phase="Succeeded", termination=SIZES),)),
+    "sizes-report-lost": unsized(replace(PARTS, succeeded=True)),
+    "sizes-unreadable": unsized(replace(PARTS, failed=True), inspection_pods=(inspect_pod(phase="Failed", termination="no features"),)),
     # lacks_partitions, lacks_mpijob
     "partitions-wanted": parts(),
     "partitions-written-now": parts(PARTS, partition_read=True),

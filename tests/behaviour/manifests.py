@@ -11,12 +11,14 @@ import yaml
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import suspension
+from hyperscale.control.render.inspect_job_manifest import inspect_job
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
 from hyperscale.control.render.partition_job_manifest import partition_job, partition_key
 from hyperscale.control.render.plan_file import config_map
 from hyperscale.control.render.pod import common_labels
 from hyperscale.control.render.release import launcher_release_patch, release_patch
 from hyperscale.control.render.template import RenderError
+from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.job import JobSpec, PlacementMode
 from hyperscale.model.decision import Reason, SetSuspend
 from hyperscale.model.meta import JobMetadata, RenderDefaults
@@ -42,6 +44,8 @@ def output(case: ManifestCase) -> Json:
         manifests: Json = {"MPIJob": render(metadata, job, plan, DEFAULTS)}
         if key := partition_key(job, plan):
             manifests |= {"partition key": key, "partition Job": partition_job(metadata, job, plan, DEFAULTS, PARTITION_BYTES)}
+        if not is_sized(job):
+            manifests["inspect Job"] = inspect_job(metadata, job, DEFAULTS)
     except RenderError as error:
         return {"refused": error.path}
     if plan is not None:

@@ -101,6 +101,9 @@ ENVIRONMENT: Final = [{"name": "MY_SEED", "value": "3"}, {"name": "odd name", "v
 MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
     **_examples(),
     "without-planner": job({"planner": "None"}, planned=False),
+    "sizes-to-be-read": job(
+        {"dataset": {"source": {"s3": {"bucket": "b", "secretRef": {"name": "keys"}}}, "path": "g.npz"}}, planned=False
+    ),
     "advisory-in-a-queue": job(
         {"placement": {"mode": "Advisory", "topology": {"required": "rack"}}},
         {"kueue.x-k8s.io/queue-name": "gold", "kueue.x-k8s.io/priority-class": "high", "kai.scheduler/queue": "k", "team": "x"},

@@ -131,7 +131,7 @@ FIELDS = {
     **{
         field: (group, field)
         for group, kind in get_type_hints(ReconcileInput).items()
-        if group not in ("plan", "partitions")
+        if group not in ("plan", "partitions", "inspection")
         for field in kind.__struct_fields__
     },
     **{field: ("plan", field) for field in ("refusal", "admission", "metrics")},
@@ -142,6 +142,10 @@ FIELDS = {
     "partition_key": ("partitions", "key"),
     "partition_read": ("partitions", "read"),
     "partition_pods": ("partitions", "pods"),
+    "inspection": ("inspection", "job"),
+    "inspection_key": ("inspection", "key"),
+    "inspection_read": ("inspection", "read"),
+    "inspection_pods": ("inspection", "pods"),
 }
 """Name in a test: the group of ReconcileInput and the field there. Only names that say too little without their group differ."""
 

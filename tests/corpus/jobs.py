@@ -59,8 +59,8 @@ def limits(gpus: int | str) -> Resource:
     return {"limits": {"nvidia.com/gpu": gpus}}
 
 
-def stored_without(name: str) -> Resource:
-    return {key: value for key, value in STORED.items() if key != name}
+def generated_without(name: str) -> Resource:
+    return {**{key: value for key, value in STORED.items() if key not in (name, "path")}, "source": {"generated": {"kind": "SBM"}}}
 
 
 @dataclass(frozen=True)
@@ -349,16 +349,40 @@ def _crossing() -> tuple[Bad, ...]:
             "give exactly one of persistentVolumeClaim, s3, configMap, builtin, generated",
         ),
         Bad(
-            "stored graph without vertices",
-            {"spec.dataset": stored_without("vertices")},
+            "generated graph without vertices",
+            {"spec.dataset": generated_without("vertices")},
             "spec.dataset.vertices",
-            "the graph's own vertices",
+            "required with dataset.source.generated",
         ),
-        Bad("stored graph without edges", {"spec.dataset": stored_without("edges")}, "spec.dataset.edges", "the graph's own edges"),
         Bad(
-            "stored graph without features", {"spec.dataset": stored_without("featureSize")}, "spec.dataset.featureSize", "own featureSize"
+            "generated graph without edges",
+            {"spec.dataset": generated_without("edges")},
+            "spec.dataset.edges",
+            "required with dataset.source.generated",
         ),
-        Bad("stored graph without classes", {"spec.dataset": stored_without("classes")}, "spec.dataset.classes", "the graph's own classes"),
+        Bad(
+            "generated graph without featureSize",
+            {"spec.dataset": generated_without("featureSize")},
+            "spec.dataset.featureSize",
+            "required with dataset.source.generated",
+        ),
+        Bad(
+            "generated graph without classes",
+            {"spec.dataset": generated_without("classes")},
+            "spec.dataset.classes",
+            "required with dataset.source.generated",
+        ),
+        Bad(
+            "own script whose graph no reader of ours may know",
+            {
+                "spec.dataset": {key: value for key, value in STORED.items() if key != "vertices"},
+                "spec.model.architecture": "Custom",
+                "spec.model.parameters": 1000,
+                "spec.model.script": "train.py",
+            },
+            "spec.dataset.vertices",
+            "architecture Custom and model.script",
+        ),
         Bad(
             "custom model without a size",
             {"spec.model.architecture": "Custom"},
@@ -487,6 +511,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
             },
         }
     ),
+    "stored graph whose sizes are to be read": job({"spec.dataset": {"source": STORED["source"], "path": STORED["path"]}}),
     "GAT from a claim, approved by hand": job(
         {
             "spec.model": {"architecture": "GAT", "heads": 8},

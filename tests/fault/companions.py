@@ -1,14 +1,17 @@
-"""The plan file and the partition Job of a job, and the Job controller's part, which a test plays."""
+"""The plan file and the Jobs of a job, and the Job controller's part, which a test plays."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final
 
+from e2e.cluster.api import Object
 from e2e.jobs import Job
 from tests.fault.proxy import FaultProxy
 
 SHARED: Final = {"method": "METIS", "claimName": "parts"}
+STORED: Final = {"source": {"configMap": {"name": "graph"}}, "path": "own.npz", "format": "NPZ"}
+SIZES: Final = {"vertices": 2708, "edges": 10556, "featureSize": 1433, "classes": 7, "trainVertices": 140}
 
 
 def plan_file(job: Job) -> str:
@@ -26,6 +29,11 @@ def written(job: Job) -> dict[str, Any]:
 
 def end(job: Job, condition: str, message: str = "") -> None:
     """The Job controller says that the partition Job has ended."""
+    end_job(job, partition_job(job), condition, message)
+
+
+def end_job(job: Job, path: str, condition: str, message: str = "") -> None:
+    """The Job controller says that a Job has ended."""
     now = "2026-01-01T00:00:00Z"
     kinds = ("SuccessCriteriaMet", "Complete") if condition == "Complete" else ("FailureTarget", "Failed")
     conditions = [
@@ -35,10 +43,35 @@ def end(job: Job, condition: str, message: str = "") -> None:
     status: dict[str, Any] = {"conditions": conditions, "startTime": now, "uncountedTerminatedPods": {}}
     if condition == "Complete":
         status |= {"completionTime": now, "succeeded": 1}
-    job.api.patch(f"{partition_job(job)}/status", {"status": status})
+    job.api.patch(f"{path}/status", {"status": status})
 
 
 def posts(proxy: FaultProxy, job: Job, plural: str, since: int) -> int:
     return len(
         proxy.asked_since(since, lambda asked: asked.method == "POST" and asked.path.endswith(f"/namespaces/{job.namespace}/{plural}"))
     )
+
+
+def inspect_job(job: Job) -> str:
+    return f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}-inspect"
+
+
+def report(job: Job, message: str, name: str = "told", owner: str | None = None, phase: str = "Succeeded") -> Object:
+    """The Job controller makes the Job's pod, and its program ends with this message."""
+    made = job.api.get(inspect_job(job))
+    template = made["spec"]["template"]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{job.name}-inspect", "uid": owner or made["metadata"]["uid"]}
+    labels = {key: value for key, value in template["metadata"]["labels"].items() if "controller-uid" not in key}
+    metadata = {"name": f"{job.name}-inspect-{name}", "labels": labels, "ownerReferences": [{**reference, "controller": True}]}
+    pods = f"/api/v1/namespaces/{job.namespace}/pods"
+    pod = job.api.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+    container: dict[str, Any] = {
+        "name": "inspect",
+        "image": "w",
+        "imageID": "w",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": {"exitCode": 0 if phase == "Succeeded" else 2, "message": message}},
+    }
+    job.api.patch(f"{pods}/{metadata['name']}/status", {"status": {"phase": phase, "containerStatuses": [container]}})
+    return pod

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
-from hyperscale.control.cache.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY
+from hyperscale.control.cache.intake import BATCH_JOB, JOB, KINDS, MPIJOB, NODE, POD, POLICY
 from hyperscale.control.cache.records import Key, key_of
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.decide.chain import decide
@@ -27,7 +27,7 @@ from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.observed.reconcile_input import GangState, JobState, PartitionState, PlanState, ReconcileClock, ReconcileInput
+from hyperscale.model.observed.reconcile_input import BatchJobState, GangState, JobState, PlanState, ReconcileClock, ReconcileInput
 from hyperscale.model.status import JobStatus, LastPreemption, ObjectReference, to_wire
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
@@ -218,8 +218,8 @@ async def listed(kind: str, resource: dict[str, Any]) -> ClusterCache:
         items[PLURALS[kind]].append(written(resource))
     await Feed(cast("ApiClient", OneList(items)), world, ()).list_all()
     read = api_objects.read(written(resource))
-    if kind == PARTITION_JOB:
-        world.see_partition(GOOD, read)
+    if kind == BATCH_JOB:
+        world.see_batch_job(world.partitions, GOOD, read)
     elif kind not in PLURALS:
         plural = kind == "HyperNode"
         await world.snapshots.see_fabric(world.intake.fabric([read] if plural else [], [] if plural else [read]))
@@ -236,7 +236,7 @@ def look(world: ClusterCache, key: Key) -> ReconcileInput:
         clock=ReconcileClock(NOW),
         gang=GangState(mpijob=view, pods=pods, measured=world.measured(key, pods)),
         plan=PlanState(in_force=world.plans_of(key).in_force, recorded=True),
-        partitions=PartitionState(job=world.partitions.get(key)),
+        partitions=BatchJobState(job=world.partitions.get(key)),
     )
 
 
@@ -283,5 +283,5 @@ def test_only_the_object_with_anything_in_any_field_is_refused(kind: str, data: 
     assert all(
         key_of({"metadata": {"name": ODD.name, "namespace": refused.key.namespace}}) == refused.key
         for refused in world.intake.refused.values()
-        if refused.kind != PARTITION_JOB
+        if refused.kind != BATCH_JOB
     )

@@ -24,6 +24,8 @@ class Reason(enum.StrEnum):
     RESUMED_EXTERNALLY = "ResumedExternally"
     QUEUED = "Queued"
     QUEUED_BY_KUEUE = "QueuedByKueue"
+    INSPECTING_DATASET = "InspectingDataset"
+    DATASET_UNREADABLE = "DatasetUnreadable"
     PLANNING = "Planning"
     NO_PLAN = "NoPlan"
     """Replaced by the planner's own reason (InsufficientGPUs, ...) where it gave one."""
@@ -86,6 +88,13 @@ class MakePlan(Decision, frozen=True):
 
 class EnsurePartitions(Decision, frozen=True):
     """See to it that the Job that writes the plan's partitions is there, and read how far it is."""
+
+
+class EnsureInspection(Decision, frozen=True):
+    """See to it that the Job that reads the sizes of the training graph is there, and read how far it is."""
+
+    again: bool = False
+    """The Job has ended and its report is gone: delete it, so that the next reconcile creates it again."""
 
 
 class CreateMpiJob(Decision, frozen=True):

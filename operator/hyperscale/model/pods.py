@@ -7,6 +7,7 @@ import msgspec
 LAUNCHER = "launcher"
 WORKER = "worker"
 PARTITION = "partition"
+INSPECT = "inspect"
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
@@ -44,9 +45,9 @@ class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner_name: str = ""
     owner_kind: str = ""
     job_name: str = ""
-    """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job whose partitions it writes; "" for pods of others."""
+    """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job whose graph it reads or cuts; "" for pods of others."""
     role: str = ""
-    """launcher, worker, partition, or "" for pods of others."""
+    """launcher, worker, partition, inspect, or "" for pods of others."""
     index: int | None = None
     """Label training.kubeflow.org/replica-index of a worker; None where absent or not a whole number."""
     created: str = ""
@@ -61,7 +62,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     unreadable: bool = False
     """The pod cannot be read: what it holds is not known, so that it counts as holding all GPUs of its node."""
     termination: str = ""
-    """What the program left behind at its end, of launcher and partition pods: their first container's termination message."""
+    """What the program left behind at its end, of launcher, partition and inspect pods: their first container's termination message."""
 
     @property
     def key(self) -> str:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from hyperscale.model.api.condition import Condition, Time
+from hyperscale.model.api.datasets import DatasetStatus
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan, plan_of
 
@@ -203,6 +204,8 @@ class JobStatus(Out, frozen=True):
     columns: StatusColumns | None = None
     workers: ReadyCount | None = None
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
+    dataset: DatasetStatus | None = None
+    """Sizes of the training graph that plans rest on; absent until they are known."""
     plan: Plan | None = None
     """The plan in force, as `hyperscale plan -o json` prints it (docs/reference/plan-schema.md)."""
     mpi_job_ref: ObjectReference | None = None

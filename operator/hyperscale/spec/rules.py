@@ -65,12 +65,19 @@ def _is_stored(job: JobSpec) -> bool:
     return job.dataset.source.builtin is None and job.dataset.source.generated is None
 
 
+def _states_its_graph(job: JobSpec) -> bool:
+    """Whether only the job can know its graph: it asks for one, or its own script reads what no reader of ours may know."""
+    own_script = job.model.architecture is Architecture.CUSTOM and job.model.script is not None
+    return job.dataset.source.generated is not None or own_script
+
+
 def _dataset_rule(name: str, holds: Callable[[JobSpec], bool]) -> Rule:
     return Rule(
         path=f"dataset.{name}",
-        message=f"required unless dataset.source.builtin is given; write the graph's own {name}",
-        cel=f"has(self.dataset.source.builtin) || has(self.dataset.{name})",
-        holds=lambda job: job.dataset.source.builtin is not None or holds(job),
+        message=f"required with dataset.source.generated, and for a stored graph with architecture Custom and model.script; write {name}",
+        cel=f"has(self.dataset.{name}) || has(self.dataset.source.builtin) || !(has(self.dataset.source.generated) "
+        "|| (self.model.architecture == 'Custom' && has(self.model.script)))",
+        holds=lambda job: holds(job) or job.dataset.source.builtin is not None or not _states_its_graph(job),
         required=True,
     )
 

@@ -10,7 +10,7 @@ from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.history.progress import ProgressWatch
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.observed.owned_objects import PartitionView
+from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PARTITION, PodView
@@ -22,14 +22,14 @@ TWO = plan("node-a", "node-b")
 
 KEY = "feedfacefeedface"
 
-VIEW = PartitionView(uid="partition-uid", owner_uid=UID, key=KEY)
+VIEW = BatchJobView(uid="partition-uid", owner_uid=UID, key=KEY)
 
 TRAINS_ITSELF: dict[str, Any] = {"spec": {"containers": [{"name": "launcher", "command": ["mpirun", "my-own"]}]}}
 
 SAID = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
 
-def planned(view: PartitionView | None = None, **changes: Any) -> ReconcileInput:
+def planned(view: BatchJobView | None = None, **changes: Any) -> ReconcileInput:
     """A job with a plan, no MPIJob, and partitions wanted."""
     return seen(plan=TWO, plan_recorded=True, partition_key=KEY, partition=view, **changes)
 
@@ -39,7 +39,7 @@ def partition_pod(**changes: Any) -> PodView:
     return replace(view, **changes)
 
 
-def replaced(view: PartitionView) -> ReconcileInput:
+def replaced(view: BatchJobView) -> ReconcileInput:
     """Rank 1 was lost, its new pod waits, the plan for it is recorded."""
     pods = (launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, gated=True))
     return planned(view, mpijob=mpijob(), pods=pods)

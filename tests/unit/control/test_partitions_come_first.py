@@ -12,7 +12,7 @@ from hyperscale.control.scheduler.planner_client import steady
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, Reason, ReleaseWorkers, Stop, Wait
-from hyperscale.model.observed.owned_objects import PartitionView
+from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.status import StateWord
 from tests.builders.seen import GONE, MEASURED, changed, launcher, mpijob, plan, seen, worker
 from tests.unit.control.partition_cases import (
@@ -63,7 +63,7 @@ def test_a_failed_partition_job_stops_with_the_last_word_of_its_own_program() ->
 
 
 @pytest.mark.parametrize("other", [replace(VIEW, key="other", succeeded=True), replace(VIEW, deleting=True)], ids=["other parts", "going"])
-def test_a_partition_job_for_other_parts_makes_way_first(other: PartitionView) -> None:
+def test_a_partition_job_for_other_parts_makes_way_first(other: BatchJobView) -> None:
     assert isinstance(decide(planned(other)), EnsurePartitions)
     assert isinstance(decide(planned(other, partition_read=True)), Wait)
 

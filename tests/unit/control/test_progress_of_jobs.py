@@ -13,6 +13,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.decision import Reason, Wait
 from hyperscale.model.plan import Correction, Prediction
+from hyperscale.model.pods import PARTITION
 from hyperscale.model.status import JobStatus, read_status, to_wire
 from tests.builders.seen import MPIJOB_UID, launcher, seen
 from tests.unit.control.partition_cases import (
@@ -75,5 +76,5 @@ def test_partition_pods_are_the_jobs_but_none_of_the_mpijobs() -> None:
     labels = {constants.PARTITION_KEY_LABEL: KEY, constants.JOB_NAME_LABEL: "job-000"}
     owner = [{"kind": "Job", "uid": "j", "controller": True}]
     world.see_pod({"metadata": {"namespace": "team", "name": "p", "labels": labels, "ownerReferences": owner}, "spec": {}, "status": {}})
-    assert [pod.name for pod in world.partition_pods_of(Key("team", "job-000"))] == ["p"]
+    assert [pod.name for pod in world.batch_pods_of(Key("team", "job-000"), PARTITION)] == ["p"]
     assert world.pods_of(Key("team", "job-000"), MPIJOB_UID) == ()

@@ -68,6 +68,15 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.QUEUED: Meaning(
         "The MPIJob is in a queue, which has not admitted it.", "quota", "See the queue: `kubectl get workloads -n {namespace}`."
     ),
+    Reason.INSPECTING_DATASET: Meaning(
+        "A Job reads the sizes of the training graph; plans rest on them.", "the sizes of the training graph"
+    ),
+    Reason.DATASET_UNREADABLE: Meaning(
+        "The Job that reads the sizes of the training graph has failed.",
+        "a person",
+        "Write vertices, edges, featureSize and classes in spec.dataset, or fix what the message names and delete the Job "
+        "(`kubectl delete job {name}-inspect -n {namespace}`), it is created again.",
+    ),
     Reason.PLANNING: Meaning("The planners are at work.", "a plan"),
     Reason.NO_PLAN: Meaning("No plan fits the cluster as it is.", _NO_ROOM, _AGAIN),
     NEVER_FITS: Meaning(

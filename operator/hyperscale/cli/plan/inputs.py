@@ -70,12 +70,17 @@ def read_jobs(paths: list[str], namespace: str | None) -> list[JobInput]:
 
 
 def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> JobInput:
+    from hyperscale.model.api.datasets import dataset_size
     from hyperscale.spec.parse import SpecError, parse_job
+    from hyperscale.spec.read_sizes import with_read_sizes
 
     try:
-        spec = parse_job(resource)
+        spec = with_read_sizes(parse_job(resource), resource)
+        dataset_size(spec)
     except SpecError as error:
         raise refusal(shown, error) from None
+    except ValueError as error:
+        raise InputError(f"{shown}: {error}, or read it with: hyperscale data inspect FILE") from None
     written = resource["metadata"].get("namespace")
     if written is not None and not isinstance(written, str):
         raise InputError(f"{shown}: metadata.namespace: is no text; write the namespace's name")

@@ -92,6 +92,11 @@ class Actions:
         await self._confirm_unless_new(key, state, began)
         await self._companions.ensure_partitions(key, state, job)
 
+    async def ensure_inspection(self, key: Key, state: ReconcileInput, job: JobSpec, began: float, *, again: bool) -> None:
+        """Create the Job that reads the sizes of the graph, or read how far it is; `again` deletes one whose report is gone."""
+        await self._confirm_unless_new(key, state, began)
+        await self._companions.ensure_inspection(key, state, job, again=again)
+
     async def _confirm_unless_new(self, key: Key, state: ReconcileInput, began: float) -> None:
         if state.job.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
             await self._confirm(key, state)

@@ -1,4 +1,4 @@
-"""What stands beside an MPIJob: the ConfigMap with the plan as workers read it, and the Job that writes partitions.
+"""What stands beside an MPIJob: the ConfigMap with the plan as workers read it, and the Jobs that read the graph and write its partitions.
 
 Neither is watched. Each has a name that follows from the job's, so that a pass that was cut off finds again what it made; what another
 owner made under that name is left alone.
@@ -6,7 +6,7 @@ owner made under that name is left alone.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.api_errors import ApiError, ConflictError
@@ -14,14 +14,16 @@ from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.milestones import Milestone, OnMilestone
-from hyperscale.control.render.partition_job_manifest import job_name, partition_job
+from hyperscale.control.render.inspect_job_manifest import inspect_job
+from hyperscale.control.render.partition_job_manifest import partition_job
 from hyperscale.control.render.plan_file import config_map, config_map_name
 from hyperscale.control.render.pod import common_labels
 from hyperscale.model import constants
-from hyperscale.model.api.datasets import graph_bytes
+from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import Decision, Reason, Stop, Wait
 from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 
@@ -62,6 +64,26 @@ class DependentRefusedError(Exception):
         if self.reason in _CURABLE.values():
             return Wait(self.reason, str(self), retry_after_seconds=AGAIN_SECONDS)
         return Stop(self.reason, str(self))
+
+
+class _BatchJob(NamedTuple):
+    """A kind of Job of ours."""
+
+    label: str
+    """Holds what it is made for."""
+    views: str
+    """Attribute of the cache that keeps it."""
+    before: Milestone
+    created: Milestone
+    deleted: Milestone
+
+
+_PARTITION: Final = _BatchJob(
+    constants.PARTITION_KEY_LABEL, "partitions", Milestone.BEFORE_PARTITION, Milestone.PARTITION_CREATED, Milestone.PARTITION_DELETED
+)
+_INSPECTION: Final = _BatchJob(
+    constants.DATASET_KEY_LABEL, "inspections", Milestone.BEFORE_INSPECTION, Milestone.INSPECTION_CREATED, Milestone.INSPECTION_DELETED
+)
 
 
 class Companions:
@@ -111,22 +133,31 @@ class Companions:
 
     async def ensure_partitions(self, key: Key, state: ReconcileInput, job: JobSpec) -> None:
         """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""
-        path = paths.batch_job(key.namespace, job_name(key.name))
-        existing = await self._client.find(path) if key in self._world.partitions else None
+        memory_bytes = graph_bytes(job) + PROGRAM_BYTES if is_sized(job) else None
+        body = partition_job(state.job.metadata, job, state.plan.in_force, self._defaults, memory_bytes)
+        await self._ensure(key, state.job.metadata, body, _PARTITION)
+
+    async def ensure_inspection(self, key: Key, state: ReconcileInput, job: JobSpec, *, again: bool) -> None:
+        """Create the inspect Job, or read how far it is; one for another `spec.dataset` is deleted, and with `again` any."""
+        body = inspect_job(state.job.metadata, job, self._defaults)
+        await self._ensure(key, state.job.metadata, body, _INSPECTION, again=again)
+
+    async def _ensure(self, key: Key, metadata: JobMetadata, body: Json, kind: _BatchJob, *, again: bool = False) -> None:
+        path = paths.batch_job(key.namespace, body["metadata"]["name"])
+        views: dict[Key, BatchJobView] = getattr(self._world, kind.views)
+        existing = await self._client.find(path) if key in views else None
         if existing is None:
-            body = partition_job(state.job.metadata, job, state.plan.in_force, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
-            self._on_milestone(Milestone.BEFORE_PARTITION)
-            existing = await self._create(paths.batch_jobs(key.namespace), path, body, state.job.metadata)
-            self._on_milestone(Milestone.PARTITION_CREATED)
-        self._check_owner(existing, state.job.metadata)
-        metadata = existing["metadata"]
-        if (metadata.get("labels") or {}).get(constants.PARTITION_KEY_LABEL) != state.partitions.key and not metadata.get(
-            "deletionTimestamp"
-        ):
-            await self._client.delete(path, metadata["uid"], propagation="Background")
-            self._on_milestone(Milestone.PARTITION_DELETED)
+            self._on_milestone(kind.before)
+            existing = await self._create(paths.batch_jobs(key.namespace), path, body, metadata)
+            self._on_milestone(kind.created)
+        self._check_owner(existing, metadata)
+        existing_metadata = existing["metadata"]
+        other = (existing_metadata.get("labels") or {}).get(kind.label) != body["metadata"]["labels"][kind.label]
+        if (other or again) and not existing_metadata.get("deletionTimestamp"):
+            await self._client.delete(path, existing_metadata["uid"], propagation="Background")
+            self._on_milestone(kind.deleted)
             existing = await self._client.find(path)
-        self._world.see_partition(key, existing)
+        self._world.see_batch_job(views, key, existing)
 
     async def _create(self, collection: str, path: str, body: Json, metadata: JobMetadata) -> Json:
         """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do.

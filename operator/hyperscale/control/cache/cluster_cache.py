@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hyperscale.control.cache.assumed_plans import AssumedPlans
-from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake
+from hyperscale.control.cache.intake import BATCH_JOB, JOB, MPIJOB, NODE, POD, POLICY, Intake
 from hyperscale.control.cache.job_standing import Standing, standing
 from hyperscale.control.cache.listings import Listing, Listings
 from hyperscale.control.cache.mpijob_owners import MayStart, MpiJobOwners
@@ -23,7 +23,7 @@ from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
+from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus
@@ -47,8 +47,10 @@ class ClusterCache:
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs."""
-        self.partitions: dict[Key, PartitionView] = {}
+        self.partitions: dict[Key, BatchJobView] = {}
         """Partition Jobs as last read or created; they are not watched."""
+        self.inspections: dict[Key, BatchJobView] = {}
+        """Likewise the Jobs that read the sizes of graphs."""
         self.progress: dict[Key, Measured] = {}
         """What running jobs last said of themselves."""
         self.policies: dict[str, Json] = {}
@@ -94,13 +96,13 @@ class ClusterCache:
         self._see(POD, resource, deleted)
         return before, self.snapshots.pods.get(key)
 
-    def see_partition(self, key: Key, resource: Json | None) -> None:
-        """Take in a job's partition Job as just read; None where there is none."""
+    def see_batch_job(self, jobs: dict[Key, BatchJobView], key: Key, resource: Json | None) -> None:
+        """Take in a Job of ours as just read, one of `partitions` or `inspections`; None where there is none."""
         if resource is None:
-            self.partitions.pop(key, None)
-            self.intake.forget(PARTITION_JOB, key)
+            jobs.pop(key, None)
+            self.intake.forget(BATCH_JOB, key)
         else:
-            self.partitions[key] = self.intake.partition(resource)
+            jobs[key] = self.intake.batch_job(resource)
 
     def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
         """Make a full listing of one kind the truth, all at once."""
@@ -138,9 +140,9 @@ class ClusterCache:
         """What a run says of itself: the result that its last launcher left behind, else its progress of now."""
         return last_result(pods) or self.progress.get(key)
 
-    def partition_pods_of(self, key: Key) -> tuple[PodView, ...]:
-        """Pods that write a job's partitions, oldest first."""
-        return tuple(sorted(self.snapshots.pods.partitioning(key), key=lambda pod: (pod.created, pod.name)))
+    def batch_pods_of(self, key: Key, role: str) -> tuple[PodView, ...]:
+        """Pods that write a job's partitions or read the sizes of its graph, by `role`, oldest first."""
+        return tuple(sorted(self.snapshots.pods.of_role(key, role), key=lambda pod: (pod.created, pod.name)))
 
     def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
@@ -189,8 +191,9 @@ class ClusterCache:
     def _forget_job(self, key: Key) -> None:
         self.owners.forget_created(key)
         self.partitions.pop(key, None)
+        self.inspections.pop(key, None)
         self.progress.pop(key, None)
-        self.intake.forget(PARTITION_JOB, key)
+        self.intake.forget(BATCH_JOB, key)
 
     def _index(self, key: Key, where: Standing) -> None:
         """Put a job into the sets that it belongs to, and out of the others."""

@@ -29,12 +29,12 @@ from hyperscale.control.cache.object_readers import (
     unreadable_job,
 )
 from hyperscale.control.cache.records import JobRecord, Key, key_of, metadata_text
-from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
+from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.pods import PodView
+from hyperscale.observe.kube.batch_job import batch_job_view
 from hyperscale.observe.kube.fabric import Fabric, fabric_of
 from hyperscale.observe.kube.fields import closing_view
 from hyperscale.observe.kube.mpijob_view import unreadable_view
-from hyperscale.observe.kube.partition_job import partition_view
 from hyperscale.spec import api_objects
 from hyperscale.spec.parse import SpecError
 from hyperscale.util.rfc3339 import is_future
@@ -46,10 +46,10 @@ POLICY: Final = "PlannerPolicy"
 MPIJOB: Final = "MPIJob"
 POD: Final = "Pod"
 NODE: Final = "Node"
-PARTITION_JOB: Final = "Job"
+BATCH_JOB: Final = "Job"
 HYPERNODE: Final = "HyperNode"
 TOPOLOGY: Final = "Topology"
-KINDS: Final = (JOB, POLICY, MPIJOB, POD, NODE, PARTITION_JOB, HYPERNODE, TOPOLOGY)
+KINDS: Final = (JOB, POLICY, MPIJOB, POD, NODE, BATCH_JOB, HYPERNODE, TOPOLOGY)
 
 MAX_TOLD: Final = 65_536
 """Objects remembered as named in the log, the oldest forgotten first: one that changes back and forth is named once."""
@@ -120,11 +120,9 @@ class Intake:
         """A policy; what is wrong with one that cannot be read is for the jobs that refer to it to say."""
         return self._guarded(POLICY, resource, read_policy, lambda fault: marked(resource, fault))
 
-    def partition(self, resource: Json) -> PartitionView:
-        """The Job that writes partitions; one that cannot be read has failed."""
-        return self._guarded(
-            PARTITION_JOB, resource, partition_view, lambda fault: PartitionView("", "", "", failed=True, message=str(fault))
-        )
+    def batch_job(self, resource: Json) -> BatchJobView:
+        """A Job of ours; one that cannot be read has failed."""
+        return self._guarded(BATCH_JOB, resource, batch_job_view, lambda fault: BatchJobView("", "", "", failed=True, message=str(fault)))
 
     def fabric(self, hypernodes: Iterable[Json], topologies: Iterable[Json]) -> Fabric:
         """What other operators say of the topology, without the objects that say nothing usable."""

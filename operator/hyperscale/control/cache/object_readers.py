@@ -143,11 +143,19 @@ def read_job(resource: Json, now: float) -> JobRecord:
     if len(msgspec.json.encode(narrowed.get("spec"))) > MAX_SPEC_BYTES:
         raise SpecError("spec", TOO_LARGE)
     status, fault = judged_status(resource.get("status") or {}, now, narrowed["metadata"].get("creationTimestamp") or "")
+    if status.dataset is not None:
+        narrowed["status"] = _planned_on(status)
     try:
         workers = msgspec.convert(written.read(narrowed["spec"]["workers"], struct_of(WorkersSpec)), WorkersSpec)
     except (msgspec.ValidationError, written.WrittenError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
         return job_record(narrowed, status, fault)
     return job_record(narrowed, status, fault, workers.max_replicas, workers.gpus_per_worker)
+
+
+def _planned_on(status: JobStatus) -> Json:
+    """What of a status goes with the spec, as `with_read_sizes` reads it."""
+    wire: Json = msgspec.to_builtins(JobStatus(dataset=status.dataset, mpi_job_ref=status.mpi_job_ref))
+    return {name: wire[name] for name in ("dataset", "mpiJobRef")}
 
 
 def read_topology(resource: Json) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from hyperscale.control.cache.records import Key
 from hyperscale.model.constants import JOB_UID_LABEL
-from hyperscale.model.pods import PARTITION, PodView
+from hyperscale.model.pods import INSPECT, PARTITION, PodView
 
 
 class PodIndex:
@@ -52,9 +52,9 @@ class PodIndex:
         """Pods of one MPIJob in any order, without those of an earlier MPIJob of that name, or of an earlier job than `job_uid`."""
         return (pod for key in self._of_job.get(job, ()) if _belongs(pod := self._pods[key], mpijob_uid, job_uid))
 
-    def partitioning(self, job: Key) -> Iterator[PodView]:
-        """Pods that write a job's partitions, in any order."""
-        return (pod for key in self._of_job.get(job, ()) if (pod := self._pods[key]).role == PARTITION)
+    def of_role(self, job: Key, role: str) -> Iterator[PodView]:
+        """Pods of a role, such as those that write a job's partitions, in any order."""
+        return (pod for key in self._of_job.get(job, ()) if (pod := self._pods[key]).role == role)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -75,4 +75,4 @@ def matters(pod: PodView) -> bool:
 def _belongs(pod: PodView, mpijob_uid: str, job_uid: str) -> bool:
     """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the labels decide."""
     of_another = job_uid and pod.labels.get(JOB_UID_LABEL, job_uid) != job_uid
-    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role != PARTITION and not of_another)
+    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role not in (PARTITION, INSPECT) and not of_another)

@@ -32,6 +32,8 @@ class ReconcileContext:
         self.plan_changes = 0
         self.partition_looked = False
         """The partition Job was read or created in this pass."""
+        self.inspection_looked = False
+        """The inspect Job was read or created in this pass."""
         self.workload: str | None = None
         self.workload_looked = False
         """Kueue was asked in this pass for the Workload of the MPIJob."""

@@ -32,18 +32,21 @@ from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
+from hyperscale.model.api.datasets import dataset_key, must_be_read
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import Decision, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import (
+    BatchJobState,
     CapacityState,
     GangState,
     JobState,
-    PartitionState,
     PlanState,
     ReconcileClock,
     ReconcileInput,
     RestartState,
 )
+from hyperscale.model.pods import INSPECT, PARTITION
 from hyperscale.model.status import JobStatus
 
 _LOG = logging.getLogger(__name__)
@@ -215,16 +218,24 @@ class Reconciler:
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._world.measured(run.key, pods)),
             plan=_plan_state(run, record.status, plans),
             restart=self._restart(run, record.status, mpijob),
-            partitions=PartitionState(
+            partitions=BatchJobState(
                 key=partition_key(job, plans.in_force) if job is not None else "",
                 job=self._world.partitions.get(run.key),
                 read=run.partition_looked,
-                pods=self._world.partition_pods_of(run.key),
+                pods=self._world.batch_pods_of(run.key, PARTITION),
             ),
+            inspection=self._inspection(run, job),
         )
         unreachable = self._world.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
         misfits = self._planning.misfits(run.key, state, run.policy)
         return replace(state, capacity=CapacityState(misfits=misfits, unreachable_nodes=unreachable))
+
+    def _inspection(self, run: ReconcileContext, job: JobSpec | None) -> BatchJobState:
+        """The Job that reads the graph of a job that states no sizes."""
+        if job is None or not must_be_read(job):
+            return BatchJobState()
+        pods = self._world.batch_pods_of(run.key, INSPECT)
+        return BatchJobState(dataset_key(job.dataset), self._world.inspections.get(run.key), run.inspection_looked, pods)
 
     def _restart(self, run: ReconcileContext, status: JobStatus, mpijob: MpiJobView | None) -> RestartState:
         """Migration, preemption and release, as recorded and as this reconcile has started them."""

@@ -18,6 +18,7 @@ from hyperscale.model.decision import (
     CreateMpiJob,
     Decision,
     DeletePods,
+    EnsureInspection,
     EnsurePartitions,
     FindWorkload,
     MakePlan,
@@ -47,7 +48,7 @@ class Steps:
         match decision:
             case MakePlan():
                 await self._plan(run, state, decision)
-            case EnsurePartitions() | FindWorkload():
+            case EnsurePartitions() | EnsureInspection() | FindWorkload():
                 await self._read(run, state, decision)
             case CreateMpiJob() if state.job.parsed is not None:
                 await self._actions.create_mpijob(run.key, state, state.job.parsed, run.began)
@@ -68,12 +69,15 @@ class Steps:
                 return False
         return True
 
-    async def _read(self, run: ReconcileContext, state: ReconcileInput, decision: EnsurePartitions | FindWorkload) -> None:
-        """Read what is not watched, once a pass; a partition Job that is not there is created."""
+    async def _read(self, run: ReconcileContext, state: ReconcileInput, decision: Decision) -> None:
+        """Read what is not watched, once a pass; a Job that is not there is created."""
         if isinstance(decision, FindWorkload):
             run.workload_looked = True
             mpijob = state.gang.mpijob
             run.workload = await self._actions.find_workload(run.key, mpijob) if mpijob is not None else None
+        elif state.job.parsed is not None and isinstance(decision, EnsureInspection):
+            run.inspection_looked = True
+            await self._actions.ensure_inspection(run.key, state, state.job.parsed, run.began, again=decision.again)
         elif state.job.parsed is not None:
             run.partition_looked = True
             await self._actions.ensure_partitions(run.key, state, state.job.parsed, run.began)

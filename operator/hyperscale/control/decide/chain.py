@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from hyperscale.control.decide.inspect_dataset import lacks_dataset_sizes
 from hyperscale.control.decide.migrate_job import migrating, migration_pays
 from hyperscale.control.decide.open_gates import gates_closed, launcher_closed
 from hyperscale.control.decide.plan_job import (
@@ -53,6 +54,7 @@ CHAIN: Final[tuple[Callable[[ReconcileInput], Decision | None], ...]] = (
     suspended_before_start,  # before planning: a suspended job reserves no GPUs
     suspension_differs,  # after the restarts, which suspend and resume by themselves
     queued,  # the checks below need an MPIJob that may run
+    lacks_dataset_sizes,  # before any plan: it rests on them
     lacks_plan,  # the checks below follow a plan
     spec_changed_before_start,  # a plan of an earlier spec is neither shown, approved nor carried out
     start_policy_never,  # before the checks that carry a plan out

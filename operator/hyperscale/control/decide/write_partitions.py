@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.model.decision import Decision, EnsurePartitions, Reason, Stop, Wait
-from hyperscale.model.observed.owned_objects import PartitionView
-from hyperscale.model.observed.reconcile_input import PartitionState, ReconcileInput
+from hyperscale.model.observed.owned_objects import BatchJobView
+from hyperscale.model.observed.reconcile_input import BatchJobState, ReconcileInput
 
 PARTITION_POLL_SECONDS: Final = 5.0
 """Interval between reads of a partition Job without pod events; an event of its pods triggers a read at once."""
@@ -39,7 +39,7 @@ def _partitions(state: ReconcileInput) -> Decision | None:
     return _unfinished(partitions, view)
 
 
-def _unfinished(partitions: PartitionState, view: PartitionView) -> Decision:
+def _unfinished(partitions: BatchJobState, view: BatchJobView) -> Decision:
     """Return how far the partition Job is, by its last pod: it failed, it ends, its pod waits for a node, or it writes."""
     last = next((pod for pod in reversed(partitions.pods) if pod.owner_uid == view.uid), None)
     if view.failed:

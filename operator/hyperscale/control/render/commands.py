@@ -26,6 +26,8 @@ LAUNCH_WRAPPER: Final = ("python3", "-m", "hyperscale.training.worker.launch", "
 """Hands mpirun's output through and keeps the result of rank 0 as the pod's termination message."""
 PREPARE_COMMAND: Final = ("python3", "-m", "hyperscale.training.worker.prepare")
 """Reads the training graph and writes its parts to the shared volume."""
+INSPECT_COMMAND: Final = ("python3", "-m", "hyperscale.training.worker.inspect_dataset")
+"""Reads the training graph and reports its sizes."""
 DEFAULT_ENTRY: Final = ("-m", "hyperscale.training.worker.train")
 SCRIPT_ENTRY: Final = ("-m", "hyperscale.training.worker.script")
 """Sets RANK and the like for a script that knows nothing of this package; in front of its path."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.control.render import environment
-from hyperscale.control.render.owner import owner_references
-from hyperscale.control.render.pod import common_labels, partition_template
+from hyperscale.control.render import commands, environment
+from hyperscale.control.render.batch_job import batch_job
+from hyperscale.control.render.pod import common_labels, data_template
 from hyperscale.control.render.template import Json, mapping_at
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PartitioningMethod
@@ -17,10 +17,6 @@ from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PARTITION
 
-BACKOFF_LIMIT: Final = 2
-"""Evictions and lost nodes are tried again so often."""
-REFUSED_EXIT_CODE: Final = 2
-"""Of the program, for input that will not do and memory that will not suffice: trying again changes nothing."""
 KEY_DIGITS: Final = 16
 MEBIBYTE: Final = 2**20
 
@@ -59,10 +55,8 @@ def partition_job(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaul
     memory_bytes: what partitioning takes at least, asked for so that the scheduler finds a node with so much; None where unknown
     Raises RenderError, with the field's path, where the user's worker template cannot be merged.
     """
-    key = partition_key(job, plan)
-    pod = partition_template(metadata, job, plan, defaults)
+    pod = data_template(metadata, job, plan, defaults, PARTITION, commands.PREPARE_COMMAND)
     container = pod["spec"]["containers"][0]
-    pod["metadata"]["labels"][constants.PARTITION_KEY_LABEL] = key
     requests = {}
     if (cpu := job.workers.resources.asked().get("cpu")) is not None:
         requests["cpu"] = cpu
@@ -70,23 +64,5 @@ def partition_job(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaul
         requests["memory"] = f"{-(-memory_bytes // MEBIBYTE)}Mi"
     if requests:
         mapping_at(container, "resources", "spec.workers.template.spec.containers[0]")["requests"] = requests
-    rule = {"action": "FailJob", "onExitCodes": {"containerName": PARTITION, "operator": "In", "values": [REFUSED_EXIT_CODE]}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "namespace": metadata.namespace,
-            "name": job_name(metadata.name),
-            "labels": {**common_labels(metadata, plan, PARTITION), constants.PARTITION_KEY_LABEL: key},
-            "ownerReferences": owner_references(metadata),
-        },
-        "spec": {
-            "backoffLimit": BACKOFF_LIMIT,
-            "completions": 1,
-            "parallelism": 1,
-            "podFailurePolicy": {
-                "rules": [rule, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}],
-            },
-            "template": pod,
-        },
-    }
+    labels = {**common_labels(metadata, plan, PARTITION), constants.PARTITION_KEY_LABEL: partition_key(job, plan)}
+    return batch_job(metadata, job_name(metadata.name), labels, pod)

@@ -62,26 +62,31 @@ def runs_own_program(job: JobSpec) -> bool:
     return job.model.script is not None or not _lacks_command(template.main_container(spec, LAUNCHER, f"{path}.spec"))
 
 
-def partition_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
-    """Pod template of the Job that writes partitions: the worker's image, account and nodes, without its GPUs, side containers and sshd.
+def data_template(
+    metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults, role: str, command: tuple[str, ...]
+) -> Json:
+    """Pod template of a Job that reads the graph: the worker's image, account and nodes, without its GPUs, side containers and sshd.
+
+    role: of its pods and its one container; the one that writes partitions mounts their volume
 
     Raises RenderError where the user's own template cannot be merged.
     """
     path = "spec.workers.template"
-    pod, spec = _start(job.workers.template, metadata, plan, PARTITION, path)
+    pod, spec = _start(job.workers.template, metadata, plan, role, path)
     container = template.main_container(spec, WORKER, f"{path}.spec")
     container_path = f"{path}.spec.containers[0]"
     for key in ("args", "ports", "readinessProbe", "livenessProbe", "startupProbe", "lifecycle", "resources"):
         container.pop(key, None)
     # A side container that never ends would keep the Job from ending.
-    container["name"], spec["containers"] = PARTITION, [container]
-    container["command"] = list(commands.PREPARE_COMMAND)
+    container["name"], spec["containers"] = role, [container]
+    container["command"] = list(command)
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     _give_image(container, defaults)
     environment.put(container, environment.contract(metadata, job, plan), container_path)
     _give_credentials(container, job, container_path)
     pod_volumes.mount_data(spec, container, job, f"{path}.spec")
-    pod_volumes.mount_partitions(spec, container, job, f"{path}.spec", read_only=False)
+    if role == PARTITION:
+        pod_volumes.mount_partitions(spec, container, job, f"{path}.spec", read_only=False)
     _constrain_nodes(spec, job, f"{path}.spec")
     spec["restartPolicy"] = "Never"
     return _finish(pod, path)

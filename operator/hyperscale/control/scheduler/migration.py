@@ -164,7 +164,7 @@ class MigrationPlanner:
         record, view, plan = self._world.jobs.get(key), self._world.mpijobs.get(key), self._world.plans_of(key).recorded
         if record is None or view is None or plan is None:
             return None
-        job, _ = self._reader.read(record.resource, self._world.policies)
+        job = self._reader.plannable(record.resource, self._world.policies)
         pods = _workers(self._world.pods_of(key, view.uid), len(plan.workers))
         if job is None or job.planner is PlannerChoice.NONE or pods is None:
             return None

@@ -104,7 +104,7 @@ class Pending:
         entry = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
         if entry is None or entry.edition != edition or entry.policy != policy or entry.volumes != volumes:
-            job, view = self._reader.read(record.resource, self._world.policies)[0], self._world.mpijobs.get(key)
+            job, view = self._reader.plannable(record.resource, self._world.policies), self._world.mpijobs.get(key)
             calibration = self._reader.calibration(job) if job is not None else ()
             entry = read_entry(key, record, job, policy, calibration, view, volumes)
             if entry is None:

@@ -242,8 +242,13 @@ def steady(plan: Plan, before: Plan | None) -> Plan:
 
 
 def _places_workers(state: ReconcileInput) -> bool:
-    """Whether the job's plan is yet to be carried out: its MPIJob does not exist, or runs and has gated workers."""
+    """Whether the job's plan is yet to be carried out: its MPIJob does not exist, or runs and has gated workers.
+
+    A plan of another graph, whose sizes are still to be read, is not.
+    """
     mpijob = state.gang.mpijob
+    if state.inspection.key:
+        return False
     if mpijob is None:
         return not run_is_over(state.job.status)
     return mpijob.gated and not mpijob.suspended and bool(state.gang.workers)

@@ -10,7 +10,7 @@ from hyperscale.control.render.pod import runs_own_program
 from hyperscale.control.render.template import RenderError
 from hyperscale.control.specs.plan_question import worker_asks
 from hyperscale.model import constants
-from hyperscale.model.api.datasets import graph_bytes
+from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.decision import Reason
@@ -20,10 +20,13 @@ from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes
 from hyperscale.model.step_curves import Workload, workload_of
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy
+from hyperscale.spec.read_sizes import with_read_sizes
 from hyperscale.util.quantity import parse_bytes
 
 Json = dict[str, Any]
 Parsed = TypeVar("Parsed", JobSpec, PolicySpec)
+_Revision = tuple[str, int, str]
+"""uid, generation, and the sizes of the graph that were read since."""
 
 DEFAULT_POLICY_NAME: Final = "default"
 """PlannerPolicy used by jobs without policyRef; where it does not exist the built-in figures hold."""
@@ -39,8 +42,8 @@ class JobReader:
     def __init__(self, volumes: Callable[[tuple[str, str]], Volumes] = lambda key: NO_VOLUMES) -> None:
         """volumes: what the claims of a job, by namespace and name, said when they were read last."""
         self.volumes = volumes
-        self._jobs: dict[tuple[str, int], JobSpec | SpecFault] = {}
-        self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
+        self._jobs: dict[_Revision, JobSpec | SpecFault] = {}
+        self._policies: dict[_Revision, PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; the component that keeps history fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
@@ -59,6 +62,11 @@ class JobReader:
             return None, SpecFault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
         return job, None
 
+    def plannable(self, resource: Json, policies: Mapping[str, Json]) -> JobSpec | None:
+        """The job's spec where nothing is wrong with it and the size of its graph is known: what planners can be asked about."""
+        job = self.read(resource, policies)[0]
+        return job if job is not None and is_sized(job) else None
+
     def may_start(self, resource: Json, policies: Mapping[str, Json], plan: Plan | None) -> bool:
         """Whether the operator can have made an MPIJob with this plan for the job: only a job that may start gets one."""
         job = self.read(resource, policies)[0]
@@ -72,7 +80,9 @@ class JobReader:
     def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
         """What finished runs taught: those of the job's very workload where they taught a curve, else those of its architecture."""
         calibrations = self.calibrations.get(job.model.architecture, ())
-        return tuple(self.taught.get(workload_of(job, one.products), one) for one in calibrations) if self.taught else calibrations
+        if not self.taught or not is_sized(job):
+            return calibrations
+        return tuple(self.taught.get(workload_of(job, one.products), one) for one in calibrations)
 
     def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
         """The job's policy; the built-in one where `read` reports a fault."""
@@ -101,11 +111,9 @@ class JobReader:
             return SpecFault("spec.policyRef.name", f'PlannerPolicy "{name or DEFAULT_POLICY_NAME}": {parsed.path}: {parsed.message}')
         return parsed
 
-    def _parsed(
-        self, cache: dict[tuple[str, int], Parsed | SpecFault], resource: Json, parse: Callable[[Json], Parsed]
-    ) -> Parsed | SpecFault:
+    def _parsed(self, cache: dict[_Revision, Parsed | SpecFault], resource: Json, parse: Callable[[Json], Parsed]) -> Parsed | SpecFault:
         metadata = resource["metadata"]
-        key = (metadata["uid"], metadata.get("generation") or 0)
+        key = (metadata["uid"], metadata.get("generation") or 0, str(resource.get("status") or ""))
         if key not in cache:
             while len(cache) >= _CACHED:
                 del cache[next(iter(cache))]
@@ -136,7 +144,7 @@ def _renderable_job(resource: Json) -> JobSpec:
 
     Raises SpecError, and RenderError for a template.
     """
-    job = parse_job(resource)
+    job = with_read_sizes(parse_job(resource), resource)
     if job.launcher.template or job.workers.template:
         render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
         worker_asks(job)
@@ -151,7 +159,7 @@ def _check_memory(job: JobSpec) -> None:
     """
     by_a_job = job.partitioning.claim_name is not None and job.partitioning.method is not PartitioningMethod.NONE
     memory = job.workers.resources.limits.get("memory")
-    if by_a_job or memory is None or runs_own_program(job):
+    if by_a_job or memory is None or not is_sized(job) or runs_own_program(job):
         return
     needed, given = graph_bytes(job), parse_bytes(memory)
     if needed > given:

@@ -9,7 +9,8 @@ from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preempti
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
 from hyperscale.control.status.columns import columns
-from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED
+from hyperscale.control.status.dataset_sizes import dataset_status
+from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED, UNSIZED
 from hyperscale.control.status.run_conditions import new_condition, run_conditions
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
@@ -32,8 +33,11 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     job = mpijob if mpijob is not None and mpijob.owner_uid == metadata.uid else None
     workers = _worker_counts(state, job)
     measured = _measured(state)
+    if decision.reason in UNSIZED:
+        plan = None  # of another graph
     return replace(
         _run_fields(status, job),
+        dataset=dataset_status(state),
         observed_generation=metadata.generation,
         queue=metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
         columns=columns(workers, plan, measured, ended=decision.reason in ENDED),
@@ -143,6 +147,8 @@ def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None
 
 def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
     plan, refusal, admission = state.plan.in_force, state.plan.refusal, state.plan.admission
+    if decision.reason in UNSIZED:
+        return new_condition("Planned", False, str(decision.reason), decision.message)
     if plan is not None and refusal is None and not state.restart.preempted:
         return _plan_accepted(state, plan)
     if refusal is not None:

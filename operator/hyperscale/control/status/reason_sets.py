@@ -13,6 +13,7 @@ STALLED: Final = frozenset(
         Reason.INVALID_POD_TEMPLATE,
         Reason.NAME_CONFLICT,
         Reason.UNREADABLE_MPIJOB,
+        Reason.DATASET_UNREADABLE,
         Reason.PARTITIONING_FAILED,
         Reason.PLAN_CHANGES_EXHAUSTED,
         Reason.WORKER_LOST,
@@ -38,6 +39,9 @@ AT_REST: Final = STALLED | {
 
 ENDED: Final = frozenset({Reason.SUCCEEDED, Reason.FAILED})
 """The run has ended: its pods are gone, or going."""
+
+UNSIZED: Final = frozenset({Reason.INSPECTING_DATASET, Reason.DATASET_UNREADABLE})
+"""The size of the training graph is not known, so that no plan counts."""
 
 SUSPENDED: Final = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QUEUED, Reason.QUEUED_BY_KUEUE})
 """Reasons for which the MPIJob is suspended and the operator waits for another."""

@@ -1,10 +1,15 @@
-"""Sizes of training graphs: those of the builtin ones are known, all others come from the job."""
+"""Sizes of training graphs: as the job states them, as known of public graphs, or as a Job has read them."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import enum
+import hashlib
+from typing import Annotated, Final, NamedTuple
 
-from hyperscale.model.api.job import JobSpec
+import msgspec
+from msgspec import Meta
+
+from hyperscale.model.api.job import DatasetFormat, DatasetSpec, Direction, JobSpec, PlannerChoice, PositiveCount
 
 
 class DatasetSize(NamedTuple):
@@ -18,6 +23,7 @@ class DatasetSize(NamedTuple):
     classes: int
 
 
+KEY_DIGITS: Final = 16
 BUILTIN_SIZES: Final[dict[str, DatasetSize]] = {
     "Cora": DatasetSize(2708, 10556, 1433, 7),
     "CiteSeer": DatasetSize(3327, 9104, 3703, 6),
@@ -25,6 +31,12 @@ BUILTIN_SIZES: Final[dict[str, DatasetSize]] = {
 }
 """The citation graphs as DGL and PyTorch Geometric load them (Yang et al. 2016)."""
 
+
+OGB_SIZES: Final[dict[str, DatasetSize]] = {
+    "ogbn-arxiv": DatasetSize(169_343, 1_166_243, 128, 40),
+    "ogbn-products": DatasetSize(2_449_029, 61_859_140, 100, 47),
+}
+"""By name, edges as stored, one way: those with vertex features whose archives our reader reads (Hu et al., NeurIPS 2020, table 2)."""
 
 TRAIN_VERTICES: Final[dict[int, int]] = {
     169_343: 90_941,  # ogbn-arxiv
@@ -63,19 +75,79 @@ def graph_bytes(job: JobSpec) -> int:
     return size.vertices * (4 * size.feature_size + 24) + size.edges * 4
 
 
-def dataset_size(job: JobSpec) -> DatasetSize:
-    """Size of the job's training graph; what the job itself states comes first. Raises ValueError naming the missing field."""
-    dataset = job.dataset
-    builtin = BUILTIN_SIZES[dataset.source.builtin.name] if dataset.source.builtin is not None else None
-    stated = (
+class SizeSource(enum.StrEnum):
+    """Where the sizes of a training graph come from."""
+
+    SPEC = "Spec"
+    KNOWN = "Known"
+    """A public graph."""
+    READ = "Read"
+    """The Job `NAME-inspect` has read the graph, for the sizes that the job does not state."""
+
+
+class DatasetStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Sizes of the training graph that plans rest on."""
+
+    vertices: PositiveCount
+    edges: Annotated[int, Meta(ge=0, le=10**12)]
+    """Directed edges, both directions of an undirected one counted."""
+    feature_size: Annotated[int, Meta(ge=1, le=10**6)]
+    classes: Annotated[int, Meta(ge=1, le=10**6)]
+    source: SizeSource
+    dataset_key: Annotated[str, Meta(max_length=16)]
+    """Digest of the `spec.dataset` that they belong to."""
+    train_vertices: PositiveCount | None = None
+    """Labelled vertices of the training split, where the job states them or they were read."""
+
+
+def dataset_key(dataset: DatasetSpec) -> str:
+    """16 hex digits that differ where `spec.dataset` does."""
+    return hashlib.sha256(msgspec.json.encode(dataset, order="deterministic")).hexdigest()[:KEY_DIGITS]
+
+
+def is_sized(job: JobSpec) -> bool:
+    """Whether the size of the job's training graph is stated or known, so that it can be planned."""
+    return known_size(job.dataset) is not None or not any(value is None for _, value in _stated(job.dataset))
+
+
+def must_be_read(job: JobSpec) -> bool:
+    """Whether a Job reads the graph before the job is planned."""
+    return job.planner is not PlannerChoice.NONE and not is_sized(job)
+
+
+def with_sizes(job: JobSpec, read: DatasetStatus) -> JobSpec:
+    """The job with the sizes that were read where it states none."""
+    stated = {name: value for name, value in msgspec.structs.asdict(job.dataset).items() if value is not None}
+    figures = {name: getattr(read, name) for name in ("vertices", "edges", "feature_size", "classes", "train_vertices")}
+    return msgspec.structs.replace(job, dataset=DatasetSpec(**{**figures, **stated}))
+
+
+def known_size(dataset: DatasetSpec) -> DatasetSize | None:
+    """Of a builtin graph, or of one of OGB's by the name of its folder; None for any other."""
+    if dataset.source.builtin is not None:
+        return BUILTIN_SIZES[dataset.source.builtin.name]
+    if dataset.format is not DatasetFormat.OGB or dataset.path is None:
+        return None
+    size = OGB_SIZES.get(dataset.path.rpartition("/")[2].replace("_", "-"))
+    one_way = dataset.direction is Direction.DIRECTED
+    return size if size is None or one_way else size._replace(edges=2 * size.edges)
+
+
+def _stated(dataset: DatasetSpec) -> tuple[tuple[str, int | None], ...]:
+    return (
         ("vertices", dataset.vertices),
         ("edges", dataset.edges),
         ("featureSize", dataset.feature_size),
         ("classes", dataset.classes),
     )
+
+
+def dataset_size(job: JobSpec) -> DatasetSize:
+    """Size of the job's training graph; what the job itself states comes first. Raises ValueError naming the missing field."""
+    public = known_size(job.dataset)
     figures: list[int] = []
-    for index, (name, value) in enumerate(stated):
-        if value is None and builtin is None:
-            raise ValueError(f"spec.dataset.{name}: required unless the source is builtin; write the graph's own figure")
-        figures.append(value if value is not None else builtin[index] if builtin is not None else 0)
+    for index, (name, value) in enumerate(_stated(job.dataset)):
+        if value is None and public is None:
+            raise ValueError(f"spec.dataset.{name}: not known before the graph is read; write the graph's own figure")
+        figures.append(value if value is not None else public[index] if public is not None else 0)
     return DatasetSize(*figures)

@@ -197,10 +197,12 @@ class DatasetSpec(Spec, frozen=True):
         Direction,
         Meta(description="Ways of an edge; Auto: both for CSV, Parquet and OGB, else as the file says (GraphML, NPZ, DGL)."),
     ] = Direction.AUTO
-    vertices: Annotated[PositiveCount | None, Meta(description="Vertices; required unless builtin.")] = None
-    edges: Annotated[PositiveCount | None, Meta(description="Directed edges; required unless builtin.")] = None
-    feature_size: Annotated[int, Meta(ge=1, le=10**6, description="Width of the vertex features; required unless builtin.")] | None = None
-    classes: Annotated[int, Meta(ge=1, le=10**6, description="Output classes; required unless builtin.")] | None = None
+    vertices: Annotated[
+        PositiveCount | None, Meta(description="Vertices; absent: known, or read by a Job before the first plan; required with generated.")
+    ] = None
+    edges: Annotated[PositiveCount | None, Meta(description="Directed edges; absent as for vertices.")] = None
+    feature_size: Annotated[int, Meta(ge=1, le=10**6, description="Width of the vertex features; absent as for vertices.")] | None = None
+    classes: Annotated[int, Meta(ge=1, le=10**6, description="Output classes; absent as for vertices.")] | None = None
     train_vertices: (
         Annotated[
             PositiveCount,

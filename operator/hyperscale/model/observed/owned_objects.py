@@ -1,4 +1,4 @@
-"""The objects that a job owns, as last read: its MPIJob and its partition Job."""
+"""The objects that a job owns, as last read: its MPIJob and its batch Jobs."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class MpiJobView(msgspec.Struct, frozen=True, gc=False):
         return self.conditions.get(condition, (False, "", ""))[0]
 
 
-class PartitionView(msgspec.Struct, frozen=True, gc=False):
-    """The Job that writes a job's partitions, as last read."""
+class BatchJobView(msgspec.Struct, frozen=True, gc=False):
+    """The Job that writes a job's partitions, or the one that reads the sizes of its graph, as last read."""
 
     uid: str
     owner_uid: str
     """uid of the controlling owner; "" without one."""
     key: str
-    """What it makes partitions from."""
+    """What it makes partitions from, or which `spec.dataset` it reads."""
     succeeded: bool = False
     failed: bool = False
     message: str = ""

@@ -10,7 +10,7 @@ from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata
-from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
+from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, ProposedMigration, ProposedPreemption, QueueDecision
@@ -140,12 +140,12 @@ class RestartState(msgspec.Struct, frozen=True):
     """The release can be read back after a crash."""
 
 
-class PartitionState(msgspec.Struct, frozen=True):
-    """The Job that writes the partitions of the training graph."""
+class BatchJobState(msgspec.Struct, frozen=True):
+    """The Job that writes the partitions of the training graph, or the one that reads the graph's sizes."""
 
     key: str = ""
-    """Key of the partitions that the plan in force needs; "" where no Job writes partitions, or there is no plan yet."""
-    job: PartitionView | None = None
+    """Key of the partitions or of the sizes that are needed; "" where no Job is: without a volume or a plan, or with known sizes."""
+    job: BatchJobView | None = None
     """None where it was not read, or does not exist."""
     read: bool = False
     """`job` was read or created in this reconcile."""
@@ -181,5 +181,6 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     gang: GangState = GangState()
     plan: PlanState = PlanState()
     restart: RestartState = RestartState()
-    partitions: PartitionState = PartitionState()
+    partitions: BatchJobState = BatchJobState()
+    inspection: BatchJobState = BatchJobState()
     capacity: CapacityState = CapacityState()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hyperscale.model.cluster import Gpu, GpuPaths, Node, Origin, Taint
 from hyperscale.model.constants import (
+    DATASET_KEY_LABEL,
     GPU_RESOURCE,
     JOB_NAME_LABEL,
     JOB_UID_LABEL,
@@ -19,7 +20,7 @@ from hyperscale.model.constants import (
     PLAN_ID_LABEL,
 )
 from hyperscale.model.planning import PODS
-from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
+from hyperscale.model.pods import INSPECT, LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.observe.kube.demand import MAX_FURTHER, Amounts, further, is_further, mig_devices, pod_demand
 from hyperscale.observe.kube.nested import controller_of, entries, nested, text_at
 from hyperscale.observe.kube.node_labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
@@ -28,6 +29,7 @@ from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork
 from hyperscale.util.quantity import parse_bytes, parse_number
 
 KEPT_LABELS: Final = (
+    DATASET_KEY_LABEL,
     JOB_NAME_LABEL,
     JOB_UID_LABEL,
     KUEUE_QUEUE_LABEL,
@@ -92,16 +94,16 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         deletion=text_at(metadata, "deletionTimestamp"),
         reason=str(text_at(status, "reason"))[:MAX_REASON],
         unschedulable=_unschedulable(status),
-        termination=_termination(status) if role in {LAUNCHER, PARTITION} else "",
+        termination=_termination(status) if role in {LAUNCHER, PARTITION, INSPECT} else "",
     )
 
 
 def _role(labels: Mapping[str, Any]) -> tuple[str, str]:
-    """Role of a pod of ours and the name of its MPIJob or, for a partition Job's pod, of its GNNTrainingJob; "" for other pods."""
+    """Role of a pod of ours and the name of its MPIJob; a batch Job's pod has that of its GNNTrainingJob, a pod of others ""."""
     role, job_name = labels.get(MPI_JOB_ROLE_LABEL, ""), labels.get(MPI_JOB_NAME_LABEL, "")
-    if not job_name and PARTITION_KEY_LABEL in labels:
-        return PARTITION, labels.get(JOB_NAME_LABEL, "")
-    return role if role in {LAUNCHER, WORKER, PARTITION} else "", job_name
+    if not job_name and (PARTITION_KEY_LABEL in labels or DATASET_KEY_LABEL in labels):
+        return PARTITION if PARTITION_KEY_LABEL in labels else INSPECT, labels.get(JOB_NAME_LABEL, "")
+    return role if role in {LAUNCHER, WORKER, PARTITION, INSPECT} else "", job_name
 
 
 def closing_view(pod: Mapping[str, Any]) -> PodView:

@@ -13,19 +13,15 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
 from hyperscale.model.api.measured import RESULT_PREFIX, Measured
 from hyperscale.training.runtime.contract import EXIT_WRONG_INPUT
+from hyperscale.training.runtime.termination import MAX_BYTES, leave
 from hyperscale.training.worker.plan_overrides import plan_overrides, with_ranks
 
-MESSAGE_FILE: Final = "/dev/termination-log"
-MESSAGE_VARIABLE: Final = "HYPERSCALE_TERMINATION_LOG"
-MAX_BYTES: Final = 4096
-"""What the kubelet keeps of a termination message."""
 FAULT_PREFIX: Final = b"hyperscale.training.worker: "
 """In front of a rank's own error; mpirun may have put a rank's tag before it."""
 _LAST_LINES: Final = 12
@@ -72,16 +68,6 @@ def _start(command: list[str]) -> subprocess.Popen[bytes]:
 def _why(output: _Pipe, errors: _Pipe) -> bytes:
     """What a command said before it failed: a rank's own error, else the last lines."""
     return errors.fault or output.fault or b"\n".join(errors.last or output.last)
-
-
-def leave(message: bytes) -> None:
-    """Write the termination message as UTF-8, its end where it is too long; a pod without the file continues without it."""
-    text = message.decode("utf-8", "replace").encode()[-MAX_BYTES:].decode("utf-8", "ignore")
-    path = Path(os.environ.get(MESSAGE_VARIABLE, MESSAGE_FILE))
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        sys.stderr.write(f"hyperscale.training.worker.launch: {path}: {error.strerror}; the result is in the log only\n")
 
 
 def result_of(line: bytes) -> bytes | None:

@@ -6,7 +6,6 @@ of JSON at the end. Exit code 2: this input or this memory will not do, and tryi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -28,11 +27,10 @@ from hyperscale.training.data import graphs, part_store, streaming
 from hyperscale.training.data.available_memory import limit_bytes
 from hyperscale.training.runtime import contract
 from hyperscale.training.runtime.contract import ContractError, Run
+from hyperscale.training.runtime.termination import leave
 from hyperscale.training.worker import automatic
 from hyperscale.training.worker.given import part_shares, read_parts
 
-TERMINATION_FILE: Final = Path("/dev/termination-log")
-TERMINATION_BYTES: Final = 4096
 WHOLE_GRAPHS: Final = "WholeGraphs"
 """Method of data sets of many graphs: each lies in one part, nothing is cut."""
 DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.DEGREE, PartitioningMethod.NONE, PartitioningMethod.PRECOMPUTED)
@@ -76,11 +74,11 @@ def main(environment: Mapping[str, str] | None = None) -> int:
     except (ContractError, data.DataError, partition.PartitionError, MemoryError) as error:
         line = " ".join((str(error) or "out of memory; raise the memory limit in spec.workers.resources").split())
         sys.stderr.write(f"hyperscale-prepare: {line}\n")
-        _leave_message(line)
+        leave(line.encode())
         return contract.EXIT_WRONG_INPUT
     text = json.dumps(answer, sort_keys=True)
     sys.stdout.write(text + "\n")
-    _leave_message(text)
+    leave(text.encode())
     return 0
 
 
@@ -254,13 +252,6 @@ def _gib(size_bytes: int) -> str:
 def _say(line: str) -> None:
     sys.stderr.write(f"hyperscale-prepare: {line}\n")
     sys.stderr.flush()
-
-
-def _leave_message(text: str) -> None:
-    """Where the kubelet looks for it; outside a pod there is no such file."""
-    if TERMINATION_FILE.is_file():
-        with contextlib.suppress(OSError):
-            TERMINATION_FILE.write_bytes(text.encode()[:TERMINATION_BYTES])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from hyperscale.control.render.environment import contract
 from hyperscale.model.api.measured import Measured
 from hyperscale.observe.prometheus.progress_query import progress
 from hyperscale.training.engine.report import Reporter
+from hyperscale.training.runtime import termination
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.worker import gpu_check, launch
 from tests.builders import ranks
@@ -100,7 +101,7 @@ def test_progress_and_results_say_it_only_where_it_was() -> None:
 
 
 def test_a_ranks_own_error_is_kept_however_much_mpirun_says_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(launch.MESSAGE_VARIABLE, str(tmp_path / "message"))
+    monkeypatch.setenv(termination.MESSAGE_VARIABLE, str(tmp_path / "message"))
     script = "import sys; sys.stderr.write('[0] hyperscale.training.worker: HYPERSCALE_SEED: wrong\\n' + 'noise\\n' * 50); sys.exit(2)"
     assert launch.main(["--", sys.executable, "-c", script]) == 2
     assert (tmp_path / "message").read_text() == "hyperscale.training.worker: HYPERSCALE_SEED: wrong"

@@ -23,6 +23,7 @@ from hyperscale.training.engine.report import Reporter
 from hyperscale.training.engine.retune import Adaptive
 from hyperscale.training.engine.trainer import EpochStats
 from hyperscale.training.partition import local_part
+from hyperscale.training.runtime import termination
 from hyperscale.training.runtime.comm import Comm, run_threads
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.worker import launch, load_part
@@ -175,7 +176,7 @@ def test_metrics_carry_job_and_rank() -> None:
 
 
 def test_the_launcher_keeps_a_failed_commands_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(launch.MESSAGE_VARIABLE, str(tmp_path / "message"))
+    monkeypatch.setenv(termination.MESSAGE_VARIABLE, str(tmp_path / "message"))
     script = "import sys; sys.stderr.write('a' * 9000 + '\\nlast words\\n'); sys.exit(7)"
     finished = subprocess.run(
         [sys.executable, "-m", "hyperscale.training.worker.launch", "--", sys.executable, "-c", script], check=False, timeout=60
@@ -183,7 +184,7 @@ def test_the_launcher_keeps_a_failed_commands_last_words(tmp_path: Path, monkeyp
     assert finished.returncode == 7
     message = (tmp_path / "message").read_bytes()
     assert message.endswith(b"last words")
-    assert len(message) <= launch.MAX_BYTES
+    assert len(message) <= termination.MAX_BYTES
 
 
 @pytest.mark.parametrize("line", [b"epoch 3\n", f"{RESULT_PREFIX}{{\n".encode(), f"{RESULT_PREFIX}[]\n".encode()])
