@@ -63,27 +63,6 @@ def create(nodes: Cluster, space: str, name: str, **dataset: object) -> Job:
     return job
 
 
-def test_a_stored_graph_without_sizes_is_read_planned_and_trained(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
-    api = real_cluster.api()
-    packed = base64.b64encode(CORA_FILE.read_bytes()).decode()
-    graph = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own-graph"}, "binaryData": {"own.npz": packed}}
-    api.create(f"/api/v1/namespaces/{space}/configmaps", graph)
-    spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
-    spec["model"]["epochs"] = EPOCHS
-    spec["dataset"] = {"source": {"configMap": {"name": "own-graph"}}, "path": "own.npz", "format": "NPZ"}
-    spec.pop("checkpoint", None)
-    job = Job(api, space, "unsized")
-    job.create(**spec)
-    status = training.wait_finished(operator, job.status)
-    assert state_of(status) == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"
-    told = status["dataset"]
-    print(f"read: {told}")
-    assert (told["source"], told["vertices"], told["edges"], told["featureSize"], told["classes"]) == ("Read", 2708, 10556, 1433, 7)
-    assert told["trainVertices"] == 140
-    job.wait(lambda: job.status()["measured"].get("finished", False), "no result")
-    assert job.status()["measured"]["accuracy"] >= LEAST_ACCURACY
-
-
 def partition_pods(job: Job) -> list[Object]:
     """Pods of its partition Job."""
     return job.api.items(f"/api/v1/namespaces/{job.namespace}/pods", labelSelector=f"batch.kubernetes.io/job-name={job.name}-partition")
@@ -126,3 +105,24 @@ def test_what_partitioning_refuses_is_told_in_its_own_words(real_cluster: Cluste
     assert "vertices" in message.lower()
     assert len(partition_pods(job)) == 1, "what cannot succeed is not tried again"
     assert job.mpijob() is None
+
+
+def test_a_stored_graph_without_sizes_is_read_planned_and_trained(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
+    api = real_cluster.api()
+    packed = base64.b64encode(CORA_FILE.read_bytes()).decode()
+    graph = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own-graph"}, "binaryData": {"own.npz": packed}}
+    api.create(f"/api/v1/namespaces/{space}/configmaps", graph)
+    spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
+    spec["model"]["epochs"] = EPOCHS
+    spec["dataset"] = {"source": {"configMap": {"name": "own-graph"}}, "path": "own.npz", "format": "NPZ"}
+    spec.pop("checkpoint", None)
+    job = Job(api, space, "unsized")
+    job.create(**spec)
+    status = training.wait_finished(operator, job.status)
+    assert state_of(status) == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"
+    told = status["dataset"]
+    print(f"read: {told}")
+    assert (told["source"], told["vertices"], told["edges"], told["featureSize"], told["classes"]) == ("Read", 2708, 10556, 1433, 7)
+    assert told["trainVertices"] == 140
+    job.wait(lambda: job.status()["measured"].get("finished", False), "no result")
+    assert job.status()["measured"]["accuracy"] >= LEAST_ACCURACY

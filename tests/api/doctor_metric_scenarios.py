@@ -65,7 +65,7 @@ METRIC_SCENARIOS = (
         "a GPU fell off the bus",
         lambda site: breaking.expose(
             site,
-            'hyperscale_agent_gpu_state{state="GpuLost"}',
+            'hyperscale_agent_gpu_state{state="GPULost"}',
             1,
             agent=scraped.gpu_states("gpu-2", DriverCondition.READY, DriverCondition.GPU_LOST),
         ),
@@ -91,7 +91,7 @@ METRIC_SCENARIOS = (
         "the NVLinks of one node are down",
         lambda site: breaking.expose(site, 'hyperscale_gpu_path{kind="System"}', 2, agent=scraped.ways("gpu-2", "System", 1)),
         breaking.sound_metrics,
-        "GpuPathsWorse",
+        "GPUPathsWorse",
         ("nvidia-smi nvlink --status",),
         3,
     ),

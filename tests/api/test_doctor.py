@@ -142,7 +142,7 @@ def test_an_api_server_that_does_not_answer_is_the_one_finding(site: Site, tmp_p
     broken.write_text(yaml.safe_dump(raw), encoding="utf-8")
     code, report, table = site.doctor("--kubeconfig", str(broken))
     assert code == 4
-    assert set(findings(report)) == {"ApiUnreachable"}, table
+    assert set(findings(report)) == {"APIUnreachable"}, table
 
 
 def test_nothing_is_written_by_a_run(site: Site, plane: ControlPlane) -> None:

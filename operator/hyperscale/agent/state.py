@@ -19,11 +19,11 @@ class DriverCondition(Enum):
     NO_GPU = "NoGPU"
     NO_PERMISSION = "NoPermission"
     VERSION_MISMATCH = "VersionMismatch"
-    GPU_LOST = "GpuLost"
+    GPU_LOST = "GPULost"
     RESET_REQUIRED = "ResetRequired"
     UNREADABLE = "Unreadable"
     STALLED = "Stalled"
-    LEFT_TO_DCGM = "LeftToDcgm"
+    LEFT_TO_DCGM = "LeftToDCGM"
     OFF = "Off"
 
 

@@ -108,7 +108,7 @@ async def test_figures_are_left_to_dcgm_but_a_missing_driver_is_still_told(nvml:
     agent.poller.left_to_dcgm = True
     await agent.poller.poll()
     served = samples(agent.text())
-    assert served["hyperscale_agent_state"][0][0]["state"] == "LeftToDcgm"
+    assert served["hyperscale_agent_state"][0][0]["state"] == "LeftToDCGM"
     assert "hyperscale_gpu_path" in served
     assert not [name for name in served if name.startswith("DCGM")]
     nvml.load({"error.nvmlDeviceGetCount_v2": 9})

@@ -16,6 +16,8 @@ import pytest
 import yaml
 
 from hyperscale.cli import main as cli_main
+from hyperscale.model.api.datasets import dataset_key
+from hyperscale.spec.parse import parse_job
 from tests.unit.cli.cli_samples import Files, Ran, files_fixture, job, run
 
 __all__ = ["files_fixture"]
@@ -275,3 +277,22 @@ def test_a_reader_that_leaves_early_is_no_error(files: Files) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+UNSIZED: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "graphs"}}, "path": "own.npz", "format": "NPZ"}
+
+
+def test_a_graph_of_unknown_size_is_refused_with_the_field_and_the_command_that_reads_it(files: Files) -> None:
+    line = only_line_of(files.plan(job=files.write("unsized.yaml", changed("spec.dataset", UNSIZED))))
+    assert "spec.dataset.vertices: not known before the graph is read" in line
+    assert "hyperscale data inspect FILE" in line
+
+
+def test_a_job_whose_graph_the_operator_has_read_is_planned_by_what_it_read(files: Files) -> None:
+    resource = changed("spec.dataset", UNSIZED)
+    read = {"vertices": 2708, "edges": 10556, "featureSize": 1433, "classes": 7, "source": "Read"}
+    key = dataset_key(parse_job(resource).dataset)
+    resource["status"] = {"dataset": {**read, "datasetKey": key}}
+    assert files.plan(job=files.write("read.yaml", resource)).code == 0
+    resource["status"] = {"dataset": {**read, "datasetKey": "of another"}}
+    assert "spec.dataset.vertices" in only_line_of(files.plan(job=files.write("other.yaml", resource)))

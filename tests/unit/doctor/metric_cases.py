@@ -122,7 +122,7 @@ METRIC_CASES = (
     Case(Fault.PROBES_REFUSED, facts(metrics=metrics(refused={"token": 7.0, "busy": 90.0})), "rollout restart"),
     Case(
         Fault.AGENT_READS_NO_GPU,
-        facts(metrics=metrics(agent_states={"GpuLost": ("gpu-1",)}, gpu_states={"GpuLost": (("gpu-1", "2"),)})),
+        facts(metrics=metrics(agent_states={"GPULost": ("gpu-1",)}, gpu_states={"GPULost": (("gpu-1", "2"),)})),
         "drain the node",
     ),
     Case(Fault.AGENT_READS_NO_GPU, facts(metrics=metrics(agent_states={"NoLibrary": NODES})), "runtimeClassName", INFO),

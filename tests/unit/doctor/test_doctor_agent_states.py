@@ -30,7 +30,7 @@ from tests.unit.doctor.doctor_facts import facts, metrics
 GOOD = {DriverCondition.STARTING, DriverCondition.READY, DriverCondition.LEFT_TO_DCGM, DriverCondition.OFF}
 SELECTOR = re.compile(r'^(\w+)\{(\w+)(!~|!=)"([^"]*)"\} == 1$')
 ERRORS = {
-    "GpuLost": ({"error.nvmlDeviceGetUUID": pynvml.NVML_ERROR_GPU_IS_LOST}, "drain the node and reset or replace"),
+    "GPULost": ({"error.nvmlDeviceGetUUID": pynvml.NVML_ERROR_GPU_IS_LOST}, "drain the node and reset or replace"),
     "ResetRequired": ({"error.nvmlDeviceGetMemoryInfo_v2": pynvml.NVML_ERROR_RESET_REQUIRED}, "nvidia-smi --gpu-reset"),
     "NoPermission": ({"error.nvmlDeviceGetHandleByIndex_v2": pynvml.NVML_ERROR_NO_PERMISSION}, "/dev/nvidiactl"),
     "VersionMismatch": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}, "restart the agent's pod"),
@@ -116,7 +116,7 @@ def test_each_gpu_that_is_lost_is_named_and_what_ails_its_neighbour_is_not_hidde
     states = [DriverCondition.GPU_LOST, DriverCondition.READY, DriverCondition.RESET_REQUIRED, *[DriverCondition.GPU_LOST] * 9]
     gpus = tuple(GpuReading(index, AgentState(condition)) for index, condition in enumerate(states))
     first, second = found({"gpu-1": text(Reading(0.0, AgentState(DriverCondition.GPU_LOST), gpus=gpus), "gpu-1")})
-    assert first.message.endswith("GpuLost: gpu-1 (GPU 0 3 4 5 6 7 8 9 10 11)")
+    assert first.message.endswith("GPULost: gpu-1 (GPU 0 3 4 5 6 7 8 9 10 11)")
     assert second.message.endswith("ResetRequired: gpu-1 (GPU 2)")
     assert "reset" in second.fix
 

@@ -53,7 +53,7 @@ def test_an_empty_cluster_has_everything_missing_and_each_has_a_fix(tmp_path: Pa
     with serving(World(raw={"/version": VERSION})) as url:
         code, report, err = doctor(url, tmp_path)
     assert code == 4
-    assert faults(report) >= {"CrdMissing", "MpiCrdMissing", "OperatorMissing", "NoGPUNodes", "PrometheusNotSet"}
+    assert faults(report) >= {"CRDMissing", "MPIJobCRDMissing", "OperatorMissing", "NoGPUNodes", "PrometheusNotSet"}
     assert all(one["fix"] for check in report["checks"] for one in check["findings"])
     assert err == ""
 
@@ -85,7 +85,7 @@ def test_a_server_that_never_answers_ends_at_the_timeout(tmp_path: Path) -> None
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         code, report, _ = doctor(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, "--timeout", "0.2")
-    assert (code, faults(report)) == (4, {"ApiUnreachable"})
+    assert (code, faults(report)) == (4, {"APIUnreachable"})
 
 
 def test_a_prometheus_that_never_answers_ends_at_the_timeout(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ KNOWN_NAMES: Final = "DCGM_FI_.+|dcgm_.+|nvidia_.+|hyperscale_link_.+|hyperscale
 _SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
 FROZEN_WINDOW: Final = "[15m:1m]"
 REFUSED_QUERY: Final = "sum by (reason) (increase(hyperscale_link_probe_refused_total[10m]))"
-AGENT_QUERY: Final = 'hyperscale_agent_state{state!~"Starting|Ready|LeftToDcgm|Off"} == 1'
+AGENT_QUERY: Final = 'hyperscale_agent_state{state!~"Starting|Ready|LeftToDCGM|Off"} == 1'
 GPU_QUERY: Final = 'hyperscale_agent_gpu_state{state!="Ready"} == 1'
 EACH_WAY: Final = "(max by (node, gpu, peer, kind) (hyperscale_gpu_path))"
 """Once, however many jobs scrape it; summed up in Prometheus, since 5,000 nodes have 280,000 ways."""

@@ -17,7 +17,7 @@ UNREAD: Final = {
     "NoGPU": ("the driver sees no GPU", "keep agents off such nodes with agent.nodeSelector, or look at the node's PCI bus"),
     "NoPermission": ("the pod may not open /dev/nvidia*", "let the pods' user open /dev/nvidiactl and /dev/nvidia*"),
     "VersionMismatch": ("the driver was exchanged under a running pod", "restart the agent's pod, or the node if that does not help"),
-    "GpuLost": ("a GPU fell off the bus", "drain the node and reset or replace the GPU"),
+    "GPULost": ("a GPU fell off the bus", "drain the node and reset or replace the GPU"),
     "ResetRequired": ("a GPU wants a reset", "drain the node and reset the GPU: nvidia-smi --gpu-reset"),
     "Stalled": ("a call into the driver does not return", "look for XIDs in the kernel's log, drain and reboot the node"),
     "Unreadable": (
