@@ -12,7 +12,12 @@ SUITE: Final = "bookworm"
 MIRROR: Final = "http://deb.debian.org/debian"
 BASE: Final = "localhost/hyperscale-base"
 """What the Dockerfiles get as PYTHON_IMAGE."""
+RUNTIME: Final = "localhost/hyperscale-runtime"
+"""What they get as RUNTIME_IMAGE: the same Python and nothing to build with."""
 BUILT: Final = "localhost/hyperscale-built"
+RUNTIME_PACKAGES: Final = "python3,python-is-python3,ca-certificates"
+UNREAD: Final = tuple(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale"))
+"""A registry's slim image has none of them either."""
 _SETTINGS: Final = ("/etc/apt/apt.conf.d", "/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 """How this machine reaches its package sources; mounted while an image is built."""
 
@@ -33,16 +38,24 @@ class Buildah:
     driver: str = "vfs"
     seconds: float = 900.0
 
-    def base(self, packages: str, *options: str) -> None:
-        """A Debian with these packages as the image BASE; options are mmdebstrap's. Raises ImageError."""
-        self._tool("mmdebstrap", "--variant=minbase", f"--include={packages}", *options, SUITE, str(self.folder / "base.tar"), MIRROR)
+    def base(self, packages: str, *options: str, name: str = BASE, variant: str = "minbase") -> None:
+        """A Debian with these packages as an image; options and variant are mmdebstrap's. Raises ImageError."""
+        self._tool("mmdebstrap", f"--variant={variant}", f"--include={packages}", *options, SUITE, str(self.folder / "base.tar"), MIRROR)
         (self.folder / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-        self._bud("-t", BASE, str(self.folder))
+        self._bud("-t", name, str(self.folder))
 
     def build(self, dockerfile: Path, context: Path, *options: str) -> None:
         """A Dockerfile on BASE as the image BUILT; raises ImageError."""
         mounts = [part for path in _SETTINGS if Path(path).exists() for part in ("-v", f"{path}:{path}:ro")]
-        self._bud(*mounts, *options, "--build-arg", f"PYTHON_IMAGE={BASE}", "-f", str(dockerfile), "-t", BUILT, str(context))
+        bases = [part for name in self._bases(dockerfile) for part in ("--build-arg", name)]
+        self._bud(*mounts, *options, *bases, "-f", str(dockerfile), "-t", BUILT, str(context))
+
+    def _bases(self, dockerfile: Path) -> tuple[str, ...]:
+        """The arguments of a Dockerfile that name its bases; the one to run on is made here where it is wanted."""
+        if "ARG RUNTIME_IMAGE" not in dockerfile.read_text():
+            return (f"PYTHON_IMAGE={BASE}",)
+        self.base(RUNTIME_PACKAGES, *UNREAD, name=RUNTIME, variant="essential")
+        return (f"PYTHON_IMAGE={BASE}", f"RUNTIME_IMAGE={RUNTIME}")
 
     def run(self, *arguments: str) -> str:
         """The output of one of buildah's commands; raises ImageError."""
