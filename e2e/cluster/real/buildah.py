@@ -15,7 +15,7 @@ BASE: Final = "localhost/hyperscale-base"
 RUNTIME: Final = "localhost/hyperscale-runtime"
 """What they get as RUNTIME_IMAGE: the same Python and nothing to build with."""
 BUILT: Final = "localhost/hyperscale-built"
-RUNTIME_PACKAGES: Final = "python3,python-is-python3,ca-certificates"
+RUNTIME_PACKAGES: Final = "python3,python-is-python3,ca-certificates,libstdc++6"
 UNREAD: Final = tuple(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale"))
 """A registry's slim image has none of them either."""
 _SETTINGS: Final = ("/etc/apt/apt.conf.d", "/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")

@@ -44,10 +44,7 @@ def test_images_install_the_wheel_and_end_their_build_where_a_compiled_module_is
 
 def test_the_operators_process_loads_no_typed_call_or_object_of_the_kubernetes_client() -> None:
     """They are left out of the image."""
-    assert (
-        "kubernetes -path '*/client/*' -regex '.*/\\(api\\|models\\)/[^_][^/]*' -delete"
-        in (ROOT / "images/operator/Dockerfile").read_text()
-    )
+    assert "-regex '.*/client/(api|models)/[^_][^/]*' -delete" in (ROOT / "images/operator/Dockerfile").read_text()
     program = (
         "import hyperscale.control.controller.manager, hyperscale.control.apply.client, hyperscale.cli.live, sys; "
         "print(*(getattr(m, '__file__', '') or '' for m in list(sys.modules.values())), sep='\\n')"

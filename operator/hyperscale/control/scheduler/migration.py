@@ -6,7 +6,6 @@ as the run says where it can be heard, else elapsed time over the predicted epoc
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +16,7 @@ from hyperscale.control.lifecycle.movable import ADVISES, migration_blocker
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration_evaluation import MigrationEvaluation, MigrationTerms, evaluate
+from hyperscale.control.scheduler.running_job_evaluator import RunningJobEvaluator
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
@@ -31,13 +31,8 @@ from hyperscale.model.pods import PodView
 from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
-TICK_SECONDS: Final = 1.0
 DEADLINE_SECONDS: Final = 0.5
 """Of one question: pending jobs wait behind it."""
-REST_FACTOR: Final = 9.0
-"""After a question the planner is left alone for this many times the question's length: judging takes a tenth of the time at most."""
-DISTRUST_SECONDS: Final = 30.0
-"""After a failed question nothing is judged for so long."""
 
 
 class MigrationSearch(Protocol):
@@ -65,28 +60,15 @@ class MigrationProgress(NamedTuple):
         return self.epochs + max(0.0, now - self.at) / max(self.epoch_seconds, 1e-9)
 
 
-class MigrationPlanner:
+class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
     """Judges running jobs, a few at a time."""
 
     def __init__(self, context: ControlContext, planner: MigrationSearch, request_for: RequestFor) -> None:
-        self._wake = context.wake
-        self._planner_lock = context.planner_lock
-        self._world = context.world
+        super().__init__(context, "Migration")
         self._planner = planner
-        self._telemetry = context.telemetry
-        self._reader = context.reader
         self._request_for = request_for
-        self._clock = context.clock
         self._due: dict[Key, float] = {}
-        self._evaluations: dict[Key, MigrationEvaluation] = {}
         self._progress: dict[Key, MigrationProgress] = {}
-        self._rest_until = 0.0
-
-    async def run(self) -> None:
-        """Judge what is due, until cancelled."""
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            await self.check()
 
     def view(self, key: Key) -> MoveView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
@@ -102,7 +84,7 @@ class MigrationPlanner:
         """One question about the jobs that have waited longest."""
         now = self._clock()
         due = self._due_jobs(now)
-        if not due or now < self._rest_until or self._planner_lock.locked():
+        if not due or self._must_rest(now):
             return
         policy = self._policy(due[0])
         snapshot = self._world.snapshot(policy, now)
@@ -124,12 +106,10 @@ class MigrationPlanner:
         began = self._clock()
         deadline_seconds = min(DEADLINE_SECONDS, policy.plan_deadline_seconds)
         question = MoveQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
-        with self._telemetry.plan_seconds.labels(planner="Migration").time():
-            moves = await self._planner.moves(question, snapshot, policy)
-        now = self._clock()
-        self._rest_until = now + (DISTRUST_SECONDS if moves is None else REST_FACTOR * (now - began))
+        moves = await self._answered(self._planner.moves(question, snapshot, policy), began)
         if moves is None:
             return
+        now = self._clock()
         answered = {advice.key: advice for advice in moves.advice}
         for name, (key, job) in jobs.items():
             advice = answered.get(name)
@@ -141,7 +121,7 @@ class MigrationPlanner:
     def _learn(self, key: Key, job: RunningJob, advice: MoveAdvice, policy: PolicySpec) -> None:
         """Take in one judgement; a pass is asked for where people should know, or the move is due."""
         record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
-        if record is None or view is None or not self._steady(record, view):
+        if record is None or view is None or not undisturbed(record.status, view):
             return
         now, proposal = self._clock(), record.status.proposed_migration
         self._progress[key] = self._progress[key]._replace(
@@ -153,11 +133,7 @@ class MigrationPlanner:
         blocker = migration_blocker(job.request.job, view, record.status.plan_changes) if acts else ADVISES
         terms = MigrationTerms(policy.migration, blocker, record.status.last_migration, now)
         after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=self._progress[key].epochs - job.redone_epochs)
-        self._evaluations[key] = after
-        if after.shown is not None and before.shown is None:
-            self._telemetry.migrations.labels(outcome="Proposed").inc()
-        if after.plan is not None or after.shown != proposal:
-            self._wake(key)
+        self._keep(key, before, after, proposal)
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
         """A job as the question has it; None where not every worker runs undisturbed."""
@@ -202,22 +178,12 @@ class MigrationPlanner:
 
     def _running(self) -> Iterator[tuple[Key, float]]:
         """Jobs that run undisturbed under a policy that wants to know, and how often."""
-        for key, view in self._world.live.items():
-            record = self._world.jobs.get(key)
-            if record is None or not self._steady(record, view):
-                continue
+        for key, record, _ in self._undisturbed():
             migration = self._policy(key).migration
             if migration.mode is not MigrationMode.NEVER:
                 yield key, migration.check_period_seconds
-            elif record.status.proposed_migration is not None and key not in self._evaluations:
-                self._evaluations[key] = MigrationEvaluation()
-                self._wake(key)
-
-    def _steady(self, record: JobRecord, view: MpiJobView) -> bool:
-        return undisturbed(record.status, view)
-
-    def _policy(self, key: Key) -> PolicySpec:
-        return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
+            elif key not in self._due:
+                self._withdraw(key, record.status.proposed_migration, MigrationEvaluation())
 
 
 def _workers(pods: Iterable[PodView], count: int) -> dict[int | None, PodView] | None:

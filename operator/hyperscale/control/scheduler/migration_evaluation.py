@@ -23,6 +23,11 @@ class MigrationEvaluation(NamedTuple):
     epochs_kept: float = 0.0
     """Predicted, what the checkpoints hold."""
 
+    @property
+    def due(self) -> bool:
+        """Whether a plan is to be carried out."""
+        return self.plan is not None
+
 
 class MigrationTerms(NamedTuple):
     """What advice is measured against."""

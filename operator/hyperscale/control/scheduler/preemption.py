@@ -5,13 +5,12 @@ What is known lives in memory. A stop that has begun is in the job's status, and
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.records import JobRecord, Key
+from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
@@ -22,15 +21,15 @@ from hyperscale.control.lifecycle.stoppable import (
 )
 from hyperscale.control.scheduler.admission import AdmissionScheduler
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.control.scheduler.migration import DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, MigrationPlanner
+from hyperscale.control.scheduler.migration import MigrationPlanner
 from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.preemption_evaluation import PreemptionEvaluation, advised, not_advised
 from hyperscale.control.scheduler.queue_entry import QueueEntry, with_workers
+from hyperscale.control.scheduler.running_job_evaluator import RunningJobEvaluator
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.model.admission_query import MAX_RUNNING
 from hyperscale.model.api.policy import PolicySpec, PreemptionMode
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import StopView
 from hyperscale.model.preemption_query import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
 from hyperscale.model.status import LastPreemption
@@ -60,7 +59,7 @@ class _Group(NamedTuple):
     keys: list[Key]
 
 
-class PreemptionPlanner:
+class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
     """Puts the question, one policy at a time, and keeps the answers."""
 
     def __init__(
@@ -72,27 +71,14 @@ class PreemptionPlanner:
         running: Running,
         migration: MigrationPlanner,
     ) -> None:
-        self._wake = context.wake
-        self._planner_lock = context.planner_lock
-        self._world = context.world
+        super().__init__(context, "Preemption")
         self._planner = planner
-        self._telemetry = context.telemetry
         self._admission = admission
         self._pending = pending
         self._running = running
         self._migration = migration
-        self._reader = context.reader
-        self._clock = context.clock
-        self._evaluations: dict[Key, PreemptionEvaluation] = {}
         self._asked: list[tuple[PolicySpec, float]] = []
         """When the question was last put, by policy."""
-        self._rest_until = 0.0
-
-    async def run(self) -> None:
-        """Ask when it is time, until cancelled."""
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            await self.check()
 
     def view(self, key: Key) -> StopView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
@@ -119,7 +105,7 @@ class PreemptionPlanner:
         now = self._clock()
         groups = self._groups()
         self._forget(groups)
-        if now < self._rest_until or self._planner_lock.locked() or self._admission.failed or self._under_way():
+        if self._must_rest(now) or self._admission.failed or self._under_way():
             return
         due = [group for group in groups if now - self._last(group.policy) >= group.policy.queue.preemption.check_period_seconds]
         for group in sorted(due, key=lambda group: (self._last(group.policy), group.keys[0])):
@@ -147,11 +133,8 @@ class PreemptionPlanner:
     ) -> None:
         """Ask the planner, note when it was asked, and take its answer in."""
         policy = group.policy
-        with self._telemetry.plan_seconds.labels(planner="Preemption").time():
-            stops = await self._planner.preempt(question, snapshot, policy)
-        after = self._clock()
-        self._rest_until = after + (DISTRUST_SECONDS if stops is None else REST_FACTOR * (after - now))
-        self._asked = [(other, at) for other, at in self._asked if other != policy] + [(policy, after)]
+        stops = await self._answered(self._planner.preempt(question, snapshot, policy), now)
+        self._asked = [(other, at) for other, at in self._asked if other != policy] + [(policy, self._clock())]
         if stops is not None:
             self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
 
@@ -214,11 +197,7 @@ class PreemptionPlanner:
                 after = advised(before, advice, asked[key], policy.queue.preemption.mode, self._clock())
             else:
                 after = not_advised(before, bool(asked))
-            self._evaluations[key] = after
-            if after.shown is not None and before.shown is None:
-                self._telemetry.preemptions.labels(outcome="Proposed").inc()
-            if after.due or after.shown != record.status.proposed_preemption:
-                self._wake(key)
+            self._keep(key, before, after, record.status.proposed_preemption)
 
     def _gains(self, name: str, own: Key) -> bool:
         """Whether a job for which another one should stop still needs that: it waits, or is stopped with it."""
@@ -233,7 +212,7 @@ class PreemptionPlanner:
         """Undisturbed running jobs by policy, where the policy wants to know; jobs and groups in order of their keys."""
         groups: list[_Group] = []
         for key, _, _ in self._undisturbed():
-            policy = self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
+            policy = self._policy(key)
             if policy.queue.preemption.mode is PreemptionMode.NEVER:
                 continue
             group = next((other for other in groups if other.policy is policy or other.policy == policy), None)
@@ -242,19 +221,11 @@ class PreemptionPlanner:
             group.keys.append(key)
         return groups
 
-    def _undisturbed(self) -> Iterator[tuple[Key, JobRecord, MpiJobView]]:
-        for key, view in sorted(self._world.live.items()):
-            record = self._world.jobs.get(key)
-            if record is not None and undisturbed(record.status, view):
-                yield key, record, view
-
     def _withdraw_except(self, watched: Collection[Key]) -> None:
         """Have the reconciles of all other running jobs withdraw their proposals."""
         for key, record, _ in self._undisturbed():
-            before = self._evaluations.get(key)
-            if key not in watched and record.status.proposed_preemption is not None and (before is None or before.shown is not None):
-                self._evaluations[key] = PreemptionEvaluation()
-                self._wake(key)
+            if key not in watched:
+                self._withdraw(key, record.status.proposed_preemption, PreemptionEvaluation())
 
     def _forget(self, groups: list[_Group]) -> None:
         """Drop what is no longer evaluated: policies, and jobs that no group has; visible proposals of such jobs are withdrawn."""
