@@ -15,9 +15,12 @@ BASE: Final = "localhost/hyperscale-base"
 RUNTIME: Final = "localhost/hyperscale-runtime"
 """What they get as RUNTIME_IMAGE: the same Python and nothing to build with."""
 BUILT: Final = "localhost/hyperscale-built"
-RUNTIME_PACKAGES: Final = "python3,python-is-python3,ca-certificates,libstdc++6"
-UNREAD: Final = tuple(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale"))
-"""A registry's slim image has none of them either."""
+RUNTIME_PACKAGES: Final = "python3,python-is-python3,ca-certificates,libstdc++6,usr-is-merged"
+SLIM: Final = (
+    "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+    *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale")),
+)
+"""As a registry's slim image: no pages and translations, and merged folders without the Perl that merges them."""
 _SETTINGS: Final = ("/etc/apt/apt.conf.d", "/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 """How this machine reaches its package sources; mounted while an image is built."""
 
@@ -54,7 +57,7 @@ class Buildah:
         """The arguments of a Dockerfile that name its bases; the one to run on is made here where it is wanted."""
         if "ARG RUNTIME_IMAGE" not in dockerfile.read_text():
             return (f"PYTHON_IMAGE={BASE}",)
-        self.base(RUNTIME_PACKAGES, *UNREAD, name=RUNTIME, variant="essential")
+        self.base(RUNTIME_PACKAGES, *SLIM, name=RUNTIME, variant="essential")
         return (f"PYTHON_IMAGE={BASE}", f"RUNTIME_IMAGE={RUNTIME}")
 
     def run(self, *arguments: str) -> str:
