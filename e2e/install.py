@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,8 @@ MPI_MODULE: Final = "github.com/kubeflow/mpi-operator"
 MPI_IMAGE: Final = "docker.io/mpioperator/mpi-operator:0.8.2"
 """What its manifest names."""
 UPGRADE: Final = f"helm upgrade hyperscale charts/hyperscale --namespace {NAMESPACE} --reuse-values --set settings.resyncSeconds=61"
+OURS: Final = re.compile(r"-m hyperscale(\.agent|\.training\S*)?( |$)|/mpi-operator( |$)|^mpirun ")
+"""Of a command line: what the page runs as pods."""
 _COMMAND_SECONDS: Final = 300.0
 _GONE_SECONDS: Final = 60.0
 _MEBI: Final = 1_000_000
@@ -175,6 +178,9 @@ class Installation:
             raise InstallError(f"the training failed: {job.status()}\n{training.launcher_log(self.here, job.namespace, job.name)}")
         print("\n".join(training.summary(job.status())))
         self.shell(command.run.removesuffix(" -w"))
+        if found := programs_of_ours_on_the_host():
+            raise InstallError(f"not only pods ran the job: {found}")
+        print("processes of ours outside pods: 0")
 
     def leave(self, page: str) -> None:
         """Upgrade and uninstall; job and result must be left. Raises InstallError."""
@@ -226,6 +232,20 @@ ACTIONS: Final[dict[str, Callable[[Installation, Command], float | None]]] = {
     "job": Installation.apply_job,
     "watch": Installation.watch,
 }
+
+
+def programs_of_ours_on_the_host() -> list[str]:
+    """Command lines of operator, agent, MPI Operator and training program in this machine's own PID namespace; pods have their own."""
+    here, found = os.stat("/proc/self/ns/pid").st_ino, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            own = os.stat(folder / "ns" / "pid").st_ino == here
+        except OSError:  # it has ended
+            continue
+        if own and OURS.search(line):
+            found.append(line[:200])
+    return found
 
 
 def table(rows: Sequence[Row]) -> list[str]:
