@@ -76,18 +76,18 @@ class RunningJobEvaluator(ABC, Generic[Kind]):
         self._rest_until = now + (DISTRUST_SECONDS if answer is None else REST_FACTOR * (now - began))
         return answer
 
-    def _keep(self, key: Key, before: Kind, after: Kind, told: object | None) -> None:
-        """Keep an evaluation; a reconcile is asked for where people should know, or a step is due. told: the proposal in the status."""
+    def _keep(self, key: Key, before: Kind, after: Kind, in_status: object | None) -> None:
+        """Keep an evaluation; a reconcile is asked for where people should know, or a step is due. in_status: the proposal there."""
         self._evaluations[key] = after
         if after.shown is not None and before.shown is None:
             self._outcomes.labels(outcome="Proposed").inc()
-        if after.due or after.shown != told:
+        if after.due or after.shown != in_status:
             self._wake(key)
 
-    def _withdraw(self, key: Key, told: object | None, empty: Kind) -> None:
+    def _withdraw(self, key: Key, in_status: object | None, empty: Kind) -> None:
         """Have the job's reconcile withdraw the proposal in its status, where there is one."""
         before = self._evaluations.get(key)
-        if told is not None and (before is None or before.shown is not None):
+        if in_status is not None and (before is None or before.shown is not None):
             self._evaluations[key] = empty
             self._wake(key)
 
