@@ -9,8 +9,8 @@ import msgspec
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import (
-    BeginMove,
-    BeginStop,
+    BeginMigration,
+    BeginPreemption,
     CreateMpiJob,
     Decision,
     DeletePods,
@@ -52,8 +52,8 @@ STEPS: Final[dict[type[Decision], tuple[str, dict[str, str]]]] = {
     FindWorkload: ("find-workload", {}),
     ReleaseWorkers: ("release-workers", {"nodes": "nodes"}),
     OpenLauncher: ("open-launcher", {"podUids": "pod_uids"}),
-    BeginMove: ("begin-move", {"plan": "plan"}),
-    BeginStop: ("begin-preemption", {}),
+    BeginMigration: ("begin-move", {"plan": "plan"}),
+    BeginPreemption: ("begin-preemption", {}),
     ReleaseGang: ("release-gang", {}),
     DeletePods: ("delete-pods", {"podUids": "pod_uids", "force": "force"}),
 }

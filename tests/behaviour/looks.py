@@ -16,7 +16,7 @@ from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import BatchJobView
-from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, ReconcileInput, SpecFault, StopView
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer, MigrationView, PreemptionView, ReconcileInput, SpecFault
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import (
@@ -68,8 +68,8 @@ ENDING: Final = (worker(0, node="node-a", terminating=True, deletion="1970-01-12
 MOVE: Final = ProposedMigration(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (WorkerMigration(1, "node-b", "node-c"),))
 STOP: Final = ProposedPreemption(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST_STOP: Final = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
-WAITS: Final = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2", retry_after_seconds=12.0)
-STARTS: Final = AdmissionTurn(QueueDecision(0, 2, "Rule", 30.0, 1, 40.0))
+WAITS: Final = AdmissionAnswer(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2", retry_after_seconds=12.0)
+STARTS: Final = AdmissionAnswer(QueueDecision(0, 2, "Rule", 30.0, 1, 40.0))
 HALF: Final = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
 
@@ -305,12 +305,12 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "workers-starting": placed(pods=(launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, node="node-b"))),
     "launcher-opens": placed(),
     # preemption_pays, migration_pays, and nothing left to decide
-    "stop-proposed": running(preemption=StopView(STOP)),
-    "stop-due": running(preemption=StopView(STOP, due=True), migration=MoveView(MOVE, MOVED)),
-    "stop-due-without-checkpoint": running(job_spec(), preemption=StopView(STOP, due=True)),
-    "move-proposed": running(migration=MoveView(MOVE)),
-    "move-due": running(migration=MoveView(MOVE, MOVED, 10.0)),
-    "move-due-no-plans-left": running(migration=MoveView(MOVE, MOVED), status=status(StateWord.RUNNING, plan_changes=3)),
+    "stop-proposed": running(preemption=PreemptionView(STOP)),
+    "stop-due": running(preemption=PreemptionView(STOP, due=True), migration=MigrationView(MOVE, MOVED)),
+    "stop-due-without-checkpoint": running(job_spec(), preemption=PreemptionView(STOP, due=True)),
+    "move-proposed": running(migration=MigrationView(MOVE)),
+    "move-due": running(migration=MigrationView(MOVE, MOVED, 10.0)),
+    "move-due-no-plans-left": running(migration=MigrationView(MOVE, MOVED), status=status(StateWord.RUNNING, plan_changes=3)),
     "runs": running(measured=HALF),
     "runs-unplanned": running(job_spec(planner="None"), plan=None, mpijob=mpijob(conditions=RUNS, gated=False)),
     "starts": placed(

@@ -9,9 +9,9 @@ import msgspec
 
 from hyperscale.model.admission_query import AdmissionRequest, Claim, QueuedJob, RunningShare
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.migration_query import MoveQuestion, RunningJob
+from hyperscale.model.migration_query import MigrationQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import StoppableJob, StopQuestion
+from hyperscale.model.preemption_query import PreemptibleJob, PreemptionQuestion
 from hyperscale.planner.service.frames import AskMoves, AskStops, AskTurns, ClusterFrame, MigrationAdvice, Stopped, Turned
 from hyperscale.planner.service.worker import PlannerService
 from tests.behaviour.clusters import A100, T4, Json, cluster, link, mesh, mixed, node
@@ -60,23 +60,23 @@ RUNNING: Final = RunningJob(
 LONG: Final = RunningJob(asked("long", 1, 1, 1_000_000, workers_fixed=1), plan("a"), {"a": Claim(gpus=1)}, 1_000_000.0, 10.0)
 
 
-def _stops(held_seconds: float) -> StopQuestion:
-    return StopQuestion(
+def _stops(held_seconds: float) -> PreemptionQuestion:
+    return PreemptionQuestion(
         pending=(pending("short", 1, 1, epochs=2000, weight=5.0),),
-        running=(StoppableJob(LONG, held_seconds=held_seconds),),
+        running=(PreemptibleJob(LONG, held_seconds=held_seconds),),
         free_gpus={"b": 0},
         claims={"a": Claim(gpus=1)},
     )
 
 
-QUESTIONS: Final[dict[str, tuple[Json, Json, AdmissionRequest | MoveQuestion | StopQuestion]]] = {
+QUESTIONS: Final[dict[str, tuple[Json, Json, AdmissionRequest | MigrationQuestion | PreemptionQuestion]]] = {
     "turns-by-arrival": (mixed(51, 8, most_gpus=2), {"queue": {"order": "Arrival"}}, TURNS),
     "turns-by-rule": (mixed(51, 8, most_gpus=2), {}, TURNS),
     "turns-by-agent": (mixed(51, 8, most_gpus=2), {"queue": {"order": "Learned"}}, TURNS),
     "turn-of-one-job": (mixed(52, 5), {}, AdmissionRequest(jobs=(pending("alone", 1, 5),))),
     "turns-on-a-full-cluster": (_full(), {}, AdmissionRequest(jobs=(pending("large", 4, 8), pending("small", 1, 1)), free_gpus={"b": 0})),
-    "a-move-pays": (_slow_links(), {}, MoveQuestion((RUNNING,))),
-    "a-move-does-not-pay": (_slow_links(), {}, MoveQuestion((msgspec.structs.replace(RUNNING, remaining_epochs=1.0),))),
+    "a-move-pays": (_slow_links(), {}, MigrationQuestion((RUNNING,))),
+    "a-move-does-not-pay": (_slow_links(), {}, MigrationQuestion((msgspec.structs.replace(RUNNING, remaining_epochs=1.0),))),
     "a-stop-pays": (_full(), {}, _stops(100_000.0)),
     "a-stop-too-soon": (_full(), {}, _stops(1.0)),
 }
@@ -89,13 +89,13 @@ def output(question: str) -> Json:
     return {"answer": _answered(case, policy_of(case), what)}
 
 
-def _answered(case: PlanCase, policy: PolicySpec, question: AdmissionRequest | MoveQuestion | StopQuestion) -> Any:
+def _answered(case: PlanCase, policy: PolicySpec, question: AdmissionRequest | MigrationQuestion | PreemptionQuestion) -> Any:
     planner = PlannerService(lambda: 0.0)
     planner.learn(ClusterFrame("case", snapshot_of(case), policy))
     if isinstance(question, AdmissionRequest):
         answer = planner.answer(AskTurns(1, "case", question))
         return _plain(answer.turns) if isinstance(answer, Turned) else answer_record(answer)
-    if isinstance(question, MoveQuestion):
+    if isinstance(question, MigrationQuestion):
         answer = planner.answer(AskMoves(1, "case", question))
         return _plain(answer.moves) if isinstance(answer, MigrationAdvice) else answer_record(answer)
     answer = planner.answer(AskStops(1, "case", question))

@@ -1,4 +1,4 @@
-"""A world of pending jobs and nodes with the real planners and decisions in this process."""
+"""A cache of pending jobs and nodes with the real planners and decisions in this process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Reason
-from hyperscale.model.migration_query import MoveQuestion, Moves
+from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
 from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import StopQuestion, Stops
+from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
 from hyperscale.model.status import JobStatus
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
@@ -44,7 +44,7 @@ class InThisProcess:
 
     def __init__(self) -> None:
         self.questions: list[AdmissionRequest] = []
-        self.about_stops: list[StopQuestion] = []
+        self.about_stops: list[PreemptionQuestion] = []
         self.broken = False
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
@@ -56,10 +56,10 @@ class InThisProcess:
             return None
         return take_turns(question, _desk(snapshot, policy), policy.queue, choosers(policy.queue))
 
-    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+    async def moves(self, question: MigrationQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> MigrationAnswer | None:
         return None
 
-    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+    async def preempt(self, question: PreemptionQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> PreemptionAnswer | None:
         self.about_stops.append(question)
         if self.broken:
             return None
@@ -69,16 +69,16 @@ class InThisProcess:
 
 
 class Stage:
-    """A world of jobs and nodes, and the planning in it."""
+    """A cache of jobs and nodes, and the planning in it."""
 
     def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
         self.now = CREATED + 1.0
         self.reader = JobReader()
-        self.world = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
-        self.world.replace("Node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
+        self.cache = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
+        self.cache.replace("Node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
         self.planner = InThisProcess()
         self.woken: list[Key] = []
-        self.context = ControlContext(self.world, self.reader, Telemetry(), lambda: self.now, self.woken.append)
+        self.context = ControlContext(self.cache, self.reader, Telemetry(), lambda: self.now, self.woken.append)
         self.planning = Planning(self.context, self.planner)
 
     def add(self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, **spec: Any) -> Key:
@@ -96,11 +96,11 @@ class Stage:
             "dataset": {"source": {"builtin": {"name": "Cora"}}},
             "workers": {"minReplicas": 2, "maxReplicas": 3},
         }
-        self.world.see_job({"metadata": metadata, "spec": {**given, **spec}})
+        self.cache.see_job({"metadata": metadata, "spec": {**given, **spec}})
         return Key("team", name)
 
     def seen(self, key: Key, status: JobStatus | None = None) -> ReconcileInput:
-        record = self.world.jobs[key]
+        record = self.cache.jobs[key]
         job, fault = self.reader.read(record.resource, {})
         state = JobState(metadata_of(record.resource), job, status or record.status, fault)
         return ReconcileInput(job=state, clock=ReconcileClock(self.now))
@@ -113,7 +113,7 @@ class Stage:
         seen = self.seen(key)
         assert seen.job.parsed is not None
         replicas = render(seen.job.metadata, seen.job.parsed, plan, DEFAULTS)["spec"]["mpiReplicaSpecs"]
-        self.world.see_mpijob(
+        self.cache.see_mpijob(
             {
                 "metadata": {
                     "namespace": "team",

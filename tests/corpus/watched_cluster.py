@@ -18,8 +18,8 @@ from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.metrics_reading import MetricsReading, Series
-from hyperscale.model.migration_query import MoveQuestion, Moves
-from hyperscale.model.preemption_query import StopQuestion, Stops
+from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
+from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
@@ -49,10 +49,10 @@ class InProcess:
     """The real judge, without the process around it."""
 
     def __init__(self) -> None:
-        self.asked: list[MoveQuestion] = []
+        self.asked: list[MigrationQuestion] = []
         self.fails = False
 
-    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+    async def moves(self, question: MigrationQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> MigrationAnswer | None:
         self.asked.append(question)
         if self.fails:
             return None
@@ -60,7 +60,7 @@ class InProcess:
             question, build(snapshot, policy), policy, lambda job: profile(job.request.job), lambda: False, Heuristic()
         )
 
-    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+    async def preempt(self, question: PreemptionQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> PreemptionAnswer | None:
         return None
 
 
@@ -70,31 +70,31 @@ class Cluster:
     def __init__(self, mode: str = "Advise", **spec: Any) -> None:
         self.now = 1_800_000_000.0
         self.reader = JobReader()
-        self.world = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
+        self.cache = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
         self.planner = InProcess()
         self.woken: list[Key] = []
         self.version = 1
         self.spec = {**SPEC, **spec}
         self.policy = {"migration": {"mode": mode, "checkPeriodSeconds": 10, "holdDownSeconds": 60, "restartSeconds": 60}}
         self.start()
-        self.world.replace("Node", [node(name) for name in NODES])
-        self.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 1}, "spec": self.policy})
+        self.cache.replace("Node", [node(name) for name in NODES])
+        self.cache.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 1}, "spec": self.policy})
         self.see_job(JobStatus(plan=PLAN))
-        self.world.see_mpijob(mpijob())
+        self.cache.see_mpijob(mpijob())
         for rank, name in enumerate(("node-a", "node-b")):
-            self.world.see_pod(pod(rank, name))
+            self.cache.see_pod(pod(rank, name))
         self.read()
 
     def start(self) -> None:
         """A new operator process."""
-        context = ControlContext(self.world, self.reader, Telemetry(), lambda: self.now, self.woken.append)
+        context = ControlContext(self.cache, self.reader, Telemetry(), lambda: self.now, self.woken.append)
         self.planning = Planning(context, self.planner)  # type: ignore[arg-type] # a counting stand-in for the planner
         self.watch: MigrationPlanner = self.planning.migration
 
     def see_job(self, status: JobStatus) -> None:
         self.version += 1
         metadata = {"namespace": "team", "name": "cora", "uid": UID, "generation": 1, "resourceVersion": str(self.version)}
-        self.world.see_job({"metadata": metadata, "spec": self.spec, "status": to_wire(status)})
+        self.cache.see_job({"metadata": metadata, "spec": self.spec, "status": to_wire(status)})
 
     def read(self, slow: Iterable[str] = (), available: bool = True) -> None:
         """A fresh reading of all links; those of `slow` nodes are ten times slower."""
@@ -105,7 +105,7 @@ class Cluster:
             "link_bandwidth": tuple(Series(labels, 1e9 / factor, self.now) for labels, factor in pairs),
         }
         state = MetricsState(available=available, reason="" if available else "MetricsStale")
-        self.world.snapshots.reading = MetricsReading(self.now, state, series if available else {})
+        self.cache.snapshots.reading = MetricsReading(self.now, state, series if available else {})
 
     async def pass_time(self, seconds: float, slow: Iterable[str] = ()) -> None:
         """Let the clock run in steps of ten seconds, with fresh readings, and judge."""

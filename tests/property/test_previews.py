@@ -67,8 +67,8 @@ def resource(name: str, spec: dict[str, Any], labels: dict[str, str]) -> dict[st
 
 def previewed(stage: Stage, spec: dict[str, Any], labels: dict[str, str]) -> Decided:
     """As the command line does it: by the served document alone, under another name than the job will have."""
-    served = Previews(stage.world, stage.reader, stage.planning.pending, stage.planning.running, False, lambda: stage.now)
-    policy = stage.reader.policy_named("default", stage.world.policies)
+    served = Previews(stage.cache, stage.reader, stage.planning.pending, stage.planning.running, False, lambda: stage.now)
+    policy = stage.reader.policy_named("default", stage.cache.policies)
     state = from_lines(to_lines(served.state(policy)))
     parsed = parse_job(resource("preview", spec, labels))
     job = JobInput(parsed, "preview", "team", "preview.yaml", resource("preview", spec, labels))
@@ -91,10 +91,10 @@ async def compare(nodes: int, gpus: int, before: list[dict[str, Any]], spec: dic
     stage.reader.calibrations = {"GCN": (Calibration("NVIDIA-A100-SXM4-80GB", 1.7, 0.2, 9),)}
     for number, running in enumerate(before):
         await stage.run(stage.add(f"before-{number}", **running))
-    for key in [key for key in stage.world.jobs if key not in stage.world.mpijobs]:
-        stage.world.see_job(stage.world.jobs[key].resource, deleted=True)  # what waits is not in the document
+    for key in [key for key in stage.cache.jobs if key not in stage.cache.mpijobs]:
+        stage.cache.see_job(stage.cache.jobs[key].resource, deleted=True)  # what waits is not in the document
     foreseen = answer_of(previewed(stage, spec, labels))
-    event(f"{len(stage.world.mpijobs)} running, {type(foreseen).__name__}")
+    event(f"{len(stage.cache.mpijobs)} running, {type(foreseen).__name__}")
     came = await stage.ask(stage.add("late", labels=labels, **spec))
     assert_same_answer(foreseen, came)
 

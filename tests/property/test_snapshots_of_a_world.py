@@ -1,4 +1,4 @@
-"""The snapshot that a world keeps up to date is the one made from its nodes and pods at once, whatever happened in between."""
+"""The snapshot that a cache keeps up to date is the one made from its nodes and pods at once, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ STEPS = st.one_of(
 )
 
 
-def at_once(world: ClusterCache, policy: PolicySpec) -> bytes:
-    nodes, pods = world.snapshots.names()
-    fresh = build_snapshot(nodes, pods, world.snapshots.reading, policy, NOW, world.snapshots.releases.by_node())
+def at_once(cache: ClusterCache, policy: PolicySpec) -> bytes:
+    nodes, pods = cache.snapshots.names()
+    fresh = build_snapshot(nodes, pods, cache.snapshots.reading, policy, NOW, cache.snapshots.releases.by_node())
     return encode_snapshot(fresh)
 
 
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
 def test_a_kept_snapshot_is_the_one_made_at_once(steps: list[tuple[Any, ...]]) -> None:
-    world, version = ClusterCache(lambda: NOW), 1
+    cache, version = ClusterCache(lambda: NOW), 1
     for kind, given_, *more in [*steps, ("look", POLICIES[0])]:
         version += 1
         if kind in ("node", "pod"):
             given_["metadata"]["resourceVersion"] = str(version)
-            (world.see_node if kind == "node" else world.see_pod)(given_, deleted=more[0])
+            (cache.see_node if kind == "node" else cache.see_pod)(given_, deleted=more[0])
         elif kind in ("nodes", "pods"):
             for resource in given_:
                 resource["metadata"]["resourceVersion"] = str(version)
-            world.replace(NODE if kind == "nodes" else POD, given_, version)
+            cache.replace(NODE if kind == "nodes" else POD, given_, version)
         elif kind == "figures":
-            asyncio.run(_take(world, given_))
+            asyncio.run(_take(cache, given_))
         else:
-            assert encode_snapshot(world.snapshot(given_, NOW)) == at_once(world, given_)
+            assert encode_snapshot(cache.snapshot(given_, NOW)) == at_once(cache, given_)
 
 
-async def _take(world: ClusterCache, given_: MetricsReading) -> None:
-    nodes, pods = world.snapshots.names()
+async def _take(cache: ClusterCache, given_: MetricsReading) -> None:
+    nodes, pods = cache.snapshots.names()
     figures = judged(given_, NodeIndex(filter(is_gpu_node, nodes), pods), POLICIES[0].limits, NOW)
-    await world.snapshots.publish_metrics(figures, POLICIES[0])
+    await cache.snapshots.publish_metrics(figures, POLICIES[0])

@@ -210,33 +210,33 @@ PLURALS = {JOB: "gnntrainingjobs", POLICY: "plannerpolicies", MPIJOB: "mpijobs",
 
 
 async def listed(kind: str, resource: dict[str, Any]) -> ClusterCache:
-    """The world after a full listing of good objects and this one; kinds that are only read are taken in by themselves."""
+    """The cache after a full listing of good objects and this one; kinds that are only read are taken in by themselves."""
     good = {JOB: [job(GOOD.name)], MPIJOB: [mpijob(GOOD.name)], NODE: [node("node-a"), node("node-b")], POD: [], POLICY: []}
     items = {PLURALS[each]: [written(one) for one in found] for each, found in good.items()}
-    world = ClusterCache(lambda: NOW)
+    cache = ClusterCache(lambda: NOW)
     if kind in PLURALS:
         items[PLURALS[kind]].append(written(resource))
-    await Feed(cast("ApiClient", OneList(items)), world, ()).list_all()
+    await Feed(cast("ApiClient", OneList(items)), cache, ()).list_all()
     read = api_objects.read(written(resource))
     if kind == BATCH_JOB:
-        world.see_batch_job(world.partitions, GOOD, read)
+        cache.see_batch_job(cache.partitions, GOOD, read)
     elif kind not in PLURALS:
         plural = kind == "HyperNode"
-        await world.snapshots.see_fabric(world.intake.fabric([read] if plural else [], [] if plural else [read]))
-    return world
+        await cache.snapshots.see_fabric(cache.intake.fabric([read] if plural else [], [] if plural else [read]))
+    return cache
 
 
-def look(world: ClusterCache, key: Key) -> ReconcileInput:
+def look(cache: ClusterCache, key: Key) -> ReconcileInput:
     """What a pass over a job sees of the job."""
-    record, view = world.jobs[key], world.mpijob_named(key)
-    read, fault = JobReader().read(record.resource, world.policies)
-    pods = world.pods_of(key, view.uid) if view else ()
+    record, view = cache.jobs[key], cache.mpijob_named(key)
+    read, fault = JobReader().read(record.resource, cache.policies)
+    pods = cache.pods_of(key, view.uid) if view else ()
     return ReconcileInput(
         job=JobState(metadata_of(record.resource), read, record.status, fault),
         clock=ReconcileClock(NOW),
-        gang=GangState(mpijob=view, pods=pods, measured=world.measured(key, pods)),
-        plan=PlanState(in_force=world.plans_of(key).in_force, recorded=True),
-        partitions=BatchJobState(job=world.partitions.get(key)),
+        gang=GangState(mpijob=view, pods=pods, measured=cache.measured(key, pods)),
+        plan=PlanState(in_force=cache.plans_of(key).in_force, recorded=True),
+        partitions=BatchJobState(job=cache.partitions.get(key)),
     )
 
 
@@ -250,14 +250,14 @@ def listed_with_odd(kind: str, data: st.DataObject) -> tuple[dict[str, Any], Clu
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_an_object_with_anything_in_any_field_spoils_no_figure_of_another_node(kind: str, data: st.DataObject) -> None:
-    resource, world = listed_with_odd(kind, data)
-    snapshot = world.snapshot(PolicySpec(), NOW)
+    resource, cache = listed_with_odd(kind, data)
+    snapshot = cache.snapshot(PolicySpec(), NOW)
     msgspec.json.encode(snapshot)
     assert {"node-a", "node-b"} <= {one.name for one in snapshot.nodes}
     free = {one.name: one.free_gpus for one in snapshot.nodes}
     assert free["node-b"] == 4
     assert 0 <= free["node-a"] <= 4
-    if kind == POD and (POD, ODD) in world.intake.refused and isinstance(resource["spec"], dict):
+    if kind == POD and (POD, ODD) in cache.intake.refused and isinstance(resource["spec"], dict):
         bound = resource["spec"].get("nodeName") == "node-a"
         assert not bound or free["node-a"] == 0, "an unreadable pod closes its node"
 
@@ -266,22 +266,22 @@ def test_an_object_with_anything_in_any_field_spoils_no_figure_of_another_node(k
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_an_object_with_anything_in_any_field_leaves_every_job_a_status(kind: str, data: st.DataObject) -> None:
-    _, world = listed_with_odd(kind, data)
-    for key in world.jobs:
-        seen = look(world, key)
+    _, cache = listed_with_odd(kind, data)
+    for key in cache.jobs:
+        seen = look(cache, key)
         status = derive(seen, decide(seen))
         msgspec.json.encode(to_wire(status))
-    assert look(world, GOOD).job.fault is None
-    assert world.jobs[GOOD].status.mpi_job_ref is not None
+    assert look(cache, GOOD).job.fault is None
+    assert cache.jobs[GOOD].status.mpi_job_ref is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_only_the_object_with_anything_in_any_field_is_refused(kind: str, data: st.DataObject) -> None:
-    _, world = listed_with_odd(kind, data)
+    _, cache = listed_with_odd(kind, data)
     assert all(
         key_of({"metadata": {"name": ODD.name, "namespace": refused.key.namespace}}) == refused.key
-        for refused in world.intake.refused.values()
+        for refused in cache.intake.refused.values()
         if refused.kind != BATCH_JOB
     )

@@ -124,13 +124,13 @@ class OpenLauncher(Decision, frozen=True):
     pod_uids: tuple[str, ...] = ()
 
 
-class BeginMove(Decision, frozen=True):
+class BeginMigration(Decision, frozen=True):
     """Put a new plan in force for a running job; its pods follow once that is written down."""
 
     plan: Plan | None = None
 
 
-class BeginStop(Decision, frozen=True):
+class BeginPreemption(Decision, frozen=True):
     """Have a running job give its GPUs away; its pods end once that is written down."""
 
 

@@ -26,7 +26,7 @@ class RunningJob(msgspec.Struct, frozen=True, rename="camel"):
     """Epochs since the last checkpoint, which a restart does again; at most."""
 
 
-class MoveQuestion(msgspec.Struct, frozen=True, rename="camel"):
+class MigrationQuestion(msgspec.Struct, frozen=True, rename="camel"):
     """Would any of these be better off elsewhere? Prices are the policy's."""
 
     jobs: tuple[RunningJob, ...]
@@ -34,7 +34,7 @@ class MoveQuestion(msgspec.Struct, frozen=True, rename="camel"):
     deadline_seconds: float = 5.0
 
 
-class MoveAdvice(msgspec.Struct, frozen=True, rename="camel"):
+class JobMigration(msgspec.Struct, frozen=True, rename="camel"):
     """What a job's plan costs now, and the best one that moves few of its workers."""
 
     key: str
@@ -62,7 +62,7 @@ class MoveAdvice(msgspec.Struct, frozen=True, rename="camel"):
         return (self.saved_seconds - self.price_seconds) / remaining if remaining > 0.0 else 0.0
 
 
-class Moves(msgspec.Struct, frozen=True, rename="camel"):
+class MigrationAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """The answer: those jobs of the question that could be judged in time."""
 
-    advice: tuple[MoveAdvice, ...] = ()
+    advice: tuple[JobMigration, ...] = ()

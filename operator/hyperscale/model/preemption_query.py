@@ -11,7 +11,7 @@ MAX_STOPPABLE = 32
 """Running jobs of one question that might be stopped."""
 
 
-class StoppableJob(msgspec.Struct, frozen=True, rename="camel"):
+class PreemptibleJob(msgspec.Struct, frozen=True, rename="camel"):
     """A running job that the operator may stop and start again."""
 
     running: RunningJob
@@ -21,12 +21,12 @@ class StoppableJob(msgspec.Struct, frozen=True, rename="camel"):
     """Since its ranks last started."""
 
 
-class StopQuestion(msgspec.Struct, frozen=True, rename="camel"):
+class PreemptionQuestion(msgspec.Struct, frozen=True, rename="camel"):
     """Should any of `running` give its GPUs to any of `pending`, or to each other? Prices are the policy's."""
 
     pending: tuple[QueuedJob, ...]
     """At most MAX_TURN_JOBS; jobs that were stopped before are among them, with the epochs that are left to them."""
-    running: tuple[StoppableJob, ...]
+    running: tuple[PreemptibleJob, ...]
     """At most MAX_STOPPABLE."""
     others: tuple[RunningShare, ...] = ()
     """Running jobs that must not be stopped."""
@@ -40,7 +40,7 @@ class StopQuestion(msgspec.Struct, frozen=True, rename="camel"):
     """See `PlanRequest.reserved_amounts`."""
 
 
-class StopAdvice(msgspec.Struct, frozen=True, rename="camel"):
+class JobPreemption(msgspec.Struct, frozen=True, rename="camel"):
     """One running job that should be preempted and resume later, on other GPUs or the same ones."""
 
     key: str
@@ -52,7 +52,7 @@ class StopAdvice(msgspec.Struct, frozen=True, rename="camel"):
     """Of this stop: restart and work done again."""
 
 
-class Stops(msgspec.Struct, frozen=True, rename="camel"):
+class PreemptionAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """The answer; empty where every job stays."""
 
-    stops: tuple[StopAdvice, ...] = ()
+    stops: tuple[JobPreemption, ...] = ()

@@ -55,12 +55,12 @@ def wire_job(name: str, uid: str = UID, **status: Any) -> dict[str, Any]:
 
 
 def world_with(count: int) -> ClusterCache:
-    """A world in which `count` jobs run."""
-    world = ClusterCache()
+    """A cache in which `count` jobs run."""
+    cache = ClusterCache()
     for number in range(count):
         name = f"job-{number:03d}"
-        world.see_job(wire_job(name, f"uid-{number}"))
-        world.see_mpijob(
+        cache.see_job(wire_job(name, f"uid-{number}"))
+        cache.see_mpijob(
             {
                 "metadata": {
                     "namespace": "team",
@@ -71,12 +71,12 @@ def world_with(count: int) -> ClusterCache:
                 "status": {"conditions": [{"type": "Running", "status": "True"}]},
             }
         )
-    return world
+    return cache
 
 
-def watch_over(world: ClusterCache) -> tuple[ProgressWatch, list[Key]]:
+def watch_over(cache: ClusterCache) -> tuple[ProgressWatch, list[Key]]:
     woken: list[Key] = []
-    watch = ProgressWatch(world, PrometheusReader(""), 10.0, lambda: float(len(woken)), woken.append)
+    watch = ProgressWatch(cache, PrometheusReader(""), 10.0, lambda: float(len(woken)), woken.append)
     return watch, woken
 
 

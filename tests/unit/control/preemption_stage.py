@@ -49,11 +49,11 @@ class Scene(Stage):
 
     def set_policy(self, spec: dict[str, Any]) -> None:
         self.version += 1
-        self.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": self.version}, "spec": spec})
+        self.cache.see_policy({"metadata": {"name": "default", "uid": "p", "generation": self.version}, "spec": spec})
 
     @property
     def policy(self) -> PolicySpec:
-        return self.reader.policy_named("default", self.world.policies)
+        return self.reader.policy_named("default", self.cache.policies)
 
     async def begin(self) -> None:
         """The long job runs; an hour later the short one comes and gets the answer to wait."""
@@ -72,11 +72,11 @@ class Scene(Stage):
     async def later(self, seconds: float) -> None:
         self.now += seconds
         use = tuple(Series({"Hostname": "node-0", "gpu": str(gpu)}, 1.0, self.now) for gpu in range(2))
-        self.world.snapshots.reading = MetricsReading(self.now, MetricsState(available=True), {"gpu_utilization": use})
+        self.cache.snapshots.reading = MetricsReading(self.now, MetricsState(available=True), {"gpu_utilization": use})
 
     async def ask_for(self, key: Key, preempted: bool = False) -> PlanAnswer:
         """A pass over a job, as far as its plan."""
-        look = changed(self.seen(key), preempted=preempted, mpijob=self.world.mpijobs.get(key))
+        look = changed(self.seen(key), preempted=preempted, mpijob=self.cache.mpijobs.get(key))
         answer = await self.planning.make(key, look, MakePlan(Reason.PLANNING, workers_fixed=2 if preempted else None), self.policy)
         if answer.outcome is None or isinstance(answer.outcome, Infeasible):
             self.planning.end_reconcile(key)
@@ -93,7 +93,7 @@ class Scene(Stage):
             "creationTimestamp": "2026-01-01T00:00:00Z",
         }
         spec = {"dataset": {"source": {"builtin": {"name": "Cora"}}}, **self.long_spec}
-        self.world.see_job({"metadata": metadata, "spec": spec, "status": to_wire(status)})
+        self.cache.see_job({"metadata": metadata, "spec": spec, "status": to_wire(status)})
 
     def see_mpijob(self, suspended: bool, start_time: str = "2026-01-01T00:00:10Z") -> None:
         assert self.plan is not None
@@ -110,7 +110,7 @@ class Scene(Stage):
         }
         conditions = [] if suspended else [{"type": "Running", "status": "True"}]
         spec = {"runPolicy": {"suspend": suspended}, "mpiReplicaSpecs": {"Worker": worker}}
-        self.world.see_mpijob({"metadata": metadata, "spec": spec, "status": {"startTime": start_time, "conditions": conditions}})
+        self.cache.see_mpijob({"metadata": metadata, "spec": spec, "status": {"startTime": start_time, "conditions": conditions}})
 
     def see_pods(self, gone: bool) -> None:
         assert self.plan is not None
@@ -131,7 +131,7 @@ class Scene(Stage):
             }
             limits = {"resources": {"limits": {constants.GPU_RESOURCE: str(worker.gpus)}}}
             spec = {"nodeName": worker.node, "containers": [{"name": "w", **limits}]}
-            self.world.see_pod({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}, deleted=gone)
+            self.cache.see_pod({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}, deleted=gone)
 
     def outcomes(self) -> dict[str, float]:
         telemetry: Telemetry = self.planning.preemption._telemetry

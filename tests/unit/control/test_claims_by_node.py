@@ -46,11 +46,11 @@ async def test_a_pod_that_ends_has_only_its_own_node_counted_again() -> None:
     stage.start(job, plan)
     for index in range(2):
         ran = worker(job, index, node=plan.node_of(index), gpus=2)
-        stage.world.see_pod(ran)
+        stage.cache.see_pod(ran)
     policy = stage.reader.policy_named("default", {})
-    before = stage.planning.running.claims(stage.world.snapshot(policy, stage.now))
-    stage.world.see_pod(ran, deleted=True)
-    after = stage.planning.running.claims(stage.world.snapshot(policy, stage.now))
+    before = stage.planning.running.claims(stage.cache.snapshot(policy, stage.now))
+    stage.cache.see_pod(ran, deleted=True)
+    after = stage.planning.running.claims(stage.cache.snapshot(policy, stage.now))
     other = plan.node_of(0)
     assert (set(before), set(after)) == ({other, plan.node_of(1)}, {other})
     assert after[other] is before[other]

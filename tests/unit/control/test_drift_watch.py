@@ -99,18 +99,18 @@ async def test_act_offers_the_plan_once_and_takes_its_gpus() -> None:
     assert view is not None
     assert view.plan is not None
     assert cluster.woken[-1] == CORA
-    policy = cluster.reader.policy_named("default", cluster.world.policies)
+    policy = cluster.reader.policy_named("default", cluster.cache.policies)
     assert await cluster.planning.begin_move(CORA, view.plan, policy) is not None
     taken = cluster.watch.view(CORA)
     assert taken is not None
     assert taken.plan is None
     moved = {worker.node for worker in view.plan.workers} - {"node-a", "node-b"}
-    snapshot = cluster.world.snapshot(policy, cluster.now)
-    others = cluster.world.assumed_plans.free_gpus(snapshot, Key("team", "other"))
+    snapshot = cluster.cache.snapshot(policy, cluster.now)
+    others = cluster.cache.assumed_plans.free_gpus(snapshot, Key("team", "other"))
     assert moved
     assert all(others[name] == 0 for name in moved)
-    cluster.world.assume(CORA, None)
-    assert cluster.world.assumed_plans.free_gpus(snapshot, Key("team", "other")) == {}
+    cluster.cache.assume(CORA, None)
+    assert cluster.cache.assumed_plans.free_gpus(snapshot, Key("team", "other")) == {}
 
 
 async def test_a_move_that_does_not_fit_any_more_is_not_begun() -> None:
@@ -119,8 +119,8 @@ async def test_a_move_that_does_not_fit_any_more_is_not_begun() -> None:
     view = cluster.watch.view(CORA)
     assert view is not None
     assert view.plan is not None
-    cluster.world.assume(Key("team", "other"), plan("node-c", "node-d"))
-    policy = cluster.reader.policy_named("default", cluster.world.policies)
+    cluster.cache.assume(Key("team", "other"), plan("node-c", "node-d"))
+    policy = cluster.reader.policy_named("default", cluster.cache.policies)
     assert await cluster.planning.begin_move(CORA, view.plan, policy) is None
 
 
@@ -168,7 +168,7 @@ async def test_a_policy_that_is_switched_off_takes_back_what_was_told() -> None:
     assert view is not None
     cluster.see_job(JobStatus(plan=PLAN, proposed_migration=view.proposal))
     off = {"migration": {"mode": "Never"}}
-    cluster.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 2}, "spec": off})
+    cluster.cache.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 2}, "spec": off})
     cluster.woken.clear()
     await cluster.pass_time(20, slow=["node-b"])
     after = cluster.watch.view(CORA)
@@ -179,9 +179,9 @@ async def test_a_policy_that_is_switched_off_takes_back_what_was_told() -> None:
 
 async def test_progress_counts_slow_epochs_as_slow() -> None:
     cluster = Cluster()
-    policy = cluster.reader.policy_named("default", cluster.world.policies)
+    policy = cluster.reader.policy_named("default", cluster.cache.policies)
     await cluster.pass_time(30, slow=["node-b"])
-    snapshot = cluster.world.snapshot(policy, cluster.now)
+    snapshot = cluster.cache.snapshot(policy, cluster.now)
     before = cluster.watch.running_job(CORA, policy, snapshot)
     cluster.now += 100.0
     after = cluster.watch.running_job(CORA, policy, snapshot)
@@ -193,10 +193,10 @@ async def test_progress_counts_slow_epochs_as_slow() -> None:
 
 async def test_a_run_that_reports_its_epochs_is_judged_by_them() -> None:
     cluster = Cluster()
-    cluster.world.progress[CORA] = Measured(epoch=40, epochs=100)
+    cluster.cache.progress[CORA] = Measured(epoch=40, epochs=100)
     await cluster.pass_time(30, slow=["node-b"])
-    snapshot = cluster.world.snapshot(cluster.reader.policy_named("default", cluster.world.policies), cluster.now)
-    job = cluster.watch.running_job(CORA, cluster.reader.policy_named("default", cluster.world.policies), snapshot)
+    snapshot = cluster.cache.snapshot(cluster.reader.policy_named("default", cluster.cache.policies), cluster.now)
+    job = cluster.watch.running_job(CORA, cluster.reader.policy_named("default", cluster.cache.policies), snapshot)
     assert cluster.planner.asked
     assert job is not None
     assert job.remaining_epochs == SPEC["model"]["epochs"] - 40

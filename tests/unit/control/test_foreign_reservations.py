@@ -15,7 +15,7 @@ from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.model import constants
 from hyperscale.model.plan import Plan
 from tests.builders.seen import MPIJOB_UID, plan
-from tests.unit.control.test_world import CORA, OTHER, TWO, free, job, mpijob, pod, world
+from tests.unit.control.test_world import CORA, OTHER, TWO, cache, free, job, mpijob, pod
 
 BOTH_FREE = {"node-a": 2, "node-b": 2}
 
@@ -35,14 +35,14 @@ def annotated(text: str, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("gpus", [8, 2, 1, -8, 2**62])
 def test_the_plan_of_an_mpijob_that_belongs_to_no_job_holds_nothing_and_frees_nothing(gpus: int) -> None:
-    seen = world(with_job=False)
+    seen = cache(with_job=False)
     seen.see_pod(pod("busy", on="node-b", gpus=2, job=""))
     seen.see_mpijob(annotated(claiming(gpus, "node-a", "node-b")))
     assert free(seen, OTHER) == {"node-a": 2, "node-b": 0}
 
 
 def test_it_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
-    seen = world(with_job=False)
+    seen = cache(with_job=False)
     with caplog.at_level(logging.WARNING):
         for version in range(1, 4):
             seen.see_mpijob(annotated(claiming(8, "node-a"), version=version))
@@ -54,7 +54,7 @@ def test_it_is_named_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_mpijob_of_a_job_that_was_just_deleted_is_no_strangers(caplog: pytest.LogCaptureFixture) -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob())
     seen.see_job(job(version=2), deleted=True)
     assert free(seen, OTHER) == BOTH_FREE
@@ -63,7 +63,7 @@ def test_an_mpijob_of_a_job_that_was_just_deleted_is_no_strangers(caplog: pytest
 
 @pytest.mark.parametrize("owner", [{"uid": "job-of-others", "controller": True}, {"uid": "job-uid", "controller": False}, {}])
 def test_an_mpijob_that_does_not_name_the_job_as_its_controller_holds_nothing(owner: dict[str, Any]) -> None:
-    seen = world()
+    seen = cache()
     resource = mpijob()
     resource["metadata"]["ownerReferences"] = [owner]
     seen.see_mpijob(resource)
@@ -73,7 +73,7 @@ def test_an_mpijob_that_does_not_name_the_job_as_its_controller_holds_nothing(ow
 
 
 def test_once_the_status_names_an_mpijob_no_other_of_that_name_holds_anything() -> None:
-    seen = world()
+    seen = cache()
     seen.see_job(job(version=2, mpiJobRef={"name": "cora", "uid": "the-first"}))
     seen.see_mpijob(mpijob())
     assert free(seen, OTHER) == BOTH_FREE
@@ -82,14 +82,14 @@ def test_once_the_status_names_an_mpijob_no_other_of_that_name_holds_anything() 
 
 
 def test_an_mpijob_that_this_process_made_anew_holds_its_plan_before_the_status_names_it() -> None:
-    seen = world()
+    seen = cache()
     seen.see_job(job(version=2, mpiJobRef={"name": "cora", "uid": "the-first"}))
     seen.see_mpijob(mpijob(), created_here=True)
     assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
 
 
 def test_jobs_may_be_heard_of_after_their_mpijobs() -> None:
-    seen = world(with_job=False)
+    seen = cache(with_job=False)
     seen.see_mpijob(mpijob())
     assert free(seen, OTHER) == BOTH_FREE
     seen.see_job(job())
@@ -105,7 +105,7 @@ def test_a_forged_plan_holds_no_more_than_the_jobs_own_spec_allows(workers: list
         **msgspec.to_builtins(TWO),
         "workers": [{"rank": rank, "node": node, "gpus": gpus, "share": 0.5} for rank, (node, gpus) in zip(ranks, workers, strict=False)],
     }
-    seen = world()
+    seen = cache()
     seen.see_mpijob(annotated(msgspec.json.encode(wire).decode()))
     held = {name: 2 - left for name, left in free(seen, OTHER).items()}
     assert all(gpus >= 0 for gpus in held.values())
@@ -114,13 +114,13 @@ def test_a_forged_plan_holds_no_more_than_the_jobs_own_spec_allows(workers: list
 
 def test_a_status_written_by_hand_holds_no_more_than_the_spec_allows() -> None:
     greedy = msgspec.json.decode(claiming(2, "node-a", "node-b", "node-a"), type=Plan)
-    seen = world()
+    seen = cache()
     seen.see_job(job(version=2, mpiJobRef={"name": "cora", "uid": MPIJOB_UID}, plan=msgspec.to_builtins(greedy)))
     seen.see_mpijob(mpijob())
     assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
 
 
 def test_pods_count_whoever_made_them() -> None:
-    seen = world(with_job=False)
+    seen = cache(with_job=False)
     seen.replace(POD, [pod("stray", on="node-a", gpus=2, job="nobodys")], version=3)
     assert free(seen, OTHER) == {"node-a": 0, "node-b": 2}

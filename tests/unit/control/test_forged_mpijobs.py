@@ -23,7 +23,7 @@ SPEC: dict[str, Any] = {
 }
 
 
-def world(annotations: dict[str, str] | None = None, **spec: Any) -> ClusterCache:
+def cache(annotations: dict[str, str] | None = None, **spec: Any) -> ClusterCache:
     """Two nodes, and a job with an MPIJob that nothing but its owner reference ties to it."""
     made = ClusterCache(may_start=JobReader().may_start)
     made.replace("Node", [node("node-a"), node("node-b")])
@@ -35,7 +35,7 @@ def world(annotations: dict[str, str] | None = None, **spec: Any) -> ClusterCach
 
 
 def test_an_mpijob_of_a_job_that_may_start_holds_its_plan_before_the_status_names_it() -> None:
-    assert free(world(), OTHER) == HELD
+    assert free(cache(), OTHER) == HELD
 
 
 @pytest.mark.parametrize(
@@ -51,22 +51,22 @@ def test_an_mpijob_of_a_job_that_may_start_holds_its_plan_before_the_status_name
     ids=["never", "not approved", "no policy", "suspended", "no planner", "bad spec"],
 )
 def test_one_of_a_job_that_may_not_start_holds_nothing(spec: dict[str, Any]) -> None:
-    assert free(world(**spec), OTHER) == FREE
+    assert free(cache(**spec), OTHER) == FREE
 
 
 def test_an_approved_plan_may_start_and_no_other() -> None:
-    assert free(world({constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}, startPolicy="Manual"), OTHER) == HELD
-    assert free(world({constants.APPROVED_PLAN_ANNOTATION: "another"}, startPolicy="Manual"), OTHER) == FREE
+    assert free(cache({constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}, startPolicy="Manual"), OTHER) == HELD
+    assert free(cache({constants.APPROVED_PLAN_ANNOTATION: "another"}, startPolicy="Manual"), OTHER) == FREE
 
 
 def test_one_that_this_process_made_is_the_jobs_whatever_its_spec_has_become() -> None:
-    made = world(startPolicy="Never")
+    made = cache(startPolicy="Never")
     made.see_mpijob(mpijob(version=2), created_here=True)
     assert free(made, OTHER) == HELD
 
 
 def test_one_that_the_status_names_is_the_jobs_whatever_its_spec_has_become() -> None:
-    made = world()
+    made = cache()
     resource = job(version=2, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
     resource["metadata"] |= {"generation": 2}
     made.see_job(resource | {"spec": {**SPEC, "startPolicy": "Never"}})
@@ -74,14 +74,14 @@ def test_one_that_the_status_names_is_the_jobs_whatever_its_spec_has_become() ->
 
 
 def test_a_policy_that_comes_later_lets_its_jobs_hold_their_plans() -> None:
-    made = world(policyRef={"name": "late"})
+    made = cache(policyRef={"name": "late"})
     assert free(made, OTHER) == FREE
     made.see_policy({"metadata": {"name": "late", "uid": "p", "generation": 1, "resourceVersion": "9"}, "spec": {}})
     assert free(made, OTHER) == HELD
 
 
 def test_the_job_says_that_the_name_is_taken() -> None:
-    made = world(startPolicy="Never")
+    made = cache(startPolicy="Never")
     view = made.mpijob_named(CORA)
     assert view is not None
     assert made.is_forged(CORA)

@@ -31,7 +31,7 @@ TEMPLATE = {
 }
 
 
-def world() -> ClusterCache:
+def cache() -> ClusterCache:
     """The job is planned and its MPIJob exists; no pod is bound."""
     made = ClusterCache()
     status = JobStatus(plan=TWO, mpi_job_ref=ObjectReference("cora", MPIJOB_UID))
@@ -55,7 +55,7 @@ def bound(rank: int, node: str) -> dict[str, Any]:
 
 
 def test_what_planned_ranks_hold_is_taken_from_others_until_their_pods_show_it() -> None:
-    seen = world()
+    seen = cache()
     assert seen.assumed_plans.reserved_amounts(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
     assert seen.assumed_plans.reserved_amounts(CORA) == {}, "a job does not stand in its own way"
     seen.see_pod(bound(0, "node-a"))

@@ -12,7 +12,7 @@ from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD
 from hyperscale.control.cache.records import Key
 from hyperscale.control.cache.versions import Versions
-from tests.unit.control.test_world import CORA, OTHER, free, job, mpijob, node, pod, world
+from tests.unit.control.test_world import CORA, OTHER, cache, free, job, mpijob, node, pod
 
 
 def finished(name: str, *, on: str, version: int) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def finished(name: str, *, on: str, version: int) -> dict[str, Any]:
 
 
 def test_a_pod_that_finished_while_a_listing_was_read_holds_nothing() -> None:
-    seen = world()
+    seen = cache()
     seen.see_pod(pod("other", on="node-a", version=5, job=""))
     seen.see_pod(finished("other", on="node-a", version=8))
     seen.replace(POD, [pod("other", on="node-a", version=5, job="")], version=6)
@@ -30,7 +30,7 @@ def test_a_pod_that_finished_while_a_listing_was_read_holds_nothing() -> None:
 
 
 def test_a_pod_that_was_deleted_while_a_listing_was_read_stays_deleted() -> None:
-    seen = world()
+    seen = cache()
     seen.see_pod(pod("other", on="node-a", version=5, job=""))
     seen.see_pod(pod("other", on="node-a", version=8, job=""), deleted=True)
     seen.replace(POD, [pod("other", on="node-a", version=5, job="")], version=6)
@@ -38,7 +38,7 @@ def test_a_pod_that_was_deleted_while_a_listing_was_read_stays_deleted() -> None
 
 
 def test_a_pod_that_was_bound_while_a_listing_was_read_holds_its_gpus() -> None:
-    seen = world()
+    seen = cache()
     seen.see_pod(pod("other", version=5, job=""))
     seen.see_pod(pod("other", on="node-a", version=8, job=""))
     seen.replace(POD, [pod("other", version=5, job="")], version=6)
@@ -48,7 +48,7 @@ def test_a_pod_that_was_bound_while_a_listing_was_read_holds_its_gpus() -> None:
 def test_a_node_that_recovered_while_a_listing_was_read_is_not_unreachable() -> None:
     lost = node("node-a", version=5)
     lost["spec"] = {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
-    seen = world()
+    seen = cache()
     seen.see_node(lost)
     seen.see_node(node("node-a", version=8))
     seen.replace(NODE, [lost, node("node-b")], version=6)
@@ -56,14 +56,14 @@ def test_a_node_that_recovered_while_a_listing_was_read_is_not_unreachable() -> 
 
 
 def test_a_late_event_does_not_set_a_node_back() -> None:
-    seen = world()
+    seen = cache()
     assert seen.see_node(node("node-a", gpus=1, version=8))
     assert not seen.see_node(node("node-a", gpus=2, version=5))
     assert free(seen, OTHER)["node-a"] == 1
 
 
 def test_a_node_that_was_deleted_is_not_brought_back_by_an_older_listing() -> None:
-    seen = world()
+    seen = cache()
     seen.see_node(node("node-a", version=8), deleted=True)
     seen.replace(NODE, [node("node-a"), node("node-b")], version=6)
     assert free(seen, OTHER) == {"node-b": 2}
@@ -71,7 +71,7 @@ def test_a_node_that_was_deleted_is_not_brought_back_by_an_older_listing() -> No
 
 @pytest.mark.parametrize(("kind", "see"), [(JOB, "see_job"), (MPIJOB, "see_mpijob"), (POD, "see_pod")])
 def test_an_event_from_before_a_listing_that_lacks_the_object_brings_nothing_back(kind: str, see: str) -> None:
-    seen = world()
+    seen = cache()
     made = {JOB: job("late", version=4), MPIJOB: mpijob("late", version=4), POD: pod("late", on="node-a", version=4)}[kind]
     seen.replace(kind, [], version=9)
     getattr(seen, see)(made)
@@ -81,7 +81,7 @@ def test_an_event_from_before_a_listing_that_lacks_the_object_brings_nothing_bac
 
 
 def test_what_a_listing_of_one_namespace_lacks_is_not_gone_from_others() -> None:
-    seen = world()
+    seen = cache()
     elsewhere = job("there", version=3)
     elsewhere["metadata"]["namespace"] = "elsewhere"
     seen.see_job(elsewhere)
@@ -90,14 +90,14 @@ def test_what_a_listing_of_one_namespace_lacks_is_not_gone_from_others() -> None
 
 
 def test_resource_versions_that_went_back_are_believed() -> None:
-    seen = world()
+    seen = cache()
     seen.replace(MPIJOB, [mpijob(version=900)], version=1000)
     seen.replace(MPIJOB, [mpijob(version=30, suspended=True)], version=40)
     assert seen.mpijobs[CORA].suspended
 
 
 def test_the_index_of_pods_by_job_shrinks_with_the_pods() -> None:
-    seen = world()
+    seen = cache()
     for number in range(100):
         seen.see_pod(pod(f"p-{number}", version=1, job=f"job-{number}"))
         seen.see_pod(pod(f"p-{number}", version=2, job=f"job-{number}"), deleted=True)

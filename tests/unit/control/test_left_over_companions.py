@@ -53,12 +53,12 @@ class Api:
 
 async def written(found: dict[str, Any], *others: str) -> Api:
     """The API after a plan file was to be written, while jobs of these uids live beside this one."""
-    api, world = Api(found), ClusterCache()
+    api, cache = Api(found), ClusterCache()
     for number, uid in enumerate(others):
         beside = job(f"other-{number}")
         beside["metadata"]["uid"] = uid
-        world.see_job(beside)
-    companions = Companions(api, world, RenderDefaults(worker_image="example.com/worker:1"), lambda _: None)  # type: ignore[arg-type] # the part that is used
+        cache.see_job(beside)
+    companions = Companions(api, cache, RenderDefaults(worker_image="example.com/worker:1"), lambda _: None)  # type: ignore[arg-type] # the part that is used
     with suppress(DependentRefusedError):
         await companions.write_plan_file(NOW, PLAN)
     return api

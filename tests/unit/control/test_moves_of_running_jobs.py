@@ -20,8 +20,8 @@ from hyperscale.control.lifecycle.movable import (
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import BeginMove, Reason, ReleaseWorkers, SetSuspend, Wait
-from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
+from hyperscale.model.decision import BeginMigration, Reason, ReleaseWorkers, SetSuspend, Wait
+from hyperscale.model.observed.reconcile_input import MigrationView, ReconcileInput
 from hyperscale.model.status import ProposedMigration, StateWord, WorkerMigration
 from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 
@@ -50,14 +50,14 @@ def of_type(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def test_a_move_that_is_only_proposed_changes_nothing() -> None:
-    decision = decide(running(migration=MoveView(MOVE)))
+    decision = decide(running(migration=MigrationView(MOVE)))
     assert isinstance(decision, Wait)
     assert decision.reason == Reason.RUNNING
 
 
 def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
-    decision = decide(running(migration=MoveView(MOVE, NEW)))
-    assert isinstance(decision, BeginMove)
+    decision = decide(running(migration=MigrationView(MOVE, NEW)))
+    assert isinstance(decision, BeginMigration)
     assert decision.plan == NEW
 
 
@@ -75,7 +75,7 @@ def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str)
     assert look.job.parsed is not None
     assert look.gang.mpijob is not None
     assert words in migration_blocker(look.job.parsed, look.gang.mpijob, look.job.status.plan_changes)
-    assert not isinstance(decide(changed(look, migration=MoveView(MOVE, NEW))), BeginMove)
+    assert not isinstance(decide(changed(look, migration=MigrationView(MOVE, NEW))), BeginMigration)
 
 
 def test_nothing_is_stopped_before_the_new_plan_is_written_down() -> None:
@@ -134,7 +134,7 @@ def test_the_status_says_moving_from_the_first_write_until_every_rank_is_there()
 
 
 def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
-    look = running(migration=MoveView(MOVE))
+    look = running(migration=MigrationView(MOVE))
     told = derive(look, decide(look))
     found = of_type(told.conditions, PROPOSED_CONDITION)
     assert told.proposed_migration == MOVE
@@ -144,7 +144,7 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
         assert figure in found.message
     again = changed(look, status=told, migration=None)
     assert derive(again, decide(again)) == told  # after a restart, before it is judged again
-    gone = changed(look, status=told, migration=MoveView())
+    gone = changed(look, status=told, migration=MigrationView())
     assert derive(gone, decide(gone)).proposed_migration is None
     ended = changed(look, status=told, mpijob=mpijob(conditions={"Succeeded": (True, "Done", "")}))
     assert of_type(derive(ended, decide(ended)).conditions, PROPOSED_CONDITION) is None

@@ -124,11 +124,11 @@ async def test_a_large_object_is_decoded_beside_the_event_loop(monkeypatch: pyte
     monkeypatch.setattr(api_objects, "read", noted)
     small, large = job("small"), job("large", b'{"a":"%s"}' % (b"x" * LARGE_BYTES))
     page_of_both = ListPage(7, "", [small, large])
-    world = ClusterCache()
-    feed = Feed(None, world, ())  # type: ignore[arg-type] # no request is made
-    await feed._take(world.listings.begin(JOB, "", 7), page_of_both)
+    cache = ClusterCache()
+    feed = Feed(None, cache, ())  # type: ignore[arg-type] # no request is made
+    await feed._take(cache.listings.begin(JOB, "", 7), page_of_both)
     assert [thread is threading.main_thread() for thread in at] == [True, False]
-    assert sorted(key.name for key in world.jobs) == ["large", "small"]
+    assert sorted(key.name for key in cache.jobs) == ["large", "small"]
 
 
 def test_a_spec_that_is_too_large_is_refused_without_a_look_inside(monkeypatch: pytest.MonkeyPatch) -> None:

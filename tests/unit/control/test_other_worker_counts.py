@@ -199,8 +199,8 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
     key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3, "resources": {"limits": {"nvidia.com/gpu": 2}}})
     stage.start(key, plan("node-0", "node-1", "node-2"))
     for rank, node in ((0, "node-0"), (2, "node-2")):
-        stage.world.see_pod(_running_pod(rank, node))
-    stage.world.see_node({**gpu_node("node-1", 2), "spec": {"unschedulable": True}})
+        stage.cache.see_pod(_running_pod(rank, node))
+    stage.cache.see_node({**gpu_node("node-1", 2), "spec": {"unschedulable": True}})
     left = (worker(0, node="node-0", gpus=2), worker(2, node="node-2", gpus=2))
     look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE, pods=left)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, pinned={0: "node-0", 2: "node-2"}, excluded_nodes=("node-1",))
@@ -226,7 +226,7 @@ async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
 def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(resizable: bool, counts: tuple[int, int]) -> None:
     stage = Stage()
     key = stage.add("cora", workers={"minReplicas": 1, "maxReplicas": 3})
-    record = stage.world.jobs[key]
+    record = stage.cache.jobs[key]
     stop = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 4.0)
     record = replace(record, status=status(StateWord.QUEUED, condition("Preempted"), last_preemption=stop))
     job, _ = stage.reader.read(record.resource, {})

@@ -11,7 +11,7 @@ from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.model.migration_query import RunningJob
-from hyperscale.model.preemption_query import StoppableJob
+from hyperscale.model.preemption_query import PreemptibleJob
 from hyperscale.model.status import to_wire
 from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import plan as seen_plan
@@ -21,7 +21,7 @@ from tests.unit.control.preemption_stage import LONG, SHORT, begun, request_of, 
 
 async def test_nothing_is_asked_without_measurements_or_while_somebody_waits_for_a_plan_or_the_queue_failed() -> None:
     scene = await begun()
-    scene.world.snapshots.reading = MetricsReading(scene.now + 1.0, MetricsState(available=False, reason="MetricsStale"))
+    scene.cache.snapshots.reading = MetricsReading(scene.now + 1.0, MetricsState(available=False, reason="MetricsStale"))
     await scene.watch.check()
     await scene.later(2.0)
     async with scene.planning._lock:
@@ -39,9 +39,9 @@ async def test_nothing_is_asked_without_measurements_or_while_somebody_waits_for
 async def test_the_queue_is_heard_first() -> None:
     scene = await begun()
     scene.now = CREATED + 3600.0
-    record = scene.world.jobs[SHORT].resource
+    record = scene.cache.jobs[SHORT].resource
     metadata = {**record["metadata"], "name": "new", "uid": "uid-new", "creationTimestamp": timestamp(scene.now)}
-    scene.world.see_job({"metadata": metadata, "spec": record["spec"]})
+    scene.cache.see_job({"metadata": metadata, "spec": record["spec"]})
     await scene.later(1.0)
     await scene.watch.check()
     assert scene.planner.about_stops == []
@@ -67,7 +67,7 @@ async def test_a_planner_that_fails_is_left_alone_for_a_while_and_a_question_res
 async def test_a_stop_is_void_when_those_who_would_gain_are_gone() -> None:
     scene = await begun()
     await scene.watch.check()
-    scene.world.see_job({**scene.world.jobs[SHORT].resource, "status": {}}, deleted=True)
+    scene.cache.see_job({**scene.cache.jobs[SHORT].resource, "status": {}}, deleted=True)
     assert scene.watch.begin(LONG, scene.policy) is None
     assert scene.outcomes() == {"Abandoned": 1.0}
     view = scene.watch.view(LONG)
@@ -113,13 +113,13 @@ async def test_a_job_that_just_went_on_is_not_stopped_again() -> None:
 
 async def test_gpus_that_no_job_of_the_question_could_use_do_not_count_as_free() -> None:
     scene = Stage(nodes=3, gpus=4)
-    snapshot = scene.world.snapshot(PolicySpec(), scene.now)
+    snapshot = scene.cache.snapshot(PolicySpec(), scene.now)
     wants = [request_of(scene, "three", 3), request_of(scene, "two", 2)]
     assert usable_gpus(snapshot, {}, wants, ()) == {}, "two workers of two"
     assert usable_gpus(snapshot, {}, wants[:1], ()) == {"node-0": 3, "node-1": 3, "node-2": 3}
     assert usable_gpus(snapshot, {"node-0": 2, "node-1": 0}, wants[:1], ()) == {"node-0": 0, "node-1": 0, "node-2": 3}
     plan = seen_plan("node-2")
-    runs = StoppableJob(RunningJob(request_of(scene, "runs", 3), plan, {"node-2": Claim(gpus=1)}))
+    runs = PreemptibleJob(RunningJob(request_of(scene, "runs", 3), plan, {"node-2": Claim(gpus=1)}))
     assert usable_gpus(snapshot, {"node-2": 2}, wants[:1], [runs]) == {"node-0": 3, "node-1": 3, "node-2": 2}, "with what it gives away"
 
 
@@ -130,14 +130,14 @@ async def test_of_two_that_stop_for_one_the_first_without_pods_does_not_start_ag
     scene.see_long(status)
     scene.see_mpijob(suspended=True)
     twin = Key("team", "twin")
-    record = scene.world.jobs[LONG].resource
+    record = scene.cache.jobs[LONG].resource
     metadata = {**record["metadata"], "name": "twin", "uid": "uid-twin"}
-    scene.world.see_job({"metadata": metadata, "spec": record["spec"], "status": to_wire(status)})
-    view = msgspec.structs.replace(scene.world.mpijobs[LONG], name="twin", uid="mpi-twin", owner_uid="uid-twin")
-    scene.world.mpijobs[twin] = view
-    scene.world._recount(twin)
-    assert twin in scene.world.unstarted
-    assert scene.world.releasing == {LONG}
+    scene.cache.see_job({"metadata": metadata, "spec": record["spec"], "status": to_wire(status)})
+    view = msgspec.structs.replace(scene.cache.mpijobs[LONG], name="twin", uid="mpi-twin", owner_uid="uid-twin")
+    scene.cache.mpijobs[twin] = view
+    scene.cache._recount(twin)
+    assert twin in scene.cache.unstarted
+    assert scene.cache.releasing == {LONG}
     answer = await scene.ask_for(twin, preempted=True)
     assert answer.outcome is None
     assert answer.turn is not None
@@ -145,7 +145,7 @@ async def test_of_two_that_stop_for_one_the_first_without_pods_does_not_start_ag
     await scene.ask_for(SHORT)
     assert [job.request.job_key for job in scene.planner.questions[-1].jobs] == [str(SHORT)], "nor by the question of another"
     scene.see_pods(gone=True)
-    assert scene.world.releasing == set()
+    assert scene.cache.releasing == set()
     await scene.ask_for(twin, preempted=True)
     assert scene.woken[-1] == SHORT, "those for whom they stopped go first"
 

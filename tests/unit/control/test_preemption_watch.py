@@ -16,7 +16,7 @@ from tests.unit.control.preemption_stage import EPOCHS, LONG, SHORT, Scene, begu
 async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_predicted_when_it_was_judged() -> None:
     scene = await begun()
     await scene.watch.check()
-    scene.world.progress[LONG] = Measured(epoch=EPOCHS - 5, epochs=EPOCHS)
+    scene.cache.progress[LONG] = Measured(epoch=EPOCHS - 5, epochs=EPOCHS)
     last = stopped_status(scene).last_preemption
     assert last is not None
     assert last.completed_epochs == EPOCHS - 10
@@ -24,7 +24,7 @@ async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_pr
 
 async def test_a_long_job_is_told_to_stop_for_a_short_one() -> None:
     scene = await begun()
-    assert SHORT in scene.world.unstarted
+    assert SHORT in scene.cache.unstarted
     await scene.watch.check()
     view = scene.watch.view(LONG)
     assert view is not None
@@ -47,11 +47,11 @@ async def test_a_stopped_job_waits_in_the_queue_once_its_pods_have_ended() -> No
     scene = await begun()
     await scene.watch.check()
     scene.see_long(stopped_status(scene))
-    assert LONG not in scene.world.unstarted
+    assert LONG not in scene.cache.unstarted
     scene.see_mpijob(suspended=True)
-    assert LONG not in scene.world.unstarted, "its pods still end"
+    assert LONG not in scene.cache.unstarted, "its pods still end"
     scene.see_pods(gone=True)
-    assert LONG in scene.world.unstarted
+    assert LONG in scene.cache.unstarted
 
 
 async def stopped() -> Scene:
@@ -72,9 +72,9 @@ async def test_a_stopped_job_starts_again_after_the_job_that_it_stopped_for() ->
     taken = await scene.ask_for(SHORT)
     assert isinstance(taken.outcome, Plan)
     scene.start(SHORT, taken.outcome)
-    scene.world.jobs.pop(SHORT)
-    scene.world.mpijobs.pop(SHORT)
-    scene.world.assume(SHORT, None)
+    scene.cache.jobs.pop(SHORT)
+    scene.cache.mpijobs.pop(SHORT)
+    scene.cache.assume(SHORT, None)
     answer = await scene.ask_for(LONG, preempted=True)
     assert isinstance(answer.outcome, Plan)
     assert len(answer.outcome.workers) == 2
@@ -82,7 +82,7 @@ async def test_a_stopped_job_starts_again_after_the_job_that_it_stopped_for() ->
 
 async def test_the_queue_knows_what_is_left_of_a_stopped_job_and_counts_its_waiting_from_its_stop() -> None:
     scene = await begun()
-    scene.world.progress[LONG] = Measured(epoch=EPOCHS // 2, epochs=EPOCHS)
+    scene.cache.progress[LONG] = Measured(epoch=EPOCHS // 2, epochs=EPOCHS)
     await scene.watch.check()
     scene.see_long(stopped_status(scene))
     scene.see_mpijob(suspended=True)
@@ -129,7 +129,7 @@ async def test_advice_is_taken_back_when_nobody_waits_any_more_or_the_policy_is_
         scene.woken.clear()
         await scene.later(60.0)
         if change == "gone":
-            scene.world.see_job({**scene.world.jobs[SHORT].resource, "status": {}}, deleted=True)
+            scene.cache.see_job({**scene.cache.jobs[SHORT].resource, "status": {}}, deleted=True)
         else:
             scene.set_policy({"queue": {"preemption": {"mode": "Never"}}})
         await scene.watch.check()

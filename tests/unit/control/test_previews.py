@@ -25,7 +25,7 @@ KEY = "k" * 64
 
 
 def served(stage: Stage) -> preview_server.Previews:
-    return preview_server.Previews(stage.world, stage.reader, stage.planning.pending, stage.planning.running, False, lambda: stage.now)
+    return preview_server.Previews(stage.cache, stage.reader, stage.planning.pending, stage.planning.running, False, lambda: stage.now)
 
 
 @asynccontextmanager
@@ -72,9 +72,9 @@ async def test_the_document_holds_the_snapshot_the_policy_and_what_runs(tmp_path
     assert (status, age) == (200, "0")
     state = read(body)
     policy = stage.reader.policy_named("default", {})
-    snapshot = stage.world.snapshot(policy, stage.now)
+    snapshot = stage.cache.snapshot(policy, stage.now)
     assert (state.snapshot, state.policy) == (snapshot, policy)
-    assert state.free_gpus == stage.world.assumed_plans.free_gpus(snapshot) != {}
+    assert state.free_gpus == stage.cache.assumed_plans.free_gpus(snapshot) != {}
     assert [share.gpus for share in state.queue.running] == [share.gpus for share in stage.planning.running.shares()]
     assert state.queue.pending == 1
     assert state.calibrations["GCN"][0].factor == 1.5
@@ -110,8 +110,8 @@ async def test_a_cluster_that_was_not_listed_yet_is_not_told(tmp_path: Path) -> 
 
 async def test_a_policy_is_picked_by_name_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
     stage = Stage()
-    stage.world.see_policy({"metadata": {"name": "fast", "uid": "u", "generation": 1}, "spec": {"seed": 42}})
-    stage.world.see_policy({"metadata": {"name": "broken", "uid": "v", "generation": 1}, "spec": {"seed": "lots"}})
+    stage.cache.see_policy({"metadata": {"name": "fast", "uid": "u", "generation": 1}, "spec": {"seed": 42}})
+    stage.cache.see_policy({"metadata": {"name": "broken", "uid": "v", "generation": 1}, "spec": {"seed": "lots"}})
     async with listening(stage, tmp_path) as url:
         _, body, _ = await answer(f"{url}?policy=fast")
         assert read(body).policy.seed == 42
@@ -135,9 +135,9 @@ async def test_however_often_it_is_asked_a_document_is_made_once_in_a_while(tmp_
         bodies = {(await answer(url))[1] for _ in range(20)}
         assert len(made) == len(bodies) == 1
         for number in range(2 * preview_server.KEPT_POLICIES):
-            stage.world.see_policy({"metadata": {"name": f"p{number}", "uid": f"u{number}", "generation": 1}, "spec": {"seed": number}})
+            stage.cache.see_policy({"metadata": {"name": f"p{number}", "uid": f"u{number}", "generation": 1}, "spec": {"seed": number}})
             assert (await answer(f"{url}?policy=p{number}"))[0] == 200
-        stage.world.see_policy({"metadata": {"name": "p7", "uid": "u7", "generation": 2}, "spec": {"seed": 77}})
+        stage.cache.see_policy({"metadata": {"name": "p7", "uid": "u7", "generation": 2}, "spec": {"seed": 77}})
         _, body, _ = await answer(f"{url}?policy=p7")
     assert read(body).policy.seed == 77, "a policy that changed is not what was kept"
 
@@ -153,7 +153,7 @@ async def test_a_change_that_plans_depend_on_is_in_the_next_document(tmp_path: P
         found = (await stage.ask(key)).outcome
         assert isinstance(found, Plan)
         held = read((await answer(url))[1])
-        stage.world.replace("Node", [])
+        stage.cache.replace("Node", [])
         gone = read((await answer(url))[1])
     assert (before.free_gpus, before.queue.pending) == ({}, 1)
     assert held.free_gpus != {}
@@ -165,7 +165,7 @@ async def test_a_change_within_the_rest_is_not_a_new_document(tmp_path: Path, mo
     stage = Stage()
     async with listening(stage, tmp_path) as url:
         first = (await answer(url))[1]
-        stage.world.replace("Node", [])
+        stage.cache.replace("Node", [])
         assert (await answer(url))[1] == first
 
 

@@ -51,30 +51,30 @@ def test_only_jobs_that_got_on_are_woken_and_strangers_never() -> None:
 
 
 def test_of_many_jobs_those_told_longest_ago_come_first() -> None:
-    world = world_with(MOST_WRITES + 50)
-    watch, woken = watch_over(world)
+    cache = world_with(MOST_WRITES + 50)
+    watch, woken = watch_over(cache)
     for epoch in (1, 2):
-        watch.take({key: replace(SAID, epoch=epoch) for key in world.jobs})
+        watch.take({key: replace(SAID, epoch=epoch) for key in cache.jobs})
         assert len(woken) == epoch * MOST_WRITES
     assert len(set(woken)) == MOST_WRITES + 50
 
 
 def test_the_result_beats_the_progress_and_the_last_launcher_counts() -> None:
-    world = world_with(1)
+    cache = world_with(1)
     key = Key("team", "job-000")
-    world.progress[key] = SAID
+    cache.progress[key] = SAID
     newer = launcher(name="b", created="2026-01-02T00:00:00Z", termination='{"epoch": 9, "epochs": 9}')
     older = launcher(name="a", created="2026-01-01T00:00:00Z", termination='{"epoch": 1, "epochs": 9}')
-    assert world.measured(key, [newer, older]) == Measured(epoch=9, epochs=9)
-    assert world.measured(key, [launcher(termination="mpirun: a rank died")]) == SAID
-    world.see_job(wire_job("job-000", "uid-0"), deleted=True)
-    assert world.progress == {}
+    assert cache.measured(key, [newer, older]) == Measured(epoch=9, epochs=9)
+    assert cache.measured(key, [launcher(termination="mpirun: a rank died")]) == SAID
+    cache.see_job(wire_job("job-000", "uid-0"), deleted=True)
+    assert cache.progress == {}
 
 
 def test_partition_pods_are_the_jobs_but_none_of_the_mpijobs() -> None:
-    world = world_with(1)
+    cache = world_with(1)
     labels = {constants.PARTITION_KEY_LABEL: KEY, constants.JOB_NAME_LABEL: "job-000"}
     owner = [{"kind": "Job", "uid": "j", "controller": True}]
-    world.see_pod({"metadata": {"namespace": "team", "name": "p", "labels": labels, "ownerReferences": owner}, "spec": {}, "status": {}})
-    assert [pod.name for pod in world.batch_pods_of(Key("team", "job-000"), PARTITION)] == ["p"]
-    assert world.pods_of(Key("team", "job-000"), MPIJOB_UID) == ()
+    cache.see_pod({"metadata": {"namespace": "team", "name": "p", "labels": labels, "ownerReferences": owner}, "spec": {}, "status": {}})
+    assert [pod.name for pod in cache.batch_pods_of(Key("team", "job-000"), PARTITION)] == ["p"]
+    assert cache.pods_of(Key("team", "job-000"), MPIJOB_UID) == ()

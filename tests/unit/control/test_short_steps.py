@@ -93,12 +93,12 @@ def counted(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> Turns:
 
 async def test_pods_of_running_jobs_are_counted_job_by_job_and_once(counted: Turns) -> None:
     stage = Stage(nodes=4, gpus=4)
-    stage.world.replace("Node", [gpu_node("node-0", 16)])
+    stage.cache.replace("Node", [gpu_node("node-0", 16)])
     for job in [stage.add(f"run-{number}", workers={"minReplicas": 2, "maxReplicas": 2}) for number in range(5)]:
         (plan,) = (await stage.run(job)).values()
         stage.start(job, plan)
         for index in range(2):
-            stage.world.see_pod(worker(job, index))
+            stage.cache.see_pod(worker(job, index))
     waits = stage.add("waits", workers={"minReplicas": 9, "maxReplicas": 9})
     running = stage.planning.running
     counted.happened.clear()
@@ -107,8 +107,8 @@ async def test_pods_of_running_jobs_are_counted_job_by_job_and_once(counted: Tur
     counting.cancel()
     assert max(counted.happened.values()) <= 2
     assert sum(counted.happened.values()) == 10
-    assert waits in stage.world.unstarted
-    snapshot = stage.world.snapshot(stage.reader.policy_named("default", {}), stage.now)
+    assert waits in stage.cache.unstarted
+    snapshot = stage.cache.snapshot(stage.reader.policy_named("default", {}), stage.now)
     counted.happened.clear()
     (claim,) = running.claims(snapshot).values()
     assert claim.gpus == 10

@@ -75,9 +75,9 @@ def test_what_was_read_is_written_down_and_the_next_reconcile_plans_with_it() ->
     assert decision.retry_after_seconds == 0.0
     written = derive(look, decision)
     assert written.dataset == READ
-    world = ClusterCache()
-    world.see_job(wire(STORED, **to_wire(written)))
-    record = world.jobs[Key("team", "cora")]
+    cache = ClusterCache()
+    cache.see_job(wire(STORED, **to_wire(written)))
+    record = cache.jobs[Key("team", "cora")]
     job, fault = JobReader().read(record.resource, {})
     assert fault is None
     assert job is not None
@@ -90,18 +90,18 @@ def test_what_was_read_is_written_down_and_the_next_reconcile_plans_with_it() ->
 
 def test_the_sizes_of_another_dataset_are_read_anew() -> None:
     other = {**STORED, "path": "other.npz"}
-    world = ClusterCache()
-    world.see_job(wire(other, **to_wire(JobStatus(dataset=READ))))
-    job, _ = JobReader().read(world.jobs[Key("team", "cora")].resource, {})
+    cache = ClusterCache()
+    cache.see_job(wire(other, **to_wire(JobStatus(dataset=READ))))
+    job, _ = JobReader().read(cache.jobs[Key("team", "cora")].resource, {})
     assert job is not None
     assert must_be_read(job)
 
 
 def test_a_job_that_has_started_keeps_the_sizes_that_its_plan_rests_on() -> None:
     started = {"name": "cora", "uid": "m"}
-    world = ClusterCache()
-    world.see_job(wire({**STORED, "path": "other.npz"}, **to_wire(JobStatus(dataset=READ)), mpiJobRef=started))
-    job, _ = JobReader().read(world.jobs[Key("team", "cora")].resource, {})
+    cache = ClusterCache()
+    cache.see_job(wire({**STORED, "path": "other.npz"}, **to_wire(JobStatus(dataset=READ)), mpiJobRef=started))
+    job, _ = JobReader().read(cache.jobs[Key("team", "cora")].resource, {})
     assert job is not None
     assert is_sized(job)
 
@@ -109,9 +109,9 @@ def test_a_job_that_has_started_keeps_the_sizes_that_its_plan_rests_on() -> None
 def test_stated_sizes_take_precedence_over_those_that_were_read() -> None:
     stated = {**STORED, "classes": 9}
     key = dataset_key(job_spec(dataset=stated).dataset)
-    world = ClusterCache()
-    world.see_job(wire(stated, **to_wire(JobStatus(dataset=replace(READ, dataset_key=key)))))
-    job, _ = JobReader().read(world.jobs[Key("team", "cora")].resource, {})
+    cache = ClusterCache()
+    cache.see_job(wire(stated, **to_wire(JobStatus(dataset=replace(READ, dataset_key=key)))))
+    job, _ = JobReader().read(cache.jobs[Key("team", "cora")].resource, {})
     assert job is not None
     assert dataset_size(job) == (2708, 10556, 1433, 9)
 
@@ -191,9 +191,9 @@ def test_without_a_planner_nothing_waits_for_sizes() -> None:
 
 
 def test_planners_are_not_asked_about_a_graph_of_unknown_size() -> None:
-    world = ClusterCache()
-    world.see_job(wire(STORED))
-    assert JobReader().plannable(world.jobs[Key("team", "cora")].resource, {}) is None
+    cache = ClusterCache()
+    cache.see_job(wire(STORED))
+    assert JobReader().plannable(cache.jobs[Key("team", "cora")].resource, {}) is None
 
 
 def test_the_sizes_of_public_graphs_are_known() -> None:

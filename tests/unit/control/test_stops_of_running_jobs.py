@@ -29,11 +29,11 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
-from hyperscale.model.decision import BeginStop, DeletePods, MakePlan, Reason, SetSuspend, Wait
-from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, ReconcileInput, StopView
+from hyperscale.model.decision import BeginPreemption, DeletePods, MakePlan, Reason, SetSuspend, Wait
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer, MigrationView, PreemptionView, ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
-from hyperscale.model.preemption_query import StopAdvice
+from hyperscale.model.preemption_query import JobPreemption
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, ProposedPreemption, QueueDecision, StateWord
 from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
@@ -43,7 +43,7 @@ JOB = job_spec(checkpoint={"claimName": "state"})
 STOP = ProposedPreemption(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST = LastPreemption("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 PREEMPTED = condition(PREEMPTED_CONDITION)
-WAITS = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2 in the queue, team/short goes first")
+WAITS = AdmissionAnswer(QueueDecision(2, 2, "Rule", 30.0), "WaitingForAdmission", "number 2 of 2 in the queue, team/short goes first")
 
 
 def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
@@ -69,13 +69,13 @@ def of_type(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def test_a_stop_that_is_only_proposed_changes_nothing() -> None:
-    decision = decide(running(preemption=StopView(STOP)))
+    decision = decide(running(preemption=PreemptionView(STOP)))
     assert isinstance(decision, Wait)
     assert decision.reason == Reason.RUNNING
 
 
 def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
-    assert isinstance(decide(running(preemption=StopView(due=True), migration=MoveView(None, PLAN))), BeginStop)
+    assert isinstance(decide(running(preemption=PreemptionView(due=True), migration=MigrationView(None, PLAN))), BeginPreemption)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput) -> None:
     assert look.job.parsed is not None
     assert look.gang.mpijob is not None
     assert preemption_blocker(look.job.parsed, look.gang.mpijob, look.job.status, QueuePolicy())
-    assert not isinstance(decide(changed(look, preemption=StopView(due=True))), BeginStop)
+    assert not isinstance(decide(changed(look, preemption=PreemptionView(due=True))), BeginPreemption)
 
 
 def test_in_order_of_arrival_nobody_is_stopped() -> None:
@@ -225,7 +225,7 @@ def test_a_run_that_ended_before_it_could_be_stopped_has_ended() -> None:
 
 
 def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
-    look = running(preemption=StopView(STOP))
+    look = running(preemption=PreemptionView(STOP))
     after = derive(look, decide(look))
     found = of_type(after.conditions, PROPOSED_CONDITION)
     assert after.proposed_preemption == STOP
@@ -234,7 +234,7 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
         assert words in found.message
     again = changed(look, status=after, preemption=None)
     assert derive(again, decide(again)) == after  # after a restart, before it is judged again
-    gone = changed(look, status=after, preemption=StopView())
+    gone = changed(look, status=after, preemption=PreemptionView())
     assert derive(gone, decide(gone)).proposed_preemption is None
     assert derive(changed(look, status=after, mpijob=mpijob(suspended=True)), Wait(Reason.SUSPENDED)).proposed_preemption is None
 
@@ -249,7 +249,7 @@ def test_only_what_matters_is_told_again() -> None:
 
 
 def test_a_job_that_goes_on_elsewhere_at_once_is_told_so() -> None:
-    advice = StopAdvice("team/cora", ("team/short", "team/cora"), 10.0, 5.0)
+    advice = JobPreemption("team/cora", ("team/short", "team/cora"), 10.0, 5.0)
     message = proposed(shown_stop(advice, "2026-01-01T00:00:00Z", "the PlannerPolicy only advises"), "team/cora").message
     assert "team/short could start on its GPUs and it could continue at once on other GPUs" in message
     assert message.endswith("not done because the PlannerPolicy only advises")
@@ -276,5 +276,5 @@ def test_explain_says_why_it_stopped_and_what_it_waits_for() -> None:
     assert "team/short could start on its GPUs" in text
     assert "team/short goes first" in text
     assert explanation.waits_for == "its turn in the queue"
-    offered = msgspec.structs.replace(derive(running(preemption=StopView(STOP)), Wait(Reason.RUNNING)), observed_generation=1)
+    offered = msgspec.structs.replace(derive(running(preemption=PreemptionView(STOP)), Wait(Reason.RUNNING)), observed_generation=1)
     assert "120 s shorter" in " ".join(explain(ExplainedJob("cora", "team", 1, False, offered, ())).summary)

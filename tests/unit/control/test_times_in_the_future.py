@@ -43,10 +43,10 @@ def read(**status: Any) -> JobStatus:
 
 def test_a_stop_in_the_future_holds_other_jobs_back_no_longer_than_one_of_now() -> None:
     now = NOW
-    world = world_of(lambda: now, lastPreemption=STOPPED, conditions=[PREEMPTED], mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
-    world.see_mpijob(mpijob(suspended=True))
-    world.see_pod(pod("cora-worker-0", on="node-a"))
-    pending = Pending(world, JobReader(), lambda: now)
+    cache = world_of(lambda: now, lastPreemption=STOPPED, conditions=[PREEMPTED], mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
+    cache.see_mpijob(mpijob(suspended=True))
+    cache.see_pod(pod("cora-worker-0", on="node-a"))
+    pending = Pending(cache, JobReader(), lambda: now)
     assert pending.kept_back(Key("team", "other")) == CORA, "its pods are still ending"
     now += KEPT_BACK_SECONDS
     assert pending.kept_back(Key("team", "other")) is None
@@ -74,23 +74,23 @@ def test_times_that_are_none_are_found_in_what_is_remembered_of_the_scheduler_to
 @pytest.mark.parametrize("ahead", [0.0, 100.0])
 def test_a_clock_that_is_a_little_ahead_is_believed(ahead: float) -> None:
     stop = STOPPED | {"startTime": timestamp(NOW + ahead), "waitedSeconds": 3600.0}
-    world = world_of(lastPreemption=stop)
-    assert world.jobs[CORA].status.last_preemption == LastPreemption(timestamp(NOW + ahead), ("team/cora",), 1.0, 3600.0)
-    assert world.intake.refused == {}
+    cache = world_of(lastPreemption=stop)
+    assert cache.jobs[CORA].status.last_preemption == LastPreemption(timestamp(NOW + ahead), ("team/cora",), 1.0, 3600.0)
+    assert cache.intake.refused == {}
 
 
 def test_such_a_status_is_named_and_the_rest_of_it_stays() -> None:
-    world = world_of(lastPreemption=STOPPED, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
-    record = world.jobs[CORA]
+    cache = world_of(lastPreemption=STOPPED, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
+    record = cache.jobs[CORA]
     assert record.status_fault
     assert record.status.mpi_job_ref is not None
-    assert [refused.key for refused in world.intake.refused.values()] == [CORA]
+    assert [refused.key for refused in cache.intake.refused.values()] == [CORA]
 
 
 def test_an_mpijob_that_starts_or_ends_in_the_future_has_no_such_time() -> None:
-    world = world_of()
-    world.see_mpijob(mpijob() | {"status": {"startTime": CREATED, "completionTime": NEVER}})
-    view = world.mpijobs[CORA]
+    cache = world_of()
+    cache.see_mpijob(mpijob() | {"status": {"startTime": CREATED, "completionTime": NEVER}})
+    view = cache.mpijobs[CORA]
     assert (view.start_time, view.completion_time) == (CREATED, "")
 
 

@@ -16,7 +16,7 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.decision import Reason, SetSuspend
-from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
+from hyperscale.model.observed.reconcile_input import MigrationView, ReconcileInput
 from hyperscale.model.status import LastMigration, StateWord
 from hyperscale.util.rfc3339 import unix_seconds
 from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
@@ -69,17 +69,17 @@ def test_it_does_not_come_back_once_the_mpijob_has_the_other_number(workers: int
     stage = Stage()
     key = stage.add("cora")
     stage.start(key, plan("node-0", "node-1", "node-2"))
-    stage.world.progress[key] = SAID
+    stage.cache.progress[key] = SAID
     stage.start(key, plan(*(f"node-{number}" for number in range(workers))))
-    assert stage.world.progress[key] == told
+    assert stage.cache.progress[key] == told
 
 
 def test_what_is_left_of_a_run_that_has_not_told_its_pace_is_its_epochs_at_the_predicted_one() -> None:
     stage = Stage()
     key = stage.add("cora", epochs=200)
     stage.start(key, plan("node-0", "node-1"))
-    stage.world.progress[key] = HOW_FAR
-    (share,) = Running(stage.world, stage.reader, lambda: stage.now).shares()
+    stage.cache.progress[key] = HOW_FAR
+    (share,) = Running(stage.cache, stage.reader, lambda: stage.now).shares()
     assert share.remaining_seconds == pytest.approx(155 * 1.0)
 
 
@@ -88,7 +88,7 @@ def test_what_is_left_of_a_run_that_has_not_told_its_pace_is_its_epochs_at_the_p
     [
         ({}, 40.0),
         ({"measured": msgspec.structs.replace(SAID, epoch=60)}, 60.0),
-        ({"migration": MoveView(epochs_done=43.5)}, 43.5),
+        ({"migration": MigrationView(epochs_done=43.5)}, 43.5),
         ({"status": status(StateWord.RUNNING, last_migration=LastMigration("2026-01-01T00:10:00Z", 1, 20.0))}, 20.0),
         ({"job": job_spec()}, 0.0),
     ],

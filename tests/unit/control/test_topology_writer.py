@@ -67,9 +67,9 @@ class World:
 
 
 @asynccontextmanager
-async def running(api: Api, world: World) -> AsyncIterator[Telemetry]:
+async def running(api: Api, cache: World) -> AsyncIterator[Telemetry]:
     telemetry = Telemetry()
-    writer = TopologyWriter(api, world, PolicySpec, telemetry, lambda: world.clock, 60.0)  # type: ignore[arg-type] # stand-ins
+    writer = TopologyWriter(api, cache, PolicySpec, telemetry, lambda: cache.clock, 60.0)  # type: ignore[arg-type] # stand-ins
     task = asyncio.create_task(writer.run())
     try:
         yield telemetry
@@ -92,85 +92,85 @@ async def looked(api: Api, writes: int) -> None:
 
 
 async def test_noise_ages_and_wording_are_no_reason_to_write() -> None:
-    api, world = Api(), World()
-    async with running(api, world):
+    api, cache = Api(), World()
+    async with running(api, cache):
         await looked(api, 1)
         for latency in (1.15e-3, 0.9e-3, 1.19e-3):
-            world.now = cluster(latency, age=7.0, message="12 series name no node")
+            cache.now = cluster(latency, age=7.0, message="12 series name no node")
             await looked(api, 1)
-        world.now = cluster(1.3e-3)
+        cache.now = cluster(1.3e-3)
         await looked(api, 2)
         assert api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] == 1.3e-3
         assert api.objects[OBJECT]["status"]["links"][0]["sources"] == ["Agent"]
 
 
 async def test_a_figure_that_creeps_away_is_written_once_it_is_far_from_what_stands_there() -> None:
-    api, world = Api(), World()
-    async with running(api, world):
+    api, cache = Api(), World()
+    async with running(api, cache):
         await looked(api, 1)
         for step in range(1, 5):
-            world.now = cluster(1e-3 * 1.06**step)
+            cache.now = cluster(1e-3 * 1.06**step)
             await looked(api, 1 if step < 4 else 2)
 
 
 async def test_a_restart_does_not_write_what_is_there_already() -> None:
-    api, world = Api(), World()
-    async with running(api, world):
+    api, cache = Api(), World()
+    async with running(api, cache):
         await looked(api, 1)
-    world.now = cluster(1.1e-3, age=99.0)
-    async with running(api, world):
+    cache.now = cluster(1.1e-3, age=99.0)
+    async with running(api, cache):
         await looked(api, 1)
-        world.now = cluster(free=2)
+        cache.now = cluster(free=2)
         await looked(api, 2)
 
 
 async def test_an_object_of_another_version_is_written_anew() -> None:
-    api, world = Api(), World()
+    api, cache = Api(), World()
     api.objects[OBJECT] = {"metadata": {"resourceVersion": "0"}, "status": {"nodeCount": "many"}}
-    async with running(api, world):
+    async with running(api, cache):
         await looked(api, 1)
 
 
 async def test_what_another_wrote_is_read_before_it_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "RETRY_SECONDS", 0.001)
-    api, world = Api(), World()
-    writer = TopologyWriter(api, world, PolicySpec, Telemetry(), lambda: world.clock, 0.001)  # type: ignore[arg-type] # stand-ins
+    api, cache = Api(), World()
+    writer = TopologyWriter(api, cache, PolicySpec, Telemetry(), lambda: cache.clock, 0.001)  # type: ignore[arg-type] # stand-ins
     task = asyncio.create_task(writer.run())
     await looked(api, 1)
     api.versions += 1
-    world.clock, world.now = 61.0, cluster(1e-9)
+    cache.clock, cache.now = 61.0, cluster(1e-9)
     async with asyncio.timeout(10):
         while api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] != 1e-9:
-            world.clock += 1.0
+            cache.clock += 1.0
             await asyncio.sleep(0.002)
     assert api.conflicts == 1
     task.cancel()
 
 
 async def test_news_that_never_end_are_written_at_the_rate_and_the_last_of_them_is_not_lost() -> None:
-    api, world = Api(), World()
-    async with running(api, world):
+    api, cache = Api(), World()
+    async with running(api, cache):
         for number in range(10):
-            world.now = cluster(10.0**-number)
+            cache.now = cluster(10.0**-number)
             await looked(api, min(number + 1, publish.BURST))
-        world.clock = 61.0
+        cache.clock = 61.0
         await looked(api, publish.BURST + 1)
         assert api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] == 1e-9
 
 
 async def test_a_server_that_refuses_is_counted_and_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "RETRY_SECONDS", 0.001)
-    api, world = Api(), World()
+    api, cache = Api(), World()
     api.fails = True
-    writer = TopologyWriter(api, world, PolicySpec, telemetry := Telemetry(), lambda: world.clock, 0.001)  # type: ignore[arg-type] # stand-ins
+    writer = TopologyWriter(api, cache, PolicySpec, telemetry := Telemetry(), lambda: cache.clock, 0.001)  # type: ignore[arg-type] # stand-ins
     task = asyncio.create_task(writer.run())
     while telemetry.topology_writes.labels(outcome="Failed")._value.get() < 2:
-        world.clock += 1.0
+        cache.clock += 1.0
         await asyncio.sleep(0.002)
     api.fails = False
     async with asyncio.timeout(10):
         while not api.writes:
-            world.clock += 1.0
+            cache.clock += 1.0
             await asyncio.sleep(0.002)
     task.cancel()
 

@@ -11,7 +11,7 @@ from hyperscale.control.scheduler.admission import settled
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
-from hyperscale.model.observed.reconcile_input import AdmissionTurn
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
 from tests.corpus.queue_stage import CREATED, Stage, taken
@@ -139,7 +139,7 @@ async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
     await stage.ask(huge)
     stage.woken.clear()
     asked = len(stage.planner.questions)
-    stage.world.replace("GNNTrainingJob", [stage.world.jobs[huge].resource], version=5)
+    stage.cache.replace("GNNTrainingJob", [stage.cache.jobs[huge].resource], version=5)
     stage.planning.drop(Key("team", "small"))
     answer = await stage.ask(stage.add("late", version=6))
     assert isinstance(answer.outcome, Plan)
@@ -162,11 +162,11 @@ async def test_a_grant_of_a_job_that_is_deleted_or_never_takes_it_lapses() -> No
     stage = Stage(nodes=1, gpus=8)
     first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
     await stage.ask(first)
-    assert second in stage.world.assumed_plans
+    assert second in stage.cache.assumed_plans
     stage.planning.end_reconcile(second)  # a pass that was under way
-    assert second in stage.world.assumed_plans
+    assert second in stage.cache.assumed_plans
     stage.planning.end_reconcile(second)  # the pass that was asked for, and did not take it
-    assert second not in stage.world.assumed_plans
+    assert second not in stage.cache.assumed_plans
 
 
 async def test_when_a_decision_fails_jobs_start_in_order_of_arrival_and_say_so() -> None:
@@ -208,10 +208,10 @@ async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
     assert all(gpus <= 32 for gpus in taken(plans).values())
 
 
-def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForAdmission") -> tuple[AdmissionTurn, JobStatus]:
+def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForAdmission") -> tuple[AdmissionAnswer, JobStatus]:
     decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
     planned = Condition(type="Planned", status="False", reason=reason, message="as told")
-    return AdmissionTurn(decision, reason, "again"), JobStatus(queue_decision=decision, conditions=(planned,))
+    return AdmissionAnswer(decision, reason, "again"), JobStatus(queue_decision=decision, conditions=(planned,))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Counting(Stage):
         """A pod of others on node-0; its changes make a new snapshot."""
         container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
         metadata = {"namespace": "other", "name": name, "uid": name, "resourceVersion": str(version)}
-        self.world.see_pod({"metadata": metadata, "spec": {"nodeName": "node-0", "containers": [container]}, "status": {"phase": phase}})
+        self.cache.see_pod({"metadata": metadata, "spec": {"nodeName": "node-0", "containers": [container]}, "status": {"phase": phase}})
 
 
 @pytest.mark.parametrize("policy", [PolicySpec(), BY_ARRIVAL], ids=["queue", "arrival"])
@@ -75,7 +75,7 @@ async def test_it_is_asked_about_again_when_what_decides_that_changes(policy: Po
     for change in ("node", "spec", "policy", "time"):
         asked = stage.asked
         if change == "node":
-            stage.world.see_node(gpu_node("node-9", 8))
+            stage.cache.see_node(gpu_node("node-9", 8))
         elif change == "spec":
             stage.add("huge", version=2, workers=TOO_MANY | {"maxReplicas": 3})
         elif change == "policy":
@@ -91,7 +91,7 @@ async def test_a_node_that_is_large_enough_ends_the_refusal() -> None:
     key = stage.add("huge", workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 16}}})
     assert (await stage.refused(key, PolicySpec())).never
     assert key not in stage.planning.waiting.to_ask()
-    stage.world.see_node(gpu_node("node-9", 16))
+    stage.cache.see_node(gpu_node("node-9", 16))
     assert key in stage.planning.waiting.to_ask()
     assert not isinstance((await stage.ask(key)).outcome, Infeasible)
 
@@ -103,7 +103,7 @@ async def test_a_node_that_is_cordoned_does_not_end_it() -> None:
     cordoned = gpu_node("node-1", 2)
     cordoned["metadata"]["resourceVersion"] = "99"
     cordoned["spec"] = {"unschedulable": True}
-    assert stage.world.see_node(cordoned)
+    assert stage.cache.see_node(cordoned)
     assert key not in stage.planning.waiting.to_ask()
 
 
@@ -114,19 +114,19 @@ def test_jobs_that_ended_or_cannot_be_used_are_not_asked_when_gpus_come_free() -
     bad = told(StateWord.PENDING, last_step(str(Reason.INVALID_SPEC)), observed_generation=1)
     for name, status in (("over", over), ("bad", bad)):
         stage.add(name)
-        record = stage.world.jobs[Key("team", name)].resource
+        record = stage.cache.jobs[Key("team", name)].resource
         record["metadata"]["resourceVersion"] = "2"
-        stage.world.see_job({**record, "status": to_wire(status)})
+        stage.cache.see_job({**record, "status": to_wire(status)})
     assert stage.planning.waiting.to_ask() == [waiting]
-    assert stage.world.unfinished == {waiting, Key("team", "bad")}
+    assert stage.cache.unfinished == {waiting, Key("team", "bad")}
 
 
 def test_a_bad_job_whose_spec_was_corrected_waits_again() -> None:
     stage = Stage()
     key = stage.add("job")
-    record = stage.world.jobs[key].resource
+    record = stage.cache.jobs[key].resource
     bad = to_wire(told(StateWord.PENDING, last_step(str(Reason.INVALID_SPEC)), observed_generation=1))
     for version, generation, waits in ((2, 1, False), (3, 2, True)):
         metadata = record["metadata"] | {"resourceVersion": str(version), "generation": generation}
-        stage.world.see_job({**record, "metadata": metadata, "status": bad})
-        assert (key in stage.world.waiting) == waits
+        stage.cache.see_job({**record, "metadata": metadata, "status": bad})
+        assert (key in stage.cache.waiting) == waits

@@ -73,7 +73,7 @@ def job(name: str = "cora", *, version: int = 1, **status: object) -> dict[str, 
     return {"metadata": metadata, "spec": {"workers": {"minReplicas": 2, "maxReplicas": 2}}, "status": status}
 
 
-def world(*, with_job: bool = True) -> ClusterCache:
+def cache(*, with_job: bool = True) -> ClusterCache:
     """Two nodes of two GPUs each, and a job that has no MPIJob yet."""
     made = ClusterCache()
     made.replace(NODE, [node("node-a"), node("node-b")])
@@ -89,7 +89,7 @@ def free(seen: ClusterCache, asking: Key) -> dict[str, int]:
 
 
 def test_gpus_of_a_planned_rank_are_taken_before_its_pod_is_bound_and_counted_once_afterwards() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob())
     assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
     seen.see_pod(pod("cora-worker-0", on="node-a"))
@@ -97,20 +97,20 @@ def test_gpus_of_a_planned_rank_are_taken_before_its_pod_is_bound_and_counted_on
 
 
 def test_a_job_does_not_stand_in_its_own_way() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob())
     assert free(seen, CORA) == {"node-a": 2, "node-b": 2}
 
 
 def test_a_suspended_or_finished_job_holds_nothing() -> None:
     for resource in (mpijob(suspended=True), mpijob(ended="Succeeded"), mpijob(ended="Failed")):
-        seen = world()
+        seen = cache()
         seen.see_mpijob(resource)
         assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
 
 
 def test_a_plan_made_in_a_pass_that_is_not_over_is_taken_into_account() -> None:
-    seen = world()
+    seen = cache()
     seen.assume(CORA, TWO)
     assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
     seen.assume(CORA, None)
@@ -118,7 +118,7 @@ def test_a_plan_made_in_a_pass_that_is_not_over_is_taken_into_account() -> None:
 
 
 def test_terminating_pods_still_hold_their_gpus() -> None:
-    seen = world()
+    seen = cache()
     leaving = pod("cora-worker-0", on="node-a")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     seen.see_pod(leaving)
@@ -128,14 +128,14 @@ def test_terminating_pods_still_hold_their_gpus() -> None:
 
 
 def test_an_event_older_than_the_operators_own_write_changes_nothing() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob(version=7))
     assert not seen.see_mpijob(mpijob(version=5, suspended=True))
     assert not seen.mpijobs[CORA].suspended
 
 
 def test_a_full_listing_takes_away_what_the_watch_forgot_to_report() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob())
     seen.see_pod(pod("cora-worker-0", on="node-a"))
     seen.replace(POD, [], version=9)
@@ -145,14 +145,14 @@ def test_a_full_listing_takes_away_what_the_watch_forgot_to_report() -> None:
 
 
 def test_a_listing_does_not_take_away_what_was_made_after_it() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob(version=12))
     seen.replace(MPIJOB, [], version=9)
     assert CORA in seen.mpijobs
 
 
 def test_a_late_answer_does_not_bring_a_deleted_job_back() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob(version=3))
     seen.see_mpijob(mpijob(version=5), deleted=True)
     assert not seen.see_mpijob(mpijob(version=4))
@@ -161,7 +161,7 @@ def test_a_late_answer_does_not_bring_a_deleted_job_back() -> None:
 
 
 def test_a_nodes_heartbeat_is_no_change() -> None:
-    seen = world()
+    seen = cache()
     before = seen.snapshot(PolicySpec(), 0.0)
     assert not seen.see_node(node("node-a", version=9))
     assert seen.snapshot(PolicySpec(), 1.0) is before
@@ -170,14 +170,14 @@ def test_a_nodes_heartbeat_is_no_change() -> None:
 
 
 def test_pods_of_an_earlier_mpijob_of_the_same_name_are_not_this_ones() -> None:
-    seen = world()
+    seen = cache()
     seen.see_pod(pod("cora-worker-0"))
     assert len(seen.pods_of(CORA, MPIJOB_UID)) == 1
     assert not seen.pods_of(CORA, "a-later-uid")
 
 
 def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob())
     assert seen.plans_of(CORA).in_force == TWO
     replanned = plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
@@ -187,7 +187,7 @@ def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
 
 
 def test_the_result_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> None:
-    seen = world()
+    seen = cache()
     seen.see_mpijob(mpijob())
     for uid, epoch in (("uid-of-the-one-before", 9), (UID, 3), ("", 4)):
         labels = {constants.MPI_JOB_NAME_LABEL: "cora", constants.MPI_JOB_ROLE_LABEL: "launcher"} | (
@@ -216,7 +216,7 @@ def test_the_result_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> Non
 
 
 def test_ranks_of_a_queue_that_were_released_hold_nothing_though_their_mpijob_is_not_suspended() -> None:
-    seen = world()
+    seen = cache()
     queued = mpijob()
     queued["metadata"]["labels"] = {constants.KUEUE_QUEUE_LABEL: "gold"}
     seen.see_mpijob(queued)
@@ -227,7 +227,7 @@ def test_ranks_of_a_queue_that_were_released_hold_nothing_though_their_mpijob_is
 
 
 def test_the_plan_of_a_reconcile_counts_before_what_is_written_and_a_plan_that_it_has_not_taken_does_not() -> None:
-    seen, granted = world(), plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
+    seen, granted = cache(), plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
     seen.see_mpijob(mpijob())
     seen.assume(CORA, granted)
     plans = seen.plans_of(CORA)

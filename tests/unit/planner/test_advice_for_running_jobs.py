@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import MigrationPolicy, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link
-from hyperscale.model.migration_query import MoveAdvice, MoveQuestion, Moves, RunningJob
+from hyperscale.model.migration_query import JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.graph.cluster_graph import build
@@ -47,8 +47,8 @@ def running(plan: Plan = PLAN, epochs: float = 50_000.0, redone: float = 0.0) ->
     return RunningJob(PlanRequest(job_key=KEY, job=JOB), plan, {name: Claim(gpus=1) for name in nodes}, epochs, redone)
 
 
-def asked(seen: ClusterSnapshot, *jobs: RunningJob, policy: PolicySpec = POLICY) -> tuple[MoveAdvice, ...]:
-    question = MoveQuestion(jobs)
+def asked(seen: ClusterSnapshot, *jobs: RunningJob, policy: PolicySpec = POLICY) -> tuple[JobMigration, ...]:
+    question = MigrationQuestion(jobs)
     moves = evaluate_migrations(question, build(seen, policy), policy, lambda job: profile(job.request.job), lambda: False, Heuristic())
     assert unsound_moves(moves, question, seen) == ()
     return moves.advice
@@ -102,19 +102,19 @@ def test_a_rank_on_a_node_that_takes_no_new_pods_is_not_judged() -> None:
 
 def test_time_up_leaves_the_later_jobs_unanswered_but_never_the_first() -> None:
     seen = cluster(busy=NODES)
-    question = MoveQuestion((running(), running()))
+    question = MigrationQuestion((running(), running()))
     moves = evaluate_migrations(question, build(seen, POLICY), POLICY, lambda job: profile(job.request.job), lambda: True, Heuristic())
     assert len(moves.advice) == 1
 
 
 def test_advice_that_uses_what_is_not_there_is_found_out() -> None:
     seen = cluster(slow=NODES[1], busy=NODES)
-    question = MoveQuestion((running(),))
+    question = MigrationQuestion((running(),))
     (advice,) = asked(seen, running())
     assert advice.plan is not None
     elsewhere = replace(advice.plan, workers=(*advice.plan.workers[:3], replace(advice.plan.workers[3], node="gone")))
-    assert "gone" in unsound_moves(Moves((replace(advice, plan=elsewhere),)), question, seen)[0]
-    assert unsound_moves(Moves((replace(advice, key="team-a/other"),)), question, seen) == ("team-a/other was not asked about",)
+    assert "gone" in unsound_moves(MigrationAnswer((replace(advice, plan=elsewhere),)), question, seen)[0]
+    assert unsound_moves(MigrationAnswer((replace(advice, key="team-a/other"),)), question, seen) == ("team-a/other was not asked about",)
 
 
 def test_a_move_is_weighed_in_seconds_as_finished_runs_measured_them() -> None:

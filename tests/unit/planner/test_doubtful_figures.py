@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
-from hyperscale.model.migration_query import MoveAdvice, MoveQuestion, RunningJob
+from hyperscale.model.migration_query import JobMigration, MigrationQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
@@ -44,13 +44,13 @@ def cluster(slow: str = "", link_confidence: float = 1.0, use_confidence: float 
     return snapshot(*sure, links=tuple(links))
 
 
-def advice(seen: ClusterSnapshot) -> MoveAdvice:
+def advice(seen: ClusterSnapshot) -> JobMigration:
     plan = planned(cluster(), JOB)
     job = RunningJob(
         PlanRequest(job_key="team-a/gnn", job=JOB), plan, {worker.node: Claim(gpus=1) for worker in plan.workers}, 50_000.0, 0.0
     )
     moves = evaluate_migrations(
-        MoveQuestion((job,)), build(seen, POLICY), POLICY, lambda one: profile(one.request.job), lambda: False, Heuristic()
+        MigrationQuestion((job,)), build(seen, POLICY), POLICY, lambda one: profile(one.request.job), lambda: False, Heuristic()
     )
     return moves.advice[0]
 

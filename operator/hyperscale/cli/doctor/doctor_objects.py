@@ -25,15 +25,15 @@ LISTED: Final = (
 def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
     """In the order of kinds, then names; raises RequestError."""
     refusals: list[Refused] = []
-    world = ClusterCache(intake=Intake(refusals.append, time.time))
+    cache = ClusterCache(intake=Intake(refusals.append, time.time))
     for kind, what, path in LISTED:
-        listing = world.listings.begin(kind, EVERYWHERE, 0)
+        listing = cache.listings.begin(kind, EVERYWHERE, 0)
         for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
-            world.take_listed(listing, resource)
-        world.replace_listing(listing)
+            cache.take_listed(listing, resource)
+        cache.replace_listing(listing)
     for choices in (paths.hypernodes(), paths.kueue_topologies()):
-        _of_others(cluster, world.intake, choices)
-    return tuple(Unusable(one.kind, str(one.key), one.message) for one in refusals if (one.kind, one.key) in world.intake.refused)
+        _of_others(cluster, cache.intake, choices)
+    return tuple(Unusable(one.kind, str(one.key), one.message) for one in refusals if (one.kind, one.key) in cache.intake.refused)
 
 
 def _of_others(cluster: DoctorCluster, intake: Intake, choices: tuple[str, ...]) -> None:

@@ -43,18 +43,18 @@ LOOK_HOLDS_SECONDS: Final = 0.25
 
 
 class Actions:
-    """Writes to the API on behalf of one pass at a time; every answer goes straight into the world."""
+    """Writes to the API on behalf of one pass at a time; every answer goes straight into the cache."""
 
     def __init__(
-        self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, on_milestone: OnMilestone, clock: Callable[[], float]
+        self, client: ApiClient, cache: ClusterCache, defaults: RenderDefaults, on_milestone: OnMilestone, clock: Callable[[], float]
     ) -> None:
         self._client = client
-        self._world = world
+        self._cache = cache
         self._defaults = defaults
         self._clock = clock
         self._on_milestone = on_milestone
         self._accepted: dict[str, None] = {}
-        self._companions = Companions(client, world, defaults, on_milestone)
+        self._companions = Companions(client, cache, defaults, on_milestone)
         self._told_of_workloads = False
 
     @property
@@ -80,7 +80,7 @@ class Actions:
             if error.status in UNACCEPTABLE:
                 raise DependentRefusedError.of("the MPIJob was refused", error) from error
             raise
-        self._world.see_mpijob(created, created_here=True)
+        self._cache.see_mpijob(created, created_here=True)
         self._on_milestone(Milestone.CREATED)
 
     async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
@@ -107,13 +107,13 @@ class Actions:
         if current is None or current["metadata"]["uid"] != state.job.metadata.uid:
             raise ConflictError(409, "the job was deleted during the pass")
         if current["metadata"].get("generation") != state.job.metadata.generation or current["metadata"].get("deletionTimestamp"):
-            self._world.see_job(current)
+            self._cache.see_job(current)
             raise ConflictError(409, "the job was changed during the pass")
 
     async def release(self, state: ReconcileInput, step: ReleaseWorkers, job: JobSpec) -> None:
         """Open the gates of all workers; each patch tests its gate, so that no newer decision of others is overwritten."""
         for count, pod in enumerate(pod for pod in state.gang.workers if pod.uid in step.nodes):
-            hostname = self._world.snapshots.hostname(step.nodes[pod.uid])
+            hostname = self._cache.snapshots.hostname(step.nodes[pod.uid])
             await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))
             if count == 0:
                 self._on_milestone(Milestone.FIRST_GATE_OPENED)
@@ -161,7 +161,7 @@ class Actions:
         if mpijob is None:
             return
         self._on_milestone(Milestone.BEFORE_SUSPEND if step.suspend else Milestone.BEFORE_RESUME)
-        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(mpijob, state, step), constants.FIELD_MANAGER))
+        self._cache.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(mpijob, state, step), constants.FIELD_MANAGER))
 
     async def find_workload(self, key: Key, mpijob: MpiJobView) -> str | None:
         """Name of the Kueue Workload that stands for an MPIJob; "" where there is none, None where Kueue cannot be asked."""
@@ -187,7 +187,7 @@ class Actions:
         A status that the operator cannot have written is taken away first: applying leaves fields that others own as they are.
         """
         self._on_milestone(Milestone.BEFORE_STATUS)
-        record = self._world.jobs.get(key)
+        record = self._cache.jobs.get(key)
         if record is not None and record.status_fault:
             cleared = {"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": None}
             answer = await self._client.merge(f"{paths.job(*key)}/status", cleared, constants.FIELD_MANAGER)
@@ -199,8 +199,8 @@ class Actions:
             "metadata": identity | ({"resourceVersion": version} if version else {}),
             "status": to_wire(status),
         }
-        self._world.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, constants.FIELD_MANAGER))
-        self._world.wrote_status(key, status)
+        self._cache.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, constants.FIELD_MANAGER))
+        self._cache.wrote_status(key, status)
         self._on_milestone(Milestone.AFTER_STATUS)
 
     async def emit(self, metadata: JobMetadata, reason: str, message: str, warning: bool) -> None:
@@ -231,7 +231,7 @@ class Actions:
             _LOG.warning("an event was lost: %s", error, extra={"job": metadata.key, "reason": reason})
 
     async def _patch_pod(self, pod: PodView, operations: list[Json]) -> None:
-        self._world.see_pod(await self._client.json_patch(paths.pod(pod.namespace, pod.name), operations, constants.FIELD_MANAGER))
+        self._cache.see_pod(await self._client.json_patch(paths.pod(pod.namespace, pod.name), operations, constants.FIELD_MANAGER))
 
     async def _check_templates(self, key: Key, job: JobSpec, manifest: Json) -> None:
         """Dry-run the rendered pods where the job brings templates of its own: a bad one is shown here, not in a pod controller's log."""

@@ -29,7 +29,7 @@ class GoneError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409, or 422 on a patch whose `test` failed: the world moved; read again and decide again."""
+    """409, or 422 on a patch whose `test` failed: the cache moved; read again and decide again."""
 
 
 class TransientError(ApiError):

@@ -89,9 +89,9 @@ _INSPECTION: Final = _BatchJob(
 class Companions:
     """Creates and updates them, one pass at a time."""
 
-    def __init__(self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, on_milestone: OnMilestone) -> None:
+    def __init__(self, client: ApiClient, cache: ClusterCache, defaults: RenderDefaults, on_milestone: OnMilestone) -> None:
         self._client = client
-        self._world = world
+        self._cache = cache
         self._defaults = defaults
         self._on_milestone = on_milestone
         self._files: dict[str, Json] = {}
@@ -144,7 +144,7 @@ class Companions:
 
     async def _ensure(self, key: Key, metadata: JobMetadata, body: Json, kind: _BatchJob, *, again: bool = False) -> None:
         path = paths.batch_job(key.namespace, body["metadata"]["name"])
-        views: dict[Key, BatchJobView] = getattr(self._world, kind.views)
+        views: dict[Key, BatchJobView] = getattr(self._cache, kind.views)
         existing = await self._client.find(path) if key in views else None
         if existing is None:
             self._on_milestone(kind.before)
@@ -157,7 +157,7 @@ class Companions:
             await self._client.delete(path, existing_metadata["uid"], propagation="Background")
             self._on_milestone(kind.deleted)
             existing = await self._client.find(path)
-        self._world.see_batch_job(views, key, existing)
+        self._cache.see_batch_job(views, key, existing)
 
     async def _create(self, collection: str, path: str, body: Json, metadata: JobMetadata) -> Json:
         """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do.
@@ -186,7 +186,7 @@ class Companions:
         delete it as well.
         """
         owner = _owner(resource)
-        live = owner.get("uid") in {metadata.uid, *(record.uid for record in self._world.jobs.values())}
+        live = owner.get("uid") in {metadata.uid, *(record.uid for record in self._cache.jobs.values())}
         return not live and _is_marked(resource, owner, metadata.name)
 
     def _check_owner(self, resource: Json, metadata: JobMetadata) -> None:

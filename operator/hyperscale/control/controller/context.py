@@ -13,7 +13,7 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Reason, Stop
-from hyperscale.model.observed.reconcile_input import AdmissionTurn, ReconcileInput
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, StatusScheduling
 
@@ -28,7 +28,7 @@ class ReconcileContext:
         self.plan: Plan | None = None
         self.refusal: Infeasible | None = None
         self.metrics: MetricsState | None = None
-        self.turn: AdmissionTurn | None = None
+        self.turn: AdmissionAnswer | None = None
         self.plan_changes = 0
         self.partition_looked = False
         """The partition Job was read or created in this pass."""

@@ -1,4 +1,4 @@
-"""What the API server says of every kind, on its way into the world: full listings, and watches that begin where a listing ended.
+"""What the API server says of every kind, on its way into the cache: full listings, and watches that begin where a listing ended.
 
 Each object is decoded and read alone, and the event loop goes round after every few milliseconds of that. A listing that the API server
 breaks off (410) begins again. A watch that ends continues from the last version that it told; where the API server no longer knows that
@@ -75,12 +75,12 @@ class Event(NamedTuple):
 
 
 class Feed:
-    """Keeps the world up to date."""
+    """Keeps the cache up to date."""
 
     def __init__(
         self,
         client: ApiClient,
-        world: ClusterCache,
+        cache: ClusterCache,
         namespaces: tuple[str, ...],
         after_listing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class Feed:
         after_listing: called after a listing that a watch needed: jobs may have changed without an event
         """
         self._client = client
-        self._world = world
+        self._cache = cache
         self._namespaces = namespaces or (EVERYWHERE,)
         self._kinds = {kind.name: kind for kind in KINDS}
         self._locks = {kind.name: asyncio.Lock() for kind in KINDS}
@@ -164,13 +164,13 @@ class Feed:
             try:
                 listing: Listing | None = None
                 async for page in self._client.pages(path):
-                    listing = listing or self._world.listings.begin(kind, scope, page.version)
+                    listing = listing or self._cache.listings.begin(kind, scope, page.version)
                     await self._take(listing, page)
             except GoneError:
                 _LOG.info("the listing of %s begins again: it took longer than the API server remembers", path)
                 continue
             if listing is not None:
-                self._world.replace_listing(listing)
+                self._cache.replace_listing(listing)
                 self._told(kind, scope, listing.version)
             await asyncio.sleep(0)
             return
@@ -181,18 +181,18 @@ class Feed:
         slices = Slices()
         for raw in page.items:
             head = api_objects.head(raw)
-            if head is None or not self._world.listings.has_listed(listing, Key(head.namespace, head.name), head.version):
+            if head is None or not self._cache.listings.has_listed(listing, Key(head.namespace, head.name), head.version):
                 if len(raw) > LARGE_BYTES:
-                    self._world.recount()
+                    self._cache.recount()
                 resource = await _read(raw, listing.kind)
                 if resource is not None:
-                    self._world.take_listed(listing, resource)
+                    self._cache.take_listed(listing, resource)
             if slices.due:
-                self._world.recount()
+                self._cache.recount()
                 await slices.pause()
-        self._world.recount()
+        self._cache.recount()
         await slices.pause()
-        self._world.snapshots.absorb()
+        self._cache.snapshots.absorb()
         await slices.pause()
 
     async def optional(self, choices: tuple[str, ...]) -> list[Json] | None:

@@ -1,4 +1,4 @@
-"""kopf decorators and what kopf needs to be given. Every event goes into the world and asks for a pass; the pass reads the world itself.
+"""kopf decorators and what kopf needs to be given. Every event goes into the cache and asks for a pass; the pass reads the cache itself.
 
 Only `on.event` handlers: they store nothing on the objects, need no finalizer, and are level-based (kopf's own docs, critiques).
 """

@@ -63,25 +63,25 @@ class Operator:
         self.synced = False
         claims = Claims(client, time.time)
         self._reader = JobReader(claims.claimed_volumes)
-        self.world = ClusterCache(may_start=self._reader.may_start)
+        self.cache = ClusterCache(may_start=self._reader.may_start)
         self.queue: WorkQueue[Key] = WorkQueue(settings.concurrent_reconciles, self._count_error)
-        context = ControlContext(self.world, self._reader, self.telemetry, time.time, self.queue.add)
-        self.feed = Feed(client, self.world, settings.watch_namespaces, self._enqueue_changed)
+        context = ControlContext(self.cache, self._reader, self.telemetry, time.time, self.queue.add)
+        self.feed = Feed(client, self.cache, settings.watch_namespaces, self._enqueue_changed)
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
         reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
-        self._metrics = MetricsPoll(self.world.snapshots, reader, self._policy, self.telemetry, settings.metrics_poll_seconds)
-        actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), hooks.on_milestone, time.time)
+        self._metrics = MetricsPoll(self.cache.snapshots, reader, self._policy, self.telemetry, settings.metrics_poll_seconds)
+        actions = Actions(client, self.cache, RenderDefaults(worker_image=settings.worker_image), hooks.on_milestone, time.time)
         planning = self._planning = Planning(context, self._planner, claims)
         self._waiting = planning.waiting
         self._recorder = RunRecorder(
             self._reader, self.telemetry, settings.history_url, settings.history_min_runs, time.time, settings.history_days
         )
         self.reconciler = Reconciler(context, self.queue, planning, actions, self._recorder, hooks)
-        self.previews = Previews(self.world, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
-        self._progress = ProgressWatch(self.world, reader, settings.progress_poll_seconds, time.time, self.queue.add)
+        self.previews = Previews(self.cache, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
+        self._progress = ProgressWatch(self.cache, reader, settings.progress_poll_seconds, time.time, self.queue.add)
         self._topology = TopologyWriter(
-            client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
+            client, self.cache, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
         )
         self._page: tuple[float, bytes] | None = None
         self._page_lock = asyncio.Lock()
@@ -125,28 +125,28 @@ class Operator:
     def job_changed(self, resource: Json, deleted: bool) -> None:
         """A GNNTrainingJob was added, changed or deleted."""
         key = key_of(resource)
-        before = self.world.jobs.get(key)
-        if self.world.see_job(resource, deleted):
+        before = self.cache.jobs.get(key)
+        if self.cache.see_job(resource, deleted):
             if before is None and not deleted and not resource.get("status"):
                 self.reconciler.enqueue_first(key)
             self.queue.add(key)
 
     def policy_changed(self, resource: Json, deleted: bool) -> None:
         """A policy moves every job that has not ended."""
-        if self.world.see_policy(resource, deleted):
-            for key in sorted(self.world.unfinished, key=self._waiting.age):
+        if self.cache.see_policy(resource, deleted):
+            for key in sorted(self.cache.unfinished, key=self._waiting.age):
                 self.queue.add_later(key)
 
     def mpijob_changed(self, resource: Json, deleted: bool) -> None:
         """An MPIJob moved; its job has the same name."""
-        if self.world.see_mpijob(resource, deleted):
+        if self.cache.see_mpijob(resource, deleted):
             self.queue.add(key_of(resource))
             if deleted:
                 self._ask_waiting_jobs()
 
     def pod_changed(self, resource: Json, deleted: bool) -> None:
         """A pod moved: its job may continue; where the pod set GPUs free, other jobs may."""
-        before, after = self.world.see_pod(resource, deleted)
+        before, after = self.cache.see_pod(resource, deleted)
         if before == after:
             return
         view = after or before
@@ -158,7 +158,7 @@ class Operator:
 
     def node_changed(self, resource: Json, deleted: bool) -> None:
         """A node came, went, or changed in a way that plans depend on."""
-        if self.world.see_node(resource, deleted):
+        if self.cache.see_node(resource, deleted):
             self._ask_waiting_jobs()
 
     def liveness(self) -> str:
@@ -183,7 +183,7 @@ class Operator:
         """The cluster for a browser; made in a thread, at most once in PAGE_SECONDS however often it is asked for."""
         async with self._page_lock:
             if self._page is None or time.monotonic() - self._page[0] >= PAGE_SECONDS:
-                snapshot = self.world.snapshot(self._policy(), time.time())
+                snapshot = self.cache.snapshot(self._policy(), time.time())
                 html = await in_daemon_thread(lambda: topologypage.page(topology_status(snapshot), PAGE_REFRESH_SECONDS).encode())
                 self._page = (time.monotonic(), html)
             return self._page[1]
@@ -196,7 +196,7 @@ class Operator:
         await self.feed.list_all()
         await self._read_fabric()
         self._resynced_at = time.monotonic()
-        await self._enqueue(self.world.unfinished | self.world.changed())
+        await self._enqueue(self.cache.unfinished | self.cache.changed())
 
     async def _first_listing(self) -> None:
         """Until the API server answers: a CRD that was just installed, or a server that just started, says 404, 429 or 503 for a while.
@@ -214,15 +214,15 @@ class Operator:
         """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
         hypernodes, topologies = [await self.feed.optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
         if hypernodes is not None and topologies is not None:
-            await self.world.snapshots.see_fabric(self.world.intake.fabric(hypernodes, topologies))
+            await self.cache.snapshots.see_fabric(self.cache.intake.fabric(hypernodes, topologies))
 
     async def _enqueue_changed(self) -> None:
         """Jobs of which a listing may have told something that no event did."""
-        await self._enqueue(self.world.changed())
+        await self._enqueue(self.cache.changed())
 
     async def _enqueue(self, keys: set[Key]) -> None:
         """Oldest first; what is left to do about jobs that have ended can wait, and has no order."""
-        slices, unfinished = Slices(), keys & self.world.unfinished
+        slices, unfinished = Slices(), keys & self.cache.unfinished
         for key in sorted(unfinished, key=self._waiting.age):
             self.queue.add(key)
             await slices.pause_if_due()
@@ -240,7 +240,7 @@ class Operator:
 
     def _policy(self) -> PolicySpec:
         """The default policy."""
-        return self._reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
+        return self._reader.policy_named(DEFAULT_POLICY_NAME, self.cache.policies)
 
     async def _heartbeat(self) -> None:
         while True:
@@ -249,9 +249,9 @@ class Operator:
             self._beat_at = time.monotonic()
             self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
             self.telemetry.workqueue_depth.set(len(self.queue))
-            self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.snapshots.reading.taken_at))
+            self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.cache.snapshots.reading.taken_at))
             states = await self._count_states()
-            for kind, count in self.world.intake.counts().items():
+            for kind, count in self.cache.intake.counts().items():
                 self.telemetry.unreadable.labels(kind=kind).set(count)
             self.telemetry.jobs.clear()
             for state, count in states.items():
@@ -261,7 +261,7 @@ class Operator:
         """Count jobs by state, letting the event loop turn: each state is read from the conditions."""
         states: Counter[StateWord] = Counter()
         slices = Slices()
-        for record in [*self.world.jobs.values()]:
+        for record in [*self.cache.jobs.values()]:
             states[record.status.state] += 1
             await slices.pause_if_due()
         return states

@@ -57,7 +57,7 @@ class PreviewDocument(NamedTuple):
     policy: PolicySpec
     snapshot: ClusterSnapshot
     version: int
-    """Of the world: it grows with what plans hold and what waits."""
+    """Of the cache: it grows with what plans hold and what waits."""
     body: bytes
     """Lines of JSON, compressed with gzip."""
 
@@ -66,10 +66,10 @@ class Previews:
     """Makes the documents and keeps them for a while."""
 
     def __init__(
-        self, world: ClusterCache, reader: JobReader, pending: Pending, running: Running, own_weights: bool, clock: Callable[[], float]
+        self, cache: ClusterCache, reader: JobReader, pending: Pending, running: Running, own_weights: bool, clock: Callable[[], float]
     ) -> None:
         """clock: Unix seconds."""
-        self._world, self._reader, self._pending, self._running = world, reader, pending, running
+        self._cache, self._reader, self._pending, self._running = cache, reader, pending, running
         self._own_weights, self._clock = own_weights, clock
         self._kept: dict[str, PreviewDocument] = {}
         """By name of the policy."""
@@ -78,7 +78,7 @@ class Previews:
     def state(self, policy: PolicySpec) -> PreviewState:
         """All that the plan of a new job under `policy` depends on now."""
         now = self._clock()
-        snapshot = self._world.snapshot(policy, now)
+        snapshot = self._cache.snapshot(policy, now)
         running = sorted(self._running.shares(), key=lambda share: share.key)
         return PreviewState(
             version=VERSION,
@@ -86,8 +86,8 @@ class Previews:
             elapsed_seconds=max(0.0, now - snapshot.taken_at),
             policy=policy,
             snapshot=snapshot,
-            free_gpus=self._world.assumed_plans.free_gpus(snapshot),
-            reserved_amounts=self._world.assumed_plans.reserved_amounts(),
+            free_gpus=self._cache.assumed_plans.free_gpus(snapshot),
+            reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
             calibrations=dict(self._reader.calibrations),
             taught=digested(self._reader.taught),
             queue=PreviewQueue(
@@ -106,13 +106,13 @@ class Previews:
         Raises ValueError where the state is too large to be served.
         """
         async with self._lock:
-            policy = self._reader.policy(name, self._world.policies)
+            policy = self._reader.policy(name, self._cache.policies)
             if isinstance(policy, SpecFault):
                 return policy
             kept = self._kept.get(name)
             if kept is None or kept.policy != policy or self._outdated(kept):
                 started = time.monotonic()
-                state, version = self.state(policy), self._world.version
+                state, version = self.state(policy), self._cache.version
                 body = await in_daemon_thread(lambda: _packed(state))
                 kept = PreviewDocument(started, time.monotonic() - started, policy, state.snapshot, version, body)
                 self._kept.pop(name, None)
@@ -124,7 +124,7 @@ class Previews:
     def _outdated(self, kept: PreviewDocument) -> bool:
         """Whether anything that a plan depends on has changed, and the last making was paid for with a rest."""
         age = time.monotonic() - kept.made_at
-        changed = self._world.version != kept.version or self._world.snapshot(kept.policy, self._clock()) is not kept.snapshot
+        changed = self._cache.version != kept.version or self._cache.snapshot(kept.policy, self._clock()) is not kept.snapshot
         return age >= (max(LEAST_REST_SECONDS, kept.seconds * REST_RATIO) if changed else KEPT_SECONDS)
 
 

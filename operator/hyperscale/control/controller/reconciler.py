@@ -91,7 +91,7 @@ class Reconciler:
         hooks: ReconcileHooks,
     ) -> None:
         """queue: where the reconciler asks for further reconciles; its owner calls `reconcile` for each key."""
-        self._world = context.world
+        self._cache = context.cache
         self._reader = context.reader
         self._queue = queue
         self._planning = planning
@@ -110,7 +110,7 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
-        record = self._world.jobs.get(key)
+        record = self._cache.jobs.get(key)
         if record is None:
             self._queue.forget(key)
             self._written_at.pop(key, None)
@@ -123,7 +123,7 @@ class Reconciler:
         with self._telemetry.reconcile_seconds.time():
             try:
                 run = self._unreported.pop(key, None) or ReconcileContext(
-                    key, self._reader.policy_of(record.resource, self._world.policies), self._clock()
+                    key, self._reader.policy_of(record.resource, self._cache.policies), self._clock()
                 )
                 await self._pass(run, record)
             except ConflictError as error:
@@ -150,7 +150,7 @@ class Reconciler:
             except DependentRefusedError as error:
                 decision = error.decision()
                 break
-            if run.key not in self._world.jobs:
+            if run.key not in self._cache.jobs:
                 return  # deleted meanwhile
             record = self._refreshed(run, record)
         else:
@@ -187,20 +187,20 @@ class Reconciler:
 
     def _refreshed(self, run: ReconcileContext, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
-        latest = self._world.jobs.get(run.key, record)
-        if spec_revision(latest) != spec_revision(record) and self._world.mpijob_named(run.key) is None:
+        latest = self._cache.jobs.get(run.key, record)
+        if spec_revision(latest) != spec_revision(record) and self._cache.mpijob_named(run.key) is None:
             run.plan = run.refusal = run.metrics = run.turn = None
             self._planning.drop(run.key)
         return latest
 
     def _look(self, run: ReconcileContext, record: JobRecord) -> ReconcileInput:
-        """Everything `decide` may know, from the world as it is now."""
-        job, fault = self._reader.read(record.resource, self._world.policies)
-        mpijob = self._world.mpijob_named(run.key)
-        if mpijob is not None and self._world.is_forged(run.key):
+        """Everything `decide` may know, from the cache as it is now."""
+        job, fault = self._reader.read(record.resource, self._cache.policies)
+        mpijob = self._cache.mpijob_named(run.key)
+        if mpijob is not None and self._cache.is_forged(run.key):
             mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
-        pods = self._world.pods_of(run.key, mpijob.uid) if mpijob else ()
-        plans = self._world.plans_of(run.key).with_unwritten(run.plan)
+        pods = self._cache.pods_of(run.key, mpijob.uid) if mpijob else ()
+        plans = self._cache.plans_of(run.key).with_unwritten(run.plan)
         own_timeout_seconds = job.recovery.scheduling_timeout_seconds if job else None
         state = ReconcileInput(
             job=JobState(
@@ -215,18 +215,18 @@ class Reconciler:
                 server_ahead_seconds=self._actions.server_ahead_seconds,
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.scheduling_timeout_seconds,
             ),
-            gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._world.measured(run.key, pods)),
+            gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._cache.measured(run.key, pods)),
             plan=_plan_state(run, record.status, plans),
             restart=self._restart(run, record.status, mpijob),
             partitions=BatchJobState(
                 key=partition_key(job, plans.in_force) if job is not None else "",
-                job=self._world.partitions.get(run.key),
+                job=self._cache.partitions.get(run.key),
                 read=run.partition_looked,
-                pods=self._world.batch_pods_of(run.key, PARTITION),
+                pods=self._cache.batch_pods_of(run.key, PARTITION),
             ),
             inspection=self._inspection(run, job),
         )
-        unreachable = self._world.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
+        unreachable = self._cache.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
         misfits = self._planning.misfits(run.key, state, run.policy)
         return replace(state, capacity=CapacityState(misfits=misfits, unreachable_nodes=unreachable))
 
@@ -234,8 +234,8 @@ class Reconciler:
         """The Job that reads the graph of a job that states no sizes."""
         if job is None or not must_be_read(job):
             return BatchJobState()
-        pods = self._world.batch_pods_of(run.key, INSPECT)
-        return BatchJobState(dataset_key(job.dataset), self._world.inspections.get(run.key), run.inspection_looked, pods)
+        pods = self._cache.batch_pods_of(run.key, INSPECT)
+        return BatchJobState(dataset_key(job.dataset), self._cache.inspections.get(run.key), run.inspection_looked, pods)
 
     def _restart(self, run: ReconcileContext, status: JobStatus, mpijob: MpiJobView | None) -> RestartState:
         """Migration, preemption and release, as recorded and as this reconcile has started them."""
@@ -255,7 +255,7 @@ class Reconciler:
         if state.job.deleting:
             return
         self._drift.count(run.key, state)
-        record = self._world.jobs.get(run.key)
+        record = self._cache.jobs.get(run.key)
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
         self._recorder.note(state, status)

@@ -13,8 +13,8 @@ from hyperscale.control.milestones import Milestone, OnMilestone
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.model.decision import (
-    BeginMove,
-    BeginStop,
+    BeginMigration,
+    BeginPreemption,
     CreateMpiJob,
     Decision,
     DeletePods,
@@ -58,9 +58,9 @@ class Steps:
                 await self._actions.open_launcher(state, decision)
             case SetSuspend():
                 await self._actions.set_suspend(run.key, state, decision)
-            case BeginMove() if decision.plan is not None:
+            case BeginMigration() if decision.plan is not None:
                 await self._begin_move(run, state, decision.plan)
-            case BeginStop() | ReleaseGang():
+            case BeginPreemption() | ReleaseGang():
                 self._stop(run, state, decision)
             case DeletePods():
                 await self._actions.delete_pods(state, decision)
@@ -103,9 +103,9 @@ class Steps:
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._on_milestone(Milestone.PLANNED)
 
-    def _stop(self, run: ReconcileContext, state: ReconcileInput, decision: BeginStop | ReleaseGang) -> None:
+    def _stop(self, run: ReconcileContext, state: ReconcileInput, decision: BeginPreemption | ReleaseGang) -> None:
         """A stop for others, or of ranks that the scheduler leaves waiting; it is in force once this pass has reported it."""
-        if isinstance(decision, BeginStop):
+        if isinstance(decision, BeginPreemption):
             run.last_preemption = self._planning.preemption.begin(run.key, run.policy)
             self._on_milestone(Milestone.PREEMPTION_STARTED)
         else:

@@ -6,7 +6,7 @@ from hyperscale.control.decide.plan_job import request_plan
 from hyperscale.control.decide.recover_workers import stuck_on_lost_node
 from hyperscale.control.lifecycle.movable import migration_blocker, misplaced_workers, resizes
 from hyperscale.control.lifecycle.suspension import resumed_by_other
-from hyperscale.model.decision import BeginMove, Decision, MakePlan, Reason, SetSuspend, Wait
+from hyperscale.model.decision import BeginMigration, Decision, MakePlan, Reason, SetSuspend, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
@@ -54,7 +54,7 @@ def migration_pays(state: ReconcileInput) -> Decision | None:
         return None
     if migration_blocker(job.spec, mpijob, job.status.plan_changes):
         return None
-    return BeginMove(Reason.MIGRATING, "a better placement pays for the restart", plan=advice.plan)
+    return BeginMigration(Reason.MIGRATING, "a better placement pays for the restart", plan=advice.plan)
 
 
 def _plan_in_place(state: ReconcileInput, mpijob: MpiJobView) -> Decision | None:

@@ -8,7 +8,7 @@ from hyperscale.control.decide.plan_job import request_plan
 from hyperscale.control.decide.recover_workers import stuck_on_lost_node
 from hyperscale.control.lifecycle.movable import migration_blocker, resizable
 from hyperscale.control.lifecycle.stoppable import preemption_message
-from hyperscale.model.decision import BeginStop, Decision, MakePlan, Reason, SetSuspend, Wait
+from hyperscale.model.decision import BeginPreemption, Decision, MakePlan, Reason, SetSuspend, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 
@@ -36,4 +36,4 @@ def preemption_pays(state: ReconcileInput) -> Decision | None:
         return None
     if migration_blocker(job.spec, mpijob, job.status.plan_changes):
         return None
-    return BeginStop(Reason.PREEMPTED)
+    return BeginPreemption(Reason.PREEMPTED)

@@ -28,14 +28,14 @@ class ProgressWatch:
 
     def __init__(
         self,
-        world: ClusterCache,
+        cache: ClusterCache,
         reader: PrometheusReader,
         interval_seconds: float,
         clock: Callable[[], float],
         wake: Callable[[Key], None],
     ) -> None:
         """clock: Unix seconds; wake: asks for a reconcile of a job that made progress."""
-        self._world = world
+        self._cache = cache
         self._reader = reader
         self._interval_seconds = interval_seconds
         self._clock = clock
@@ -66,11 +66,11 @@ class ProgressWatch:
         """What running jobs said just now."""
         running = self._running()
         self._told_at = {key: at for key, at in self._told_at.items() if key in running}
-        changed = [key for key in running if key in progress and progress[key] != self._world.progress.get(key)]
+        changed = [key for key in running if key in progress and progress[key] != self._cache.progress.get(key)]
         for key in sorted(changed, key=lambda key: (self._told_at.get(key, 0.0), key))[:MOST_WRITES]:
-            self._world.progress[key] = progress[key]
+            self._cache.progress[key] = progress[key]
             self._told_at[key] = self._clock()
             self._wake(key)
 
     def _running(self) -> set[Key]:
-        return {key for key, view in self._world.live.items() if key in self._world.jobs and view.is_true("Running") and not view.suspended}
+        return {key for key, view in self._cache.live.items() if key in self._cache.jobs and view.is_true("Running") and not view.suspended}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec, PlacementMode, StartPolicy
-from hyperscale.model.migration_query import MoveAdvice
+from hyperscale.model.migration_query import JobMigration
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, WorkerPlacement
@@ -95,7 +95,7 @@ def arrived(state: ReconcileInput) -> bool:
     return not misplaced_workers(state) and len(bound) >= len(plan.workers)
 
 
-def shown_move(advice: MoveAdvice, running: Plan, since: str, blocker: str) -> ProposedMigration:
+def shown_move(advice: JobMigration, running: Plan, since: str, blocker: str) -> ProposedMigration:
     """Advice as the status tells it."""
     planned = advice.plan.workers if advice.plan is not None else ()
     moved = tuple(WorkerMigration(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])

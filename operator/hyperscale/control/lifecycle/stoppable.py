@@ -15,7 +15,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
-from hyperscale.model.preemption_query import StopAdvice, StoppableJob
+from hyperscale.model.preemption_query import JobPreemption, PreemptibleJob
 from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastPreemption, ProposedPreemption
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
@@ -107,7 +107,7 @@ def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], k
 
 
 def usable_gpus(
-    snapshot: ClusterSnapshot, free_gpus: Mapping[str, int], pending: Iterable[PlanRequest], running: Iterable[StoppableJob]
+    snapshot: ClusterSnapshot, free_gpus: Mapping[str, int], pending: Iterable[PlanRequest], running: Iterable[PreemptibleJob]
 ) -> dict[str, int]:
     """Free GPUs by node where they differ from the snapshot, without those that no worker of these jobs could use.
 
@@ -126,7 +126,7 @@ def usable_gpus(
     return usable
 
 
-def shown_stop(advice: StopAdvice, since: str, why_not: str) -> ProposedPreemption:
+def shown_stop(advice: JobPreemption, since: str, why_not: str) -> ProposedPreemption:
     """Advice as the status tells it."""
     return ProposedPreemption(
         beneficiaries=advice.beneficiaries[:MAX_BENEFICIARIES],

@@ -15,7 +15,7 @@ from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
-from hyperscale.model.observed.reconcile_input import AdmissionTurn, ReconcileInput
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
 
@@ -45,7 +45,7 @@ class PlanAnswer(NamedTuple):
     outcome: Plan | Infeasible | None
     """None: the job waits for what `turn` says."""
     snapshot: ClusterSnapshot
-    turn: AdmissionTurn | None = None
+    turn: AdmissionAnswer | None = None
     """None where no other job was pending or running."""
 
 
@@ -55,7 +55,7 @@ class AdmissionScheduler:
     def __init__(self, context: ControlContext, planner: AdmissionPlanner, pending: Pending, running: Running) -> None:
         self._pending = pending
         self._running = running
-        self._world = context.world
+        self._cache = context.cache
         self._planner = planner
         self._telemetry = context.telemetry
         self._clock = context.clock
@@ -83,11 +83,11 @@ class AdmissionScheduler:
             return None
         if (verdict := self._pending.granted(entry)) is not None:
             return self._answer(entry, verdict, state.job.status)
-        if self._pending.cached_verdict(entry, self._world.snapshot(policy, self._clock())) is None:
+        if self._pending.cached_verdict(entry, self._cache.snapshot(policy, self._clock())) is None:
             await self.get_ready(policy)
             if (entry := self._pending.entry(key, policy)) is None:
                 return None
-        snapshot = self._world.snapshot(policy, self._clock())
+        snapshot = self._cache.snapshot(policy, self._clock())
         if (releasing := self._pending.kept_back(key)) is not None:
             return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
         verdict = self._pending.cached_verdict(entry, snapshot) or await self._ask(entry, snapshot)
@@ -118,7 +118,7 @@ class AdmissionScheduler:
             claims=self._running.claims(snapshot),
             deadline_seconds=policy.plan_deadline_seconds,
             arrivals=self._pending.arrivals,
-            reserved_amounts=self._world.assumed_plans.reserved_amounts(),
+            reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)
@@ -132,18 +132,18 @@ class AdmissionScheduler:
         self._telemetry.count_decisions(turns)
         return self._pending.granted(entry) or self._pending.cached_verdict(entry, snapshot)
 
-    def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionTurn:
+    def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionAnswer:
         place, count, _ = self._pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, None)
-        return AdmissionTurn(decision, Reason.WAITING_FOR_ADMISSION, f"{releasing} is giving its GPUs to others")
+        return AdmissionAnswer(decision, Reason.WAITING_FOR_ADMISSION, f"{releasing} is giving its GPUs to others")
 
     def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
         last = self._known_free
-        if last is None or last[0] is not snapshot or last[1] != self._world.version:
-            changed = self._world.assumed_plans.free_gpus(snapshot)
+        if last is None or last[0] is not snapshot or last[1] != self._cache.version:
+            changed = self._cache.assumed_plans.free_gpus(snapshot)
             free = sum(changed.get(node.name, node.free_gpus) for node in snapshot.nodes)
-            last = self._known_free = (snapshot, self._world.version, changed, free)
+            last = self._known_free = (snapshot, self._cache.version, changed, free)
         return last[2], last[3]
 
     def _answer(self, entry: QueueEntry, verdict: CachedVerdict, status: JobStatus) -> PlanAnswer:
@@ -153,12 +153,12 @@ class AdmissionScheduler:
             plan = verdict.start.plan
             granted = replace(plan, fallbacks=(*verdict.fallbacks, *plan.fallbacks)) if verdict.fallbacks else plan
             return PlanAnswer(
-                granted, verdict.snapshot, AdmissionTurn(_decision(entry, 0, verdict.others, verdict.start.run_seconds, verdict.score))
+                granted, verdict.snapshot, AdmissionAnswer(_decision(entry, 0, verdict.others, verdict.start.run_seconds, verdict.score))
             )
         assert verdict.hold is not None  # noqa: S101 - a question starts a job or holds it
         place, count, first = self._pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, verdict.score)
-        turn = settled(AdmissionTurn(decision, *_words(entry, verdict.hold, place, count, first), verdict.hold.retry_seconds), status)
+        turn = settled(AdmissionAnswer(decision, *_words(entry, verdict.hold, place, count, first), verdict.hold.retry_seconds), status)
         refusal = verdict.hold.infeasible
         if refusal is None:
             return PlanAnswer(None, verdict.snapshot, turn)
@@ -170,7 +170,7 @@ def is_pending(state: ReconcileInput) -> bool:
     return state.restart.preempted or (state.gang.mpijob is None and state.plan.in_force is None)
 
 
-def settled(turn: AdmissionTurn, status: JobStatus) -> AdmissionTurn:
+def settled(turn: AdmissionAnswer, status: JobStatus) -> AdmissionAnswer:
     """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written again each time."""
     before, now = status.queue_decision, turn.decision
     written = next(

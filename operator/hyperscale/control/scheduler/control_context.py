@@ -16,7 +16,7 @@ from hyperscale.control.telemetry.metrics import Telemetry
 class ControlContext:
     """Built once, before any part that uses it."""
 
-    world: ClusterCache
+    cache: ClusterCache
     reader: JobReader
     telemetry: Telemetry
     clock: Callable[[], float]

@@ -22,9 +22,9 @@ from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
 from hyperscale.model.api.policy import MigrationMode, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MAX_MOVE_JOBS, MoveAdvice, MoveQuestion, Moves, RunningJob
+from hyperscale.model.migration_query import MAX_MOVE_JOBS, JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.observed.owned_objects import MpiJobView
-from hyperscale.model.observed.reconcile_input import MoveView
+from hyperscale.model.observed.reconcile_input import MigrationView
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
@@ -38,7 +38,7 @@ DEADLINE_SECONDS: Final = 0.5
 class MigrationSearch(Protocol):
     """The component that judges; in the operator the planner process."""
 
-    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+    async def moves(self, question: MigrationQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> MigrationAnswer | None:
         """Advice for running jobs, every plan checked; None where that could not be found out. Never raises."""
         ...
 
@@ -70,10 +70,10 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         self._due: dict[Key, float] = {}
         self._progress: dict[Key, MigrationProgress] = {}
 
-    def view(self, key: Key) -> MoveView | None:
+    def view(self, key: Key) -> MigrationView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
         judged = self._evaluations.get(key)
-        return MoveView(judged.shown, judged.plan, judged.epochs_kept) if judged is not None else None
+        return MigrationView(judged.shown, judged.plan, judged.epochs_kept) if judged is not None else None
 
     def take(self, key: Key) -> None:
         """The plan to be carried out was taken up, or found not to fit any more: it is not offered again before the next judgement."""
@@ -87,12 +87,12 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         if not due or self._must_rest(now):
             return
         policy = self._policy(due[0])
-        snapshot = self._world.snapshot(policy, now)
+        snapshot = self._cache.snapshot(policy, now)
         jobs: dict[str, tuple[Key, RunningJob]] = {}
         slices = Slices()
         for key in due:
             await slices.pause_if_due()
-            if len(jobs) == MAX_MOVE_JOBS or key not in self._world.jobs or self._policy(key) != policy:
+            if len(jobs) == MAX_MOVE_JOBS or key not in self._cache.jobs or self._policy(key) != policy:
                 continue
             job = self.running_job(key, policy, snapshot) if snapshot.metrics.available else None
             if job is None:
@@ -105,7 +105,7 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
     async def _ask(self, jobs: dict[str, tuple[Key, RunningJob]], snapshot: ClusterSnapshot, policy: PolicySpec) -> None:
         began = self._clock()
         deadline_seconds = min(DEADLINE_SECONDS, policy.plan_deadline_seconds)
-        question = MoveQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
+        question = MigrationQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
         moves = await self._answered(self._planner.moves(question, snapshot, policy), began)
         if moves is None:
             return
@@ -118,9 +118,9 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
             if advice is not None or len(answered) == 0:
                 self._due[key] = now + policy.migration.check_period_seconds
 
-    def _learn(self, key: Key, job: RunningJob, advice: MoveAdvice, policy: PolicySpec) -> None:
+    def _learn(self, key: Key, job: RunningJob, advice: JobMigration, policy: PolicySpec) -> None:
         """Take in one judgement; a pass is asked for where people should know, or the move is due."""
-        record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+        record, view = self._cache.jobs.get(key), self._cache.mpijobs.get(key)
         if record is None or view is None or not undisturbed(record.status, view):
             return
         now, proposal = self._clock(), record.status.proposed_migration
@@ -137,11 +137,11 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
         """A job as the question has it; None where not every worker runs undisturbed."""
-        record, view, plan = self._world.jobs.get(key), self._world.mpijobs.get(key), self._world.plans_of(key).recorded
+        record, view, plan = self._cache.jobs.get(key), self._cache.mpijobs.get(key), self._cache.plans_of(key).recorded
         if record is None or view is None or plan is None:
             return None
-        job = self._reader.plannable(record.resource, self._world.policies)
-        pods = _workers(self._world.pods_of(key, view.uid), len(plan.workers))
+        job = self._reader.plannable(record.resource, self._cache.policies)
+        pods = _workers(self._cache.pods_of(key, view.uid), len(plan.workers))
         if job is None or job.planner is PlannerChoice.NONE or pods is None:
             return None
         done = min(self._epochs_done(key, record, view, plan), (1.0 - LATE_RATIO) * job.model.epochs)
@@ -161,7 +161,7 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
             progress = self._progress[key] = MigrationProgress(
                 view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds
             )
-        if (reported := self._world.progress.get(key) or record.status.measured) is not None:
+        if (reported := self._cache.progress.get(key) or record.status.measured) is not None:
             progress = self._progress[key] = progress._replace(at=now, epochs=float(reported.epoch))
         return progress.epochs_at(now)
 
@@ -171,7 +171,7 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         for key in [key for key in self._due if key not in running]:
             self._due.pop(key)
             self._evaluations.pop(key, None)
-        self._progress = {key: progress for key, progress in self._progress.items() if key in self._world.live}
+        self._progress = {key: progress for key, progress in self._progress.items() if key in self._cache.live}
         for key, check_seconds in running.items():
             self._due.setdefault(key, now + check_seconds)
         return sorted((key for key in running if self._due[key] <= now), key=lambda key: (self._due[key], key))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hyperscale.control.lifecycle.movable import material, shown_move
 from hyperscale.model.api.policy import MigrationPolicy
-from hyperscale.model.migration_query import MoveAdvice
+from hyperscale.model.migration_query import JobMigration
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import LastMigration, ProposedMigration
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
@@ -40,7 +40,7 @@ class MigrationTerms(NamedTuple):
     """Unix seconds."""
 
 
-def evaluate(before: MigrationEvaluation, advice: MoveAdvice, running: Plan, terms: MigrationTerms) -> MigrationEvaluation:
+def evaluate(before: MigrationEvaluation, advice: JobMigration, running: Plan, terms: MigrationTerms) -> MigrationEvaluation:
     """Return the next evaluation of a job that runs on the plan `running`."""
     pays = advice.plan is not None and advice.gain_ratio >= terms.policy.min_gain_ratio
     # A proposal that people see stays as long as any migration pays its cost: figures swing around the threshold.

@@ -52,7 +52,7 @@ class CachedVerdict:
     policy: PolicySpec
     snapshot: ClusterSnapshot
     version: int
-    """Of the world, after the question's plans were taken."""
+    """Of the cache, after the question's plans were taken."""
     at: float
     score: QueueScore | None
     others: int = 0
@@ -83,8 +83,8 @@ class _Ranking:
 class Pending:
     """The pending jobs of all policies, and what was decided."""
 
-    def __init__(self, world: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
+        self._cache = cache
         self._reader = reader
         self._clock = clock
         self._entries: dict[Key, QueueEntry] = {}
@@ -97,28 +97,28 @@ class Pending:
 
     def entry(self, key: Key, policy: PolicySpec) -> QueueEntry | None:
         """The job if it is decided together with others; None where something else decides on its start."""
-        record = self._world.jobs.get(key)
-        if record is None or key not in self._world.unstarted:
+        record = self._cache.jobs.get(key)
+        if record is None or key not in self._cache.unstarted:
             return None
         edition = revision_of(record)
         entry = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
         if entry is None or entry.edition != edition or entry.policy != policy or entry.volumes != volumes:
-            job, view = self._reader.plannable(record.resource, self._world.policies), self._world.mpijobs.get(key)
+            job, view = self._reader.plannable(record.resource, self._cache.policies), self._cache.mpijobs.get(key)
             calibration = self._reader.calibration(job) if job is not None else ()
             entry = read_entry(key, record, job, policy, calibration, view, volumes)
             if entry is None:
                 self._entries.pop(key, None)
                 return None
             self._entries[key] = entry
-        return entry if waits(record, self._world.plans_of(key).recorded) else None
+        return entry if waits(record, self._cache.plans_of(key).recorded) else None
 
     async def read_all(self, policy: PolicySpec) -> None:
         """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""
         slices = Slices()
-        for key in tuple(self._world.unstarted):
-            if (record := self._world.jobs.get(key)) is not None and self._reader.policy_of(
-                record.resource, self._world.policies
+        for key in tuple(self._cache.unstarted):
+            if (record := self._cache.jobs.get(key)) is not None and self._reader.policy_of(
+                record.resource, self._cache.policies
             ) == policy:
                 self.entry(key, policy)
             await slices.pause_if_due()
@@ -126,11 +126,11 @@ class Pending:
     def others(self, key: Key | None, policy: PolicySpec) -> list[QueueEntry]:
         """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere; with None all."""
         entries = []
-        for other in self._world.unstarted:
-            record = self._world.jobs.get(other)
-            if other == key or record is None or other in self._world.assumed_plans or self.kept_back(other) is not None:
+        for other in self._cache.unstarted:
+            record = self._cache.jobs.get(other)
+            if other == key or record is None or other in self._cache.assumed_plans or self.kept_back(other) is not None:
                 continue
-            theirs = self._reader.policy_of(record.resource, self._world.policies)
+            theirs = self._reader.policy_of(record.resource, self._cache.policies)
             entry = self.entry(other, policy) if theirs == policy else None
             if entry is not None and not entry.hopeless:
                 entries.append(entry)
@@ -142,8 +142,8 @@ class Pending:
         Several jobs may stop for one: the first that is rid of its pods would start again before the other's GPUs are free.
         """
         now = self._clock()
-        for other in sorted(self._world.releasing):
-            stop = self._world.jobs[other].status.last_preemption
+        for other in sorted(self._cache.releasing):
+            stop = self._cache.jobs[other].status.last_preemption
             ends = stop is not None and now - unix_seconds(stop.start_time) < KEPT_BACK_SECONDS
             if stop is not None and ends and str(key) not in stop.beneficiaries:
                 return other
@@ -203,12 +203,12 @@ class Pending:
         started = []
         for start in turns.starts:
             entry = entries[start.key]
-            self._world.assume(entry.key, start.plan, amounts_of(entry.request))
+            self._cache.assume(entry.key, start.plan, amounts_of(entry.request))
             started.append(entry.key)
         verdict = partial(
             CachedVerdict,
             snapshot=snapshot,
-            version=self._world.version,
+            version=self._cache.version,
             at=self._clock(),
             score=turns.score,
             fallbacks=turns.fallbacks,
@@ -229,7 +229,7 @@ class Pending:
         hold = Deferral(str(entry.key), Reason.WAITING_FOR_ADMISSION, "", entry.run_seconds)
         last = self._told.get(entry.key)
         score = last.score if last is not None else None
-        return CachedVerdict(entry.edition, entry.policy, snapshot, self._world.version, self._clock(), score, hold=hold)
+        return CachedVerdict(entry.edition, entry.policy, snapshot, self._cache.version, self._clock(), score, hold=hold)
 
     def granted(self, entry: QueueEntry) -> CachedVerdict | None:
         """The plan that an earlier question gave to this job; it is taken with this."""
@@ -238,7 +238,7 @@ class Pending:
             return None
         if grant.verdict.edition == entry.edition and grant.verdict.policy == entry.policy:
             return grant.verdict
-        self._world.assume(entry.key, None)
+        self._cache.assume(entry.key, None)
         return None
 
     def cached_verdict(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
@@ -246,14 +246,14 @@ class Pending:
         verdict = self._told.get(entry.key)
         if verdict is None or verdict.edition != entry.edition or verdict.policy != entry.policy or verdict.hold is None:
             return None
-        same = verdict.snapshot is snapshot and verdict.version == self._world.version
+        same = verdict.snapshot is snapshot and verdict.version == self._cache.version
         lasts = min(VALID_SECONDS, (verdict.hold.retry_seconds or VALID_SECONDS) * 0.9)
         return verdict if same and self._clock() - verdict.at < lasts else None
 
     def place(self, entry: QueueEntry, starvation_seconds: float) -> tuple[int, int, QueueEntry | None]:
         """Place of the job among the pending ones of its policy, from 1; their number; and who goes first, None where it does."""
         ranking = self._ranking
-        if ranking is None or ranking.version != self._world.version or ranking.policy != entry.policy or entry.key not in ranking.places:
+        if ranking is None or ranking.version != self._cache.version or ranking.policy != entry.policy or entry.key not in ranking.places:
             ranking = self._ranking = self._rank(entry, starvation_seconds)
         first = ranking.entries[0]
         return ranking.places[entry.key], len(ranking.entries), None if first.key == entry.key else first
@@ -267,7 +267,7 @@ class Pending:
 
         ranked = tuple(sorted([entry, *self.others(entry.key, entry.policy)], key=rank))
         places = {one.key: number for number, one in enumerate(ranked, 1)}
-        return _Ranking(self._world.version, entry.policy, ranked, places)
+        return _Ranking(self._cache.version, entry.policy, ranked, places)
 
     def release_grant(self, key: Key) -> None:
         """A pass over the job has ended: a plan that waits for it stays taken for one more pass, which has been asked for."""
@@ -276,12 +276,12 @@ class Pending:
             self.drop(key)
         else:
             grant.passes += 1
-            self._world.assume(key, grant.verdict.start.plan if grant.verdict.start else None)
+            self._cache.assume(key, grant.verdict.start.plan if grant.verdict.start else None)
 
     def drop(self, key: Key) -> None:
         """Nothing is taken for this job any more."""
         self._grants.pop(key, None)
-        self._world.assume(key, None)
-        if key not in self._world.unstarted:
+        self._cache.assume(key, None)
+        if key not in self._cache.unstarted:
             self._entries.pop(key, None)
             self._told.pop(key, None)

@@ -68,13 +68,13 @@ class Planning:
 
     def __init__(self, context: ControlContext, planner: Planner, claims: ClaimReader | None = None) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
-        self._world, self._reader, self._telemetry, self._clock = context.world, context.reader, context.telemetry, context.clock
+        self._cache, self._reader, self._telemetry, self._clock = context.cache, context.reader, context.telemetry, context.clock
         self._lock = context.planner_lock
         self._planner = planner
         self._claims = claims
         self.waiting = Waiting(context)
-        self.pending = Pending(context.world, context.reader, context.clock)
-        self.running = Running(context.world, context.reader, context.clock)
+        self.pending = Pending(context.cache, context.reader, context.clock)
+        self.running = Running(context.cache, context.reader, context.clock)
         self.admission = AdmissionScheduler(context, planner, self.pending, self.running)
         self.migration = MigrationPlanner(context, planner, self._request_for)
         self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
@@ -85,11 +85,11 @@ class Planning:
         Raises ApiError where the claims of its volumes cannot be read now.
         """
         if (missing := await self._missing_volumes(key, state)) is not None:
-            snapshot = self._world.snapshot(policy, self._clock())
+            snapshot = self._cache.snapshot(policy, self._clock())
             self._count(missing, snapshot)
             return PlanAnswer(missing, snapshot)
         if is_pending(state) and (standing := self.waiting.refusal(key, policy)) is not None:
-            return standing._replace(snapshot=self._world.snapshot(policy, self._clock()))
+            return standing._replace(snapshot=self._cache.snapshot(policy, self._clock()))
         async with self._lock:
             answer = await self.admission.take(key, state, policy)
             if answer is None:
@@ -119,7 +119,7 @@ class Planning:
         return missing_volumes(key.namespace, missing)
 
     async def _ask(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
-        snapshot = self._world.snapshot(policy, self._clock())
+        snapshot = self._cache.snapshot(policy, self._clock())
         request = msgspec.structs.replace(
             self._request(key, state, policy, snapshot),
             workers_fixed=step.workers_fixed,
@@ -136,7 +136,7 @@ class Planning:
         if isinstance(answer, Plan):
             answer = steady(answer, state.plan.in_force)
             answer = self.admission.alone(key, state, policy, answer)
-            self._world.assume(key, answer, amounts_of(request))
+            self._cache.assume(key, answer, amounts_of(request))
         return PlanAnswer(answer, snapshot)
 
     async def _shrunk(self, state: ReconcileInput, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
@@ -166,12 +166,12 @@ class Planning:
         """Take the GPUs of a running job's new plan, until the pass ends; the snapshot that it fits, None where it fits no more."""
         self.migration.take(key)
         async with self._lock:
-            snapshot = self._world.snapshot(policy, self._clock())
+            snapshot = self._cache.snapshot(policy, self._clock())
             job = self.migration.running_job(key, policy, snapshot)
             if job is None or violations(plan, vacated_request(job), emptied_snapshot(snapshot, job.claims)):
                 self._telemetry.migrations.labels(outcome="Abandoned").inc()
                 return None
-            self._world.assume(key, plan, amounts_of(job.request))
+            self._cache.assume(key, plan, amounts_of(job.request))
             self._telemetry.migrations.labels(outcome="Started").inc()
             return snapshot
 
@@ -184,7 +184,7 @@ class Planning:
         if len(bound) >= len(plan.workers):
             return ()
         waiting = {worker.node for worker in plan.workers if worker.index not in bound}
-        snapshot = self._world.snapshot(policy, self._clock())
+        snapshot = self._cache.snapshot(policy, self._clock())
         request = msgspec.structs.replace(self._request(key, state, policy, snapshot, waiting), pinned=bound)
         return tuple(misfit for misfit in misfits(plan, request, snapshot) if misfit.node in waiting)
 
@@ -206,12 +206,12 @@ class Planning:
         nodes: Collection[str] | None = None,
     ) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
-        free, volumes = self._world.assumed_plans.free_gpus(snapshot, key), self._reader.volumes(key).rules
+        free, volumes = self._cache.assumed_plans.free_gpus(snapshot, key), self._reader.volumes(key).rules
         asked = question_about(str(key), job, policy, self._reader.calibration(job), free, volumes)
-        record = self._world.jobs.get(key)
+        record = self._cache.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
         asked = msgspec.structs.replace(
-            asked, reserved_amounts=self._world.assumed_plans.reserved_amounts(key, nodes), refused_nodes=refused
+            asked, reserved_amounts=self._cache.assumed_plans.reserved_amounts(key, nodes), refused_nodes=refused
         )
         if example is None:
             return asked

@@ -30,8 +30,8 @@ from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.model.admission_query import MAX_RUNNING
 from hyperscale.model.api.policy import PolicySpec, PreemptionMode
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.observed.reconcile_input import StopView
-from hyperscale.model.preemption_query import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
+from hyperscale.model.observed.reconcile_input import PreemptionView
+from hyperscale.model.preemption_query import MAX_STOPPABLE, JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion
 from hyperscale.model.status import LastPreemption
 from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
@@ -47,7 +47,7 @@ ENDING_SECONDS: Final = 300.0
 class PreemptionSearch(Protocol):
     """The component that judges; in the operator the planner process."""
 
-    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+    async def preempt(self, question: PreemptionQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> PreemptionAnswer | None:
         """Which running jobs would better stop for others; None where that could not be found out. Never raises."""
         ...
 
@@ -80,14 +80,14 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         self._asked: list[tuple[PolicySpec, float]] = []
         """When the question was last put, by policy."""
 
-    def view(self, key: Key) -> StopView | None:
+    def view(self, key: Key) -> PreemptionView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
         judged = self._evaluations.get(key)
-        return StopView(judged.shown, judged.due) if judged is not None else None
+        return PreemptionView(judged.shown, judged.due) if judged is not None else None
 
     def begin(self, key: Key, policy: PolicySpec) -> LastPreemption | None:
         """Take up a due stop; None where it is void: the job may no longer be stopped, or no job is left to gain."""
-        judged, record, view = self._evaluations.get(key), self._world.jobs.get(key), self._world.mpijobs.get(key)
+        judged, record, view = self._evaluations.get(key), self._cache.jobs.get(key), self._cache.mpijobs.get(key)
         if judged is None or record is None or view is None or not judged.due:
             return None
         now = self._clock()
@@ -96,8 +96,8 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         good = acts and held_long_enough and any(self._gains(name, key) for name in judged.beneficiaries)
         self._evaluations[key] = PreemptionEvaluation(begun=good)
         self._telemetry.preemptions.labels(outcome="Started" if good else "Abandoned").inc()
-        job = self._reader.read(record.resource, self._world.policies)[0]
-        kept = epochs_safe(job, self._world.progress.get(key), record.status, judged.epochs_kept)
+        job = self._reader.read(record.resource, self._cache.policies)[0]
+        kept = epochs_safe(job, self._cache.progress.get(key), record.status, judged.epochs_kept)
         return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
 
     async def check(self) -> None:
@@ -120,7 +120,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in pending):
             return False
         waiting = [entry for entry in pending if entry.asked]
-        snapshot = self._world.snapshot(policy, now)
+        snapshot = self._cache.snapshot(policy, now)
         running = await self._stoppable(group, snapshot) if waiting and snapshot.metrics.available else {}
         if not running:
             self._learn(group.keys, {}, {}, policy)
@@ -129,7 +129,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         return True
 
     async def _put(
-        self, group: _Group, question: StopQuestion, snapshot: ClusterSnapshot, running: dict[Key, StoppableJob], now: float
+        self, group: _Group, question: PreemptionQuestion, snapshot: ClusterSnapshot, running: dict[Key, PreemptibleJob], now: float
     ) -> None:
         """Ask the planner, note when it was asked, and take its answer in."""
         policy = group.policy
@@ -139,13 +139,13 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
 
     def _question(
-        self, waiting: list[QueueEntry], running: dict[Key, StoppableJob], snapshot: ClusterSnapshot, policy: PolicySpec
-    ) -> StopQuestion:
+        self, waiting: list[QueueEntry], running: dict[Key, PreemptibleJob], snapshot: ClusterSnapshot, policy: PolicySpec
+    ) -> PreemptionQuestion:
         free_gpus, free = self._admission.free(snapshot)
         free += sum(claim.gpus for job in running.values() for claim in job.running.claims.values())
         asked = self._pending.question_about(waiting[0], waiting[1:], free, policy.queue.starvation_seconds)
         names = {str(key) for key in running}
-        return StopQuestion(
+        return PreemptionQuestion(
             pending=self._pending.queued(asked),
             running=tuple(running.values()),
             others=tuple(share for share in self._running.every() if share.key not in names)[:MAX_RUNNING],
@@ -153,14 +153,14 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             claims=self._running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.plan_deadline_seconds),
             arrivals=self._pending.arrivals,
-            reserved_amounts=self._world.assumed_plans.reserved_amounts(),
+            reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
         )
 
-    async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:
+    async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, PreemptibleJob]:
         """Jobs that may be stopped, those with the most work left for their weight."""
         policy, now = group.policy, self._clock()
         left = {share.key: share.remaining_seconds for share in self._running.every()}
-        stoppable: dict[Key, StoppableJob] = {}
+        stoppable: dict[Key, PreemptibleJob] = {}
         weights = {key: self._weight(key, policy) for key in group.keys if self._may_stop(key, policy)}
         slices = Slices()
         for key in sorted(weights, key=lambda key: (-left.get(str(key), 0.0) / weights[key], key)):
@@ -168,27 +168,27 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             job = self._migration.running_job(key, policy, snapshot)
             if job is not None:
                 request = with_workers(job.request, len(job.plan.workers))
-                held_seconds = max(0.0, now - unix_seconds(self._world.mpijobs[key].start_time))
-                stoppable[key] = StoppableJob(replace(job, request=request), weights[key], held_seconds)
+                held_seconds = max(0.0, now - unix_seconds(self._cache.mpijobs[key].start_time))
+                stoppable[key] = PreemptibleJob(replace(job, request=request), weights[key], held_seconds)
             if len(stoppable) == MAX_STOPPABLE:
                 break
         return stoppable
 
     def _may_stop(self, key: Key, policy: PolicySpec) -> bool:
-        record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+        record, view = self._cache.jobs.get(key), self._cache.mpijobs.get(key)
         if record is None or view is None:
             return False
-        job = self._reader.read(record.resource, self._world.policies)[0]
+        job = self._reader.read(record.resource, self._cache.policies)[0]
         return job is not None and not preemption_blocker(job, view, record.status, policy.queue)
 
     def _weight(self, key: Key, policy: PolicySpec) -> float:
-        job = self._reader.read(self._world.jobs[key].resource, self._world.policies)[0]
+        job = self._reader.read(self._cache.jobs[key].resource, self._cache.policies)[0]
         return float(min(job.queue_weight, policy.queue.max_queue_weight)) if job is not None else 1.0
 
-    def _learn(self, keys: list[Key], answers: dict[str, StopAdvice], asked: dict[Key, StoppableJob], policy: PolicySpec) -> None:
+    def _learn(self, keys: list[Key], answers: dict[str, JobPreemption], asked: dict[Key, PreemptibleJob], policy: PolicySpec) -> None:
         """Take in an answer; passes are asked for where people should know, or a stop is due."""
         for key in keys:
-            record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+            record, view = self._cache.jobs.get(key), self._cache.mpijobs.get(key)
             if record is None or view is None or not undisturbed(record.status, view):
                 continue
             before = self._evaluations.get(key) or PreemptionEvaluation(record.status.proposed_preemption)
@@ -202,11 +202,11 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
     def _gains(self, name: str, own: Key) -> bool:
         """Whether a job for which another one should stop still needs that: it waits, or is stopped with it."""
         key = Key(*name.split("/", 1))
-        record, judged = self._world.jobs.get(key), self._evaluations.get(key)
+        record, judged = self._cache.jobs.get(key), self._evaluations.get(key)
         if record is None or key == own:
             return key == own
         stops_too = is_preempted(record.status) or (judged is not None and (judged.due or judged.begun))
-        return stops_too or (key in self._world.unstarted and key not in self._world.assumed_plans)
+        return stops_too or (key in self._cache.unstarted and key not in self._cache.assumed_plans)
 
     def _groups(self) -> list[_Group]:
         """Undisturbed running jobs by policy, where the policy wants to know; jobs and groups in order of their keys."""
@@ -232,19 +232,19 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         watched = {key for group in groups for key in group.keys}
         self._asked = [(policy, at) for policy, at in self._asked if any(policy == group.policy for group in groups)]
         self._withdraw_except(watched)
-        running = self._world.live.keys() & self._world.jobs.keys()
+        running = self._cache.live.keys() & self._cache.jobs.keys()
         self._evaluations = {
             key: judged for key, judged in self._evaluations.items() if key in running and (key in watched or not judged.due)
         }
 
     def _under_way(self) -> bool:
         """Whether a stop is due, or its pods still end: the outcome is not known yet."""
-        return any(judged.due for judged in self._evaluations.values()) or any(self._ends(key) for key in self._world.live)
+        return any(judged.due for judged in self._evaluations.values()) or any(self._ends(key) for key in self._cache.live)
 
     def _ends(self, key: Key) -> bool:
-        record = self._world.jobs.get(key)
+        record = self._cache.jobs.get(key)
         stop = record.status.last_preemption if record is not None else None
-        if record is None or stop is None or key in self._world.unstarted or not is_preempted(record.status):
+        if record is None or stop is None or key in self._cache.unstarted or not is_preempted(record.status):
             return False
         return self._clock() - unix_seconds(stop.start_time) < ENDING_SECONDS
 

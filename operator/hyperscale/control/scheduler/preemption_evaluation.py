@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from hyperscale.control.lifecycle.movable import ADVISES
 from hyperscale.control.lifecycle.stoppable import material, shown_stop
 from hyperscale.model.api.policy import PreemptionMode
-from hyperscale.model.preemption_query import StopAdvice, StoppableJob
+from hyperscale.model.preemption_query import JobPreemption, PreemptibleJob
 from hyperscale.model.status import ProposedPreemption
 from hyperscale.util.rfc3339 import timestamp
 
@@ -30,7 +30,9 @@ class PreemptionEvaluation(NamedTuple):
     """Answers in a row that did not name the job."""
 
 
-def advised(before: PreemptionEvaluation, advice: StopAdvice, job: StoppableJob, mode: PreemptionMode, now: float) -> PreemptionEvaluation:
+def advised(
+    before: PreemptionEvaluation, advice: JobPreemption, job: PreemptibleJob, mode: PreemptionMode, now: float
+) -> PreemptionEvaluation:
     """Return the next evaluation of a job that the answer names; `now` in Unix seconds."""
     running = job.running
     kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)

@@ -46,7 +46,7 @@ class RunningJobEvaluator(ABC, Generic[Kind]):
         """what: Migration or Preemption, as the metrics name it."""
         self._wake = context.wake
         self._planner_lock = context.planner_lock
-        self._world = context.world
+        self._cache = context.cache
         self._telemetry = context.telemetry
         self._reader = context.reader
         self._clock = context.clock
@@ -93,10 +93,10 @@ class RunningJobEvaluator(ABC, Generic[Kind]):
 
     def _undisturbed(self) -> Iterator[tuple[Key, JobRecord, MpiJobView]]:
         """Jobs that run undisturbed, in order of their keys."""
-        for key, view in sorted(self._world.live.items()):
-            record = self._world.jobs.get(key)
+        for key, view in sorted(self._cache.live.items()):
+            record = self._cache.jobs.get(key)
             if record is not None and undisturbed(record.status, view):
                 yield key, record, view
 
     def _policy(self, key: Key) -> PolicySpec:
-        return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
+        return self._reader.policy_of(self._cache.jobs[key].resource, self._cache.policies)

@@ -37,8 +37,8 @@ class _Run(NamedTuple):
 class Running:
     """What runs, or is about to."""
 
-    def __init__(self, world: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
+        self._cache = cache
         self._reader = reader
         self._clock = clock
         self._runs: dict[Key, _Run] = {}
@@ -56,49 +56,49 @@ class Running:
     async def tally(self) -> None:
         """Count what each job's pods take, so that `claims` has less left to do at once."""
         slices = Slices()
-        for key in tuple(self._world.live):
+        for key in tuple(self._cache.live):
             self._count_pods(key)
             await slices.pause_if_due()
 
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
         """What their bound pods take of each node of `snapshot`."""
         if self._claims is None or self._claims[0] is not snapshot:
-            self._claim_index.keep_only(self._world.live)
-            for key in self._world.live:
+            self._claim_index.keep_only(self._cache.live)
+            for key in self._cache.live:
                 self._count_pods(key)
             self._claims = (snapshot, self._claim_index.total())
         return self._claims[1]
 
     def _shares(self) -> Iterator[RunningShare]:
         now = self._clock()
-        for key, view in self._world.live.items():
+        for key, view in self._cache.live.items():
             run = self._runs.get(key)
             if run is None or run.view is not view:
                 run = self._runs[key] = self._run(key, view)
             if run.share is not None:
-                yield _remaining(run.share, self._world.progress.get(key), max(0.0, now - run.started))
-        if len(self._runs) > 2 * len(self._world.live) + MAX_RUNNING:
-            self._runs = {key: run for key, run in self._runs.items() if key in self._world.live}
-        for key, plan in self._world.assumed():
+                yield _remaining(run.share, self._cache.progress.get(key), max(0.0, now - run.started))
+        if len(self._runs) > 2 * len(self._cache.live) + MAX_RUNNING:
+            self._runs = {key: run for key, run in self._runs.items() if key in self._cache.live}
+        for key, plan in self._cache.assumed():
             yield _share(key, plan, self._seconds(key, plan))
 
     def _run(self, key: Key, view: MpiJobView) -> _Run:
         """What of an MPIJob stays the same until it changes."""
-        plan = self._world.plans_of(key).recorded if is_running(view) else None
+        plan = self._cache.plans_of(key).recorded if is_running(view) else None
         share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
         return _Run(view, share, unix_seconds(view.start_time))
 
     def _seconds(self, key: Key, plan: Plan) -> float:
         """Predicted, of the whole run; of one epoch where the job cannot be read any more."""
-        record = self._world.jobs.get(key)
-        job = self._reader.read(record.resource, self._world.policies)[0] if record is not None else None
+        record = self._cache.jobs.get(key)
+        job = self._reader.read(record.resource, self._cache.policies)[0] if record is not None else None
         return plan.predicted.epoch_seconds * (job.model.epochs if job is not None else 1)
 
     def _count_pods(self, key: Key) -> None:
         """Bring the claims of one MPIJob's pods up to date; one that does not run has none."""
-        view = self._world.live.get(key)
+        view = self._cache.live.get(key)
         runs = view is not None and is_running(view)
-        self._claim_index.set(key, self._world.pods_of(key, view.uid) if view is not None and runs else ())
+        self._claim_index.set(key, self._cache.pods_of(key, view.uid) if view is not None and runs else ())
 
 
 def is_running(view: MpiJobView) -> bool:

@@ -27,7 +27,7 @@ class _Basis(NamedTuple):
     rules: object
     """Nodes from which its volumes can be reached."""
     ground: int
-    """Of the world."""
+    """Of the cache."""
 
 
 class _Refusal(NamedTuple):
@@ -40,7 +40,7 @@ class Waiting:
     """Knows the jobs that wait, and the refusals that stand."""
 
     def __init__(self, context: ControlContext) -> None:
-        self._world = context.world
+        self._cache = context.cache
         self._reader = context.reader
         self._clock = context.clock
         self._refusals: dict[Key, _Refusal] = {}
@@ -65,19 +65,19 @@ class Waiting:
 
     def to_ask(self) -> list[Key]:
         """Jobs that room may help now, the oldest first."""
-        return sorted((key for key in self._world.waiting if not self._stands(key)), key=self.age)
+        return sorted((key for key in self._cache.waiting if not self._stands(key)), key=self.age)
 
     def age(self, key: Key) -> tuple[str, Key]:
         """Sorts jobs, the oldest first."""
-        record = self._world.jobs.get(key)
+        record = self._cache.jobs.get(key)
         return record.created if record is not None else "", key
 
     def _stands(self, key: Key) -> bool:
         refusal = self._refusals.get(key)
-        return refusal is not None and refusal.basis.ground == self._world.snapshots.ground
+        return refusal is not None and refusal.basis.ground == self._cache.snapshots.ground
 
     def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
-        record = self._world.jobs.get(key)
+        record = self._cache.jobs.get(key)
         if record is None:
             return None
-        return _Basis(revision_of(record), policy, self._reader.volumes(key).rules, self._world.snapshots.ground)
+        return _Basis(revision_of(record), policy, self._reader.volumes(key).rules, self._cache.snapshots.ground)

@@ -17,7 +17,7 @@ from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
+from hyperscale.model.decision import BeginMigration, Decision, Reason, Stop
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, bounded
@@ -129,7 +129,7 @@ def _kstatus(decision: Decision) -> Condition | None:
 
 def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
     """From the moment a new plan is in force until every rank is on its node; this is what a later pass continues by."""
-    begun = state.restart.migrating or isinstance(decision, BeginMove)
+    begun = state.restart.migrating or isinstance(decision, BeginMigration)
     if not begun or state.restart.released or arrived(state) or decision.reason in (*SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
     return new_condition(MIGRATING_CONDITION, True, str(Reason.MIGRATING), decision.message if decision.reason == Reason.MIGRATING else "")

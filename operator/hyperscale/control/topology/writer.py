@@ -53,7 +53,7 @@ class TopologyWriter:
     def __init__(
         self,
         client: ApiClient,
-        world: ClusterCache,
+        cache: ClusterCache,
         policy: Callable[[], PolicySpec],
         telemetry: Telemetry,
         clock: Callable[[], float],
@@ -62,7 +62,7 @@ class TopologyWriter:
     ) -> None:
         """policy: the one in force; seconds: between two writes on average; preview: where previews are served."""
         self._client = client
-        self._world = world
+        self._cache = cache
         self._policy = policy
         self._telemetry = telemetry
         self._clock = clock
@@ -90,7 +90,7 @@ class TopologyWriter:
 
     async def _look(self, allowance: TokenBucket) -> None:
         """Write the snapshot of now if it is new, has news, and may be written."""
-        snapshot = self._world.snapshot(self._policy(), self._clock())
+        snapshot = self._cache.snapshot(self._policy(), self._clock())
         if snapshot is self._seen or not allowance.take(1, self._clock()):
             return
         news = await in_daemon_thread(partial(_news, snapshot, self._written, self._preview))

@@ -24,7 +24,7 @@ class SpecFault(msgspec.Struct, frozen=True):
     reason: Reason = Reason.INVALID_SPEC
 
 
-class AdmissionTurn(msgspec.Struct, frozen=True):
+class AdmissionAnswer(msgspec.Struct, frozen=True):
     """What the queue of pending jobs said of a job in this pass."""
 
     decision: QueueDecision
@@ -34,7 +34,7 @@ class AdmissionTurn(msgspec.Struct, frozen=True):
     retry_after_seconds: float | None = None
 
 
-class MoveView(msgspec.Struct, frozen=True):
+class MigrationView(msgspec.Struct, frozen=True):
     """What is known of a running job's better placement."""
 
     proposal: ProposedMigration | None = None
@@ -45,7 +45,7 @@ class MoveView(msgspec.Struct, frozen=True):
     """Predicted."""
 
 
-class StopView(msgspec.Struct, frozen=True):
+class PreemptionView(msgspec.Struct, frozen=True):
     """What is known of a running job that might stop for others."""
 
     proposal: ProposedPreemption | None = None
@@ -115,7 +115,7 @@ class PlanState(msgspec.Struct, frozen=True):
     """The plan in force can be read back after a crash (status or MPIJob annotation)."""
     refusal: Infeasible | None = None
     """The planners' answer when there is no plan."""
-    admission: AdmissionTurn | None = None
+    admission: AdmissionAnswer | None = None
     """The queue's answer; None where it was not asked."""
     metrics: MetricsState | None = None
     """State of the metrics that a plan made in this reconcile is based on; None when none was made."""
@@ -124,11 +124,11 @@ class PlanState(msgspec.Struct, frozen=True):
 class RestartState(msgspec.Struct, frozen=True):
     """What suspends a started job and starts it again: migration, preemption, release."""
 
-    migration: MoveView | None = None
+    migration: MigrationView | None = None
     """None where the job was not evaluated since the operator started: what its status says then stays."""
     migrating: bool = False
     """A migration has started and not ended: the plan in force is the new one, whatever the pods still do."""
-    preemption: StopView | None = None
+    preemption: PreemptionView | None = None
     """None where the job was not evaluated since the operator started: what its status says then stays."""
     preempted: bool = False
     """The job was preempted and has no new plan yet: the plan in force is stale."""

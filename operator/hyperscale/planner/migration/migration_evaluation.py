@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.migration_query import MoveAdvice, MoveQuestion, Moves, RunningJob
+from hyperscale.model.migration_query import JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.drained_snapshot import emptied
@@ -30,22 +30,22 @@ WORTH_A_SEARCH: Final = 0.5
 
 
 def evaluate_migrations(
-    question: MoveQuestion,
+    question: MigrationQuestion,
     graph: ClusterGraph,
     policy: PolicySpec,
     workload_of: Callable[[RunningJob], WorkloadProfile],
     expired: Expired,
     heuristic: Heuristic,
-) -> Moves:
+) -> MigrationAnswer:
     """Advice for every job of the question, in its order, until time is up."""
-    advice: list[MoveAdvice] = []
+    advice: list[JobMigration] = []
     for job in question.jobs:
         if advice and expired():
             break
         migration = advise(job, graph, policy, workload_of(job), expired, heuristic)
         if migration is not None:
             advice.append(migration)
-    return Moves(tuple(advice))
+    return MigrationAnswer(tuple(advice))
 
 
 def _factor(job: RunningJob) -> float:
@@ -62,7 +62,7 @@ def _least(problem: Problem, workers: int, expired: Expired, heuristic: Heuristi
 
 def advise(
     job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired, heuristic: Heuristic
-) -> MoveAdvice | None:
+) -> JobMigration | None:
     """The best that few moves can do for one job; None where its placement cannot be judged.
 
     The job's own pods count as gone: every rank is stopped by a move and must find room again. A rank on a node that takes no new
@@ -88,7 +88,7 @@ def advise(
         move = replan(problem, job.plan, prices, expired, keep_shares=True, heuristic=heuristic) or still
     now, then = rounded(factor * (move.epoch_seconds + move.gain_seconds_per_epoch)), rounded(factor * move.epoch_seconds)
     price = policy.migration.restart_seconds + job.redone_epochs * then + policy.migration.worker_reload_seconds * len(move.moved)
-    stays = MoveAdvice(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)
+    stays = JobMigration(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)
     if not move.moved or then >= now:
         return stays
     shares = tuple(worker.share for worker in job.plan.workers)

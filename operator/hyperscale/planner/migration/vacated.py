@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MoveQuestion, Moves, RunningJob
+from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.drained_snapshot import emptied_snapshot
 from hyperscale.planner.check.plan_check import violations
 
 
-def unsound_moves(moves: Moves, question: MoveQuestion, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+def unsound_moves(moves: MigrationAnswer, question: MigrationQuestion, snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """Sentences that say what is wrong with an answer; empty when it may be acted on."""
     jobs: Mapping[str, RunningJob] = {job.request.job_key: job for job in question.jobs}
     wrong: list[str] = []

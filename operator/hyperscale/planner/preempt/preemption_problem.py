@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import QueuedJob
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import StoppableJob, StopQuestion
+from hyperscale.model.preemption_query import PreemptibleJob, PreemptionQuestion
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import feasible
 from hyperscale.planner.queue.gpu_kinds import kinds_of
@@ -39,7 +39,7 @@ class Terms(msgspec.Struct, frozen=True):
 class PreemptionProblem:
     """The question over kinds of GPU."""
 
-    def __init__(self, question: StopQuestion, desk: PlacementOracle, terms: Terms) -> None:
+    def __init__(self, question: PreemptionQuestion, desk: PlacementOracle, terms: Terms) -> None:
         self.question = question
         self.desk = desk
         self.terms = terms
@@ -63,7 +63,7 @@ class PreemptionProblem:
             return None
         return Contender(queued.request.job_key, demands, weight=queued.weight, waited_seconds=queued.waited_seconds)
 
-    def _running(self, job: StoppableJob) -> Contender:
+    def _running(self, job: PreemptibleJob) -> Contender:
         running = job.running
         gpus_by_kind = self.kinds.counted({name: claim.gpus for name, claim in running.claims.items()})
         left = running.remaining_epochs * running.plan.predicted.epoch_seconds
@@ -130,7 +130,7 @@ class PreemptionProblem:
         return alone, _epoch(self.desk.empty(request, self.question.claims))
 
 
-def fixed(job: StoppableJob) -> PlanRequest:
+def fixed(job: PreemptibleJob) -> PlanRequest:
     """The question that a stopped job puts: as many workers as its MPIJob has, nowhere in particular."""
     return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, reserved_amounts={})
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob, RunningShare
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Plan
-from hyperscale.model.preemption_query import StopAdvice, StopQuestion, Stops
+from hyperscale.model.preemption_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import advise, margin_seconds
@@ -31,10 +31,12 @@ ATTEMPTS: Final = 3
 """Rounds of checking; each leaves out the preemptions that serve no job."""
 
 
-def evaluate_preemptions(question: StopQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
+def evaluate_preemptions(
+    question: PreemptionQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers
+) -> PreemptionAnswer:
     """The preemptions that pay, most often none; none where the time is too short to check them."""
     if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
-        return Stops()
+        return PreemptionAnswer()
     large = len(desk.graph.nodes) > LARGE_NODES
     scene = PreemptionProblem(question, desk.rough() if large else desk, terms)
     jobs = scene.contenders()
@@ -42,29 +44,31 @@ def evaluate_preemptions(question: StopQuestion, desk: PlacementOracle, policy: 
     try:
         return _checked(scene, jobs, [stop.key for stop in advice.stops], policy, choosers)
     except QueueError:
-        return Stops()
+        return PreemptionAnswer()
 
 
-def _checked(scene: PreemptionProblem, jobs: Sequence[Contender], stopped: list[str], policy: QueuePolicy, choosers: Choosers) -> Stops:
+def _checked(
+    scene: PreemptionProblem, jobs: Sequence[Contender], stopped: list[str], policy: QueuePolicy, choosers: Choosers
+) -> PreemptionAnswer:
     """As much of the advice as survives the queue's own decision."""
     base = _Trial(scene, jobs, (), policy, choosers) if stopped else None
     for _ in range(ATTEMPTS):
         if base is None or not stopped or scene.desk.expired():
-            return Stops()
+            return PreemptionAnswer()
         trial = _Trial(scene, jobs, stopped, policy, choosers)
         served = {key: trial.beneficiaries(key, base) for key in stopped}
         if all(served.values()):
             saved = base.mean_seconds - trial.mean_seconds
             margin = len(stopped) * margin_seconds(jobs, base.mean_seconds, scene.terms.min_gain_ratio)
-            return Stops(tuple(_advice(scene, key, served[key], saved) for key in stopped) if saved > margin else ())
+            return PreemptionAnswer(tuple(_advice(scene, key, served[key], saved) for key in stopped) if saved > margin else ())
         stopped = [key for key in stopped if served[key]]
-    return Stops()
+    return PreemptionAnswer()
 
 
-def _advice(scene: PreemptionProblem, key: str, beneficiaries: tuple[str, ...], saved_seconds: float) -> StopAdvice:
+def _advice(scene: PreemptionProblem, key: str, beneficiaries: tuple[str, ...], saved_seconds: float) -> JobPreemption:
     running = scene.running[key].running
     price = scene.terms.restart_seconds + running.redone_epochs * running.plan.predicted.epoch_seconds
-    return StopAdvice(key, beneficiaries, saved_seconds=rounded(saved_seconds), price_seconds=rounded(price))
+    return JobPreemption(key, beneficiaries, saved_seconds=rounded(saved_seconds), price_seconds=rounded(price))
 
 
 class _Trial:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.preemption_query import StopAdvice, StopQuestion, Stops
+from hyperscale.model.preemption_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.check_needs import add_worker
 from hyperscale.planner.check.plan_check import violations
 
@@ -44,7 +44,7 @@ def _plans(turns: AdmissionResult, question: AdmissionRequest, snapshot: Cluster
             add_worker(reserved.setdefault(worker.node, {}), request)
 
 
-def unsound_stops(stops: Stops, question: StopQuestion) -> tuple[str, ...]:
+def unsound_stops(stops: PreemptionAnswer, question: PreemptionQuestion) -> tuple[str, ...]:
     """Sentences that say what is wrong with advice about running jobs; empty when it may be acted on."""
     running = {job.running.request.job_key for job in question.running}
     job_keys = running | {queued.request.job_key for queued in question.pending}
@@ -53,7 +53,7 @@ def unsound_stops(stops: Stops, question: StopQuestion) -> tuple[str, ...]:
     return (*wrong, *(sentence for stop in stops.stops for sentence in _unsound_stop(stop, running, job_keys)))
 
 
-def _unsound_stop(stop: StopAdvice, running: Collection[str], job_keys: Collection[str]) -> Iterator[str]:
+def _unsound_stop(stop: JobPreemption, running: Collection[str], job_keys: Collection[str]) -> Iterator[str]:
     if stop.key not in running:
         yield f"{stop.key} was not asked about"
     if not stop.beneficiaries or not all(key in job_keys for key in stop.beneficiaries):

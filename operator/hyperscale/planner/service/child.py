@@ -56,9 +56,9 @@ class PlannerError(Exception):
 
 
 def _named(nameless: ClusterFrame) -> tuple[ClusterFrame, bytes]:
-    """The world under a name of its own, and its frame: a tenth of a second for 5,000 nodes."""
-    world = replace(nameless, name=hashlib.sha256(msgspec.json.encode(nameless)).hexdigest())
-    return world, pack(world)
+    """The cluster under a name of its own, and its frame: a tenth of a second for 5,000 nodes."""
+    cluster = replace(nameless, name=hashlib.sha256(msgspec.json.encode(nameless)).hexdigest())
+    return cluster, pack(cluster)
 
 
 class Child:
@@ -72,7 +72,7 @@ class Child:
         self._memory_bytes = memory_bytes
         self._log = bytearray()
         self._draining = asyncio.ensure_future(self._drain(process.stderr))
-        self._worlds: deque[ClusterFrame] = deque(maxlen=KEPT_WORLDS)
+        self._clusters: deque[ClusterFrame] = deque(maxlen=KEPT_WORLDS)
 
     @property
     def pid(self) -> int:
@@ -92,7 +92,7 @@ class Child:
     async def ask(
         self, number: int, question: Callable[[str], Question], snapshot: ClusterSnapshot, policy: PolicySpec, seconds: float
     ) -> Answer:
-        """One question, made for the world of that name, and its answer; raises PlannerError when there is none within `seconds`."""
+        """One question, made for the cluster of that name, and its answer; raises PlannerError when there is none within `seconds`."""
         answer = await self._bounded(self._exchange(question, snapshot, policy), seconds)
         if isinstance(answer, Ready) or answer.number != number:
             raise PlannerError(CRASHED, "the planner answered another question")
@@ -118,16 +118,16 @@ class Child:
         return await self._receive()
 
     async def _introduce(self, snapshot: ClusterSnapshot, policy: PolicySpec) -> str:
-        """Name of the world; sent first, unless the planner has it: hundreds of jobs are planned on one snapshot."""
-        for introduced in self._worlds:
+        """Name of the cluster; sent first, unless the planner has it: hundreds of jobs are planned on one snapshot."""
+        for introduced in self._clusters:
             if introduced.snapshot is snapshot and introduced.policy == policy:
                 return introduced.name
         name_it = partial(_named, ClusterFrame(name="", snapshot=snapshot, policy=policy))
-        world, frame = name_it() if len(snapshot.nodes) <= SMALL_NODES else await in_daemon_thread(name_it)
-        if not any(other.name == world.name for other in self._worlds):
+        cluster, frame = name_it() if len(snapshot.nodes) <= SMALL_NODES else await in_daemon_thread(name_it)
+        if not any(other.name == cluster.name for other in self._clusters):
             await self._send(frame)
-            self._worlds.append(world)
-        return world.name
+            self._clusters.append(cluster)
+        return cluster.name
 
     async def _send(self, frame: bytes) -> None:
         self._stdin.write(frame)

@@ -13,10 +13,10 @@ import msgspec
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MoveQuestion, Moves
+from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import StopQuestion, Stops
+from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
 
 HEADER_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 64 * 2**20
@@ -33,7 +33,7 @@ class FrameError(Exception):
     """A frame is too long, cut off, or not what was expected; the connection cannot be used any more."""
 
 
-class ClusterFrame(msgspec.Struct, frozen=True, rename="camel", tag="world"):
+class ClusterFrame(msgspec.Struct, frozen=True, rename="camel", tag="cluster"):
     """A cluster and the policy to plan by, sent once for all requests against it."""
 
     name: str
@@ -47,7 +47,7 @@ class Ask(msgspec.Struct, frozen=True, rename="camel", tag="ask"):
 
     number: int
     """Comes back in the answer."""
-    world: str
+    cluster: str
     request: PlanRequest
 
 
@@ -55,7 +55,7 @@ class AskTurns(msgspec.Struct, frozen=True, rename="camel", tag="askTurns"):
     """A question about several pending jobs."""
 
     number: int
-    world: str
+    cluster: str
     question: AdmissionRequest
 
 
@@ -63,16 +63,16 @@ class AskMoves(msgspec.Struct, frozen=True, rename="camel", tag="askMoves"):
     """A question about running jobs."""
 
     number: int
-    world: str
-    question: MoveQuestion
+    cluster: str
+    question: MigrationQuestion
 
 
 class AskStops(msgspec.Struct, frozen=True, rename="camel", tag="askStops"):
     """A question about running jobs that others might need the GPUs of."""
 
     number: int
-    world: str
-    question: StopQuestion
+    cluster: str
+    question: PreemptionQuestion
 
 
 class Ready(msgspec.Struct, frozen=True, rename="camel", tag="ready"):
@@ -104,14 +104,14 @@ class MigrationAdvice(msgspec.Struct, frozen=True, rename="camel", tag="moved"):
     """Which running jobs would be better off elsewhere."""
 
     number: int
-    moves: Moves
+    moves: MigrationAnswer
 
 
 class Stopped(msgspec.Struct, frozen=True, rename="camel", tag="stopped"):
     """Which running jobs would better be stopped for others."""
 
     number: int
-    stops: Stops
+    stops: PreemptionAnswer
 
 
 class PlannerTrouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):

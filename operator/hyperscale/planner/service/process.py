@@ -20,10 +20,10 @@ from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MoveQuestion, Moves
+from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import StopQuestion, Stops
+from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.migration.vacated import unsound_moves
 from hyperscale.planner.queue.queue_check import unsound, unsound_stops
@@ -163,7 +163,7 @@ class PlannerProcess:
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))
         return answer.turns
 
-    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+    async def moves(self, question: MigrationQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> MigrationAnswer | None:
         """Which of several running jobs would be better off elsewhere, every plan checked; None where the planner failed on that."""
         try:
             return await self._moves(question, snapshot, policy)
@@ -172,7 +172,7 @@ class PlannerProcess:
             self._on_failure(MOVES_FAILED)
             return None
 
-    async def _moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves:
+    async def _moves(self, question: MigrationQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> MigrationAnswer:
         answer = await self._answer(partial(AskMoves, question=question), question.deadline_seconds, snapshot, policy)
         if not isinstance(answer, MigrationAdvice):
             raise PlannerError(CRASHED, "the planner answered another question")
@@ -180,7 +180,7 @@ class PlannerProcess:
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))
         return answer.moves
 
-    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+    async def preempt(self, question: PreemptionQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> PreemptionAnswer | None:
         """Which running jobs would better be stopped for others, checked; None where the planner failed on that, which is counted."""
         try:
             return await self._preempt(question, snapshot, policy)
@@ -189,7 +189,7 @@ class PlannerProcess:
             self._on_failure(STOPS_FAILED)
             return None
 
-    async def _preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops:
+    async def _preempt(self, question: PreemptionQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> PreemptionAnswer:
         answer = await self._answer(partial(AskStops, question=question), question.deadline_seconds, snapshot, policy)
         if not isinstance(answer, Stopped):
             raise PlannerError(CRASHED, "the planner answered another question")
@@ -200,7 +200,7 @@ class PlannerProcess:
     async def _answer(
         self, asked: Callable[[int, str], Question], deadline_seconds: float, snapshot: ClusterSnapshot, policy: PolicySpec
     ) -> Answer:
-        """What the planner says to a question, which is made from its number and the name of its world."""
+        """What the planner says to a question, which is made from its number and the name of its cluster."""
         async with self._lock:
             try:
                 child = await self._alive()

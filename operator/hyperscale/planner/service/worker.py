@@ -20,10 +20,10 @@ from typing import BinaryIO, Final
 from hyperscale.model.admission_query import AdmissionResult
 from hyperscale.model.api.policy import PolicySpec, QueuePolicy
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.migration_query import Moves
+from hyperscale.model.migration_query import MigrationAnswer
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import Stops
+from hyperscale.model.preemption_query import PreemptionAnswer
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned.learned_planner import planners
@@ -66,25 +66,25 @@ MAX_MESSAGE_LENGTH: Final = 500
 
 
 class PlannerService:
-    """Answers questions; builds the graph of each world once, when it is first asked about."""
+    """Answers questions; builds the graph of each cluster once, when it is first asked about."""
 
     def __init__(self, clock: Callable[[], float], weights: Path | None = None) -> None:
         """Plan with published weights of the learned planners from a folder, or with those of the package."""
         self._clock = clock
         self._weights = weights
-        self._worlds: dict[str, ClusterFrame] = {}
+        self._clusters: dict[str, ClusterFrame] = {}
         self._graphs: dict[str, ClusterGraph] = {}
         self._desks: dict[str, PlacementOracle] = {}
         self._planners = planners(weights)
         self._choosers: Memo[Choosers] = Memo(KEPT_WORLDS)
         self._heuristic = next(planner for planner in self._planners if isinstance(planner, Heuristic))
 
-    def learn(self, world: ClusterFrame) -> None:
-        """Keep a world to plan in, and forget the oldest."""
-        self._worlds[world.name] = world
-        while len(self._worlds) > KEPT_WORLDS:
-            oldest = next(iter(self._worlds))
-            del self._worlds[oldest]
+    def learn(self, cluster: ClusterFrame) -> None:
+        """Keep a cluster to plan in, and forget the oldest."""
+        self._clusters[cluster.name] = cluster
+        while len(self._clusters) > KEPT_WORLDS:
+            oldest = next(iter(self._clusters))
+            del self._clusters[oldest]
             self._graphs.pop(oldest, None)
             self._desks.pop(oldest, None)
 
@@ -109,19 +109,19 @@ class PlannerService:
         return Planned(ask.number, answer) if isinstance(answer, Plan) else NotPlanned(ask.number, answer)
 
     def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
-        world, request = self._worlds[ask.world], ask.request
+        cluster, request = self._clusters[ask.cluster], ask.request
         expired = self._alarm(request.deadline_seconds, started)
-        return make_plan(request, self._graph(world), profile(request.job), world.policy, expired=expired, planners=self._planners)
+        return make_plan(request, self._graph(cluster), profile(request.job), cluster.policy, expired=expired, planners=self._planners)
 
     def _turns(self, ask: AskTurns, started: float) -> AdmissionResult:
-        world = self._worlds[ask.world]
-        desk = self._desk(world, ask.question.deadline_seconds, started)
-        return take_turns(ask.question, desk, world.policy.queue, self._choosers_of(world.policy.queue))
+        cluster = self._clusters[ask.cluster]
+        desk = self._desk(cluster, ask.question.deadline_seconds, started)
+        return take_turns(ask.question, desk, cluster.policy.queue, self._choosers_of(cluster.policy.queue))
 
-    def _stops(self, ask: AskStops, started: float) -> Stops:
-        world = self._worlds[ask.world]
-        policy = world.policy
-        desk = self._desk(world, ask.question.deadline_seconds, started)
+    def _stops(self, ask: AskStops, started: float) -> PreemptionAnswer:
+        cluster = self._clusters[ask.cluster]
+        policy = cluster.policy
+        desk = self._desk(cluster, ask.question.deadline_seconds, started)
         own = policy.queue.preemption
         terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.migration.restart_seconds)
         return evaluate_preemptions(ask.question, desk, policy.queue, terms, self._choosers_of(policy.queue))
@@ -130,11 +130,11 @@ class PlannerService:
         """Return who may choose by `policy`; this planner reads the weights of a policy once."""
         return self._choosers.get(policy, lambda: choosers(policy, self._weights))
 
-    def _desk(self, world: ClusterFrame, deadline_seconds: float, started: float) -> PlacementOracle:
-        """Keeps what it has found on this world; under the deadline of the question in hand."""
-        desk = self._desks.get(world.name)
+    def _desk(self, cluster: ClusterFrame, deadline_seconds: float, started: float) -> PlacementOracle:
+        """Keeps what it has found on this cluster; under the deadline of the question in hand."""
+        desk = self._desks.get(cluster.name)
         if desk is None:
-            desk = self._desks[world.name] = PlacementOracle(self._graph(world), world.policy, partial(self._place, world.policy))
+            desk = self._desks[cluster.name] = PlacementOracle(self._graph(cluster), cluster.policy, partial(self._place, cluster.policy))
         desk.expired = self._alarm(deadline_seconds, started)
         desk.hurried = self._alarm(deadline_seconds * HURRY_FRACTION, started)
         return desk
@@ -142,17 +142,17 @@ class PlannerService:
     def _place(self, policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
         return make_plan(request, graph, profile(request.job), policy, expired=expired, planners=self._planners)
 
-    def _moves(self, ask: AskMoves, started: float) -> Moves:
-        world = self._worlds[ask.world]
+    def _moves(self, ask: AskMoves, started: float) -> MigrationAnswer:
+        cluster = self._clusters[ask.cluster]
         expired = self._alarm(ask.question.deadline_seconds, started)
         return evaluate_migrations(
-            ask.question, self._graph(world), world.policy, lambda job: profile(job.request.job), expired, self._heuristic
+            ask.question, self._graph(cluster), cluster.policy, lambda job: profile(job.request.job), expired, self._heuristic
         )
 
-    def _graph(self, world: ClusterFrame) -> ClusterGraph:
-        if world.name not in self._graphs:
-            self._graphs[world.name] = build(world.snapshot, world.policy)
-        return self._graphs[world.name]
+    def _graph(self, cluster: ClusterFrame) -> ClusterGraph:
+        if cluster.name not in self._graphs:
+            self._graphs[cluster.name] = build(cluster.snapshot, cluster.policy)
+        return self._graphs[cluster.name]
 
     def _alarm(self, deadline_seconds: float, started: float) -> Callable[[], bool]:
         """Tells a planner that it should come to an end with what it has."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MoveQuestion, RunningJob
+from hyperscale.model.migration_query import MigrationQuestion, RunningJob
 from hyperscale.model.plan import Plan
 from hyperscale.planner.service.process import ENVIRONMENT, MOVES_FAILED, PlannerProcess
 from tests.builders.clusters import both_ways, gpu_node, link, snapshot, training
@@ -22,9 +22,11 @@ JOB = training(workers={"minReplicas": 2, "maxReplicas": 2})
 POLICY = PolicySpec()
 
 
-def question(running: Plan) -> MoveQuestion:
+def question(running: Plan) -> MigrationQuestion:
     asked = request(JOB, workers_fixed=2)
-    return MoveQuestion((RunningJob(asked, running, {worker.node: Claim(gpus=1) for worker in running.workers}, 100_000.0, 10.0),), 30.0)
+    return MigrationQuestion(
+        (RunningJob(asked, running, {worker.node: Claim(gpus=1) for worker in running.workers}, 100_000.0, 10.0),), 30.0
+    )
 
 
 def slowed(plan: Plan) -> tuple[ClusterSnapshot, list[str]]:

@@ -12,7 +12,7 @@ from hyperscale.model.admission_query import Claim, QueuedJob
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.migration_query import RunningJob
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import StopAdvice, StoppableJob, StopQuestion, Stops
+from hyperscale.model.preemption_query import JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.queue.queue_check import unsound_stops
 from hyperscale.planner.service.process import ENVIRONMENT, STOPS_FAILED, PlannerProcess
 from tests.builders.clusters import gpu_node, snapshot, training
@@ -29,12 +29,12 @@ def asked(name: str, epochs: int) -> PlanRequest:
     return PlanRequest(job_key=f"team/{name}", job=training(model=model, workers={"minReplicas": 1, "maxReplicas": 1}))
 
 
-def question(pending_epochs: int, held_seconds: float = 10_000.0) -> StopQuestion:
+def question(pending_epochs: int, held_seconds: float = 10_000.0) -> PreemptionQuestion:
     """A long job has the only GPU, another waits."""
     running = RunningJob(replace(asked("long", 100_000), workers_fixed=1), plan("a1"), {"a1": Claim(gpus=1)}, 100_000.0, 10.0)
-    return StopQuestion(
+    return PreemptionQuestion(
         pending=(QueuedJob(asked("other", pending_epochs), waited_seconds=60.0),),
-        running=(StoppableJob(running, held_seconds=held_seconds),),
+        running=(PreemptibleJob(running, held_seconds=held_seconds),),
         claims={"a1": Claim(gpus=1)},
         deadline_seconds=30.0,
     )
@@ -48,8 +48,8 @@ async def test_a_real_planner_process_has_a_long_job_stopped_for_a_short_one_and
         (stop,) = stops.stops
         assert (stop.key, stop.beneficiaries) == ("team/long", ("team/other",))
         assert stop.saved_seconds > stop.price_seconds > POLICY.migration.restart_seconds
-        assert await process.preempt(question(1_000_000), BUSY, POLICY) == Stops()
-        assert await process.preempt(question(1000, held_seconds=1.0), BUSY, POLICY) == Stops()
+        assert await process.preempt(question(1_000_000), BUSY, POLICY) == PreemptionAnswer()
+        assert await process.preempt(question(1000, held_seconds=1.0), BUSY, POLICY) == PreemptionAnswer()
     finally:
         await process.stop()
 
@@ -65,7 +65,7 @@ async def test_a_planner_that_dies_over_it_is_counted_and_all_jobs_go_on() -> No
         await process.stop()
 
 
-GOOD = StopAdvice("team/long", ("team/other",), saved_seconds=100.0, price_seconds=70.0)
+GOOD = JobPreemption("team/long", ("team/other",), saved_seconds=100.0, price_seconds=70.0)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,6 @@ GOOD = StopAdvice("team/long", ("team/other",), saved_seconds=100.0, price_secon
         ((replace(GOOD, price_seconds=float("nan")),), "saves 100.0 s for nan s"),
     ],
 )
-def test_advice_that_cannot_be_acted_on_is_refused(stops: tuple[StopAdvice, ...], says: str | None) -> None:
-    wrong = unsound_stops(Stops(stops), question(1000))
+def test_advice_that_cannot_be_acted_on_is_refused(stops: tuple[JobPreemption, ...], says: str | None) -> None:
+    wrong = unsound_stops(PreemptionAnswer(stops), question(1000))
     assert (wrong == ()) if says is None else (says in "; ".join(wrong))
