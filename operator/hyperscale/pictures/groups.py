@@ -46,11 +46,6 @@ def by_level(graph: ClusterGraph, level: int) -> tuple[Group, ...]:
     return _grouped(graph, [node.domains[level] if level < len(node.domains) else "" for node in graph.nodes])
 
 
-def by_product(graph: ClusterGraph) -> tuple[Group, ...]:
-    """Groups of equal GPU product, sorted by name."""
-    return _grouped(graph, [node.gpu_product or "" for node in graph.nodes])
-
-
 def widest(graph: ClusterGraph, most: int) -> tuple[Group, ...]:
     """Groups at the widest level that tells nodes apart, in at most `most` groups; one group `cluster` where no level does."""
     for level in range(len(graph.snapshot.levels)):
@@ -58,15 +53,6 @@ def widest(graph: ClusterGraph, most: int) -> tuple[Group, ...]:
         if 2 <= len(groups) <= most:
             return groups
     return (Group("cluster", tuple(range(len(graph.nodes)))),)
-
-
-def narrowest(graph: ClusterGraph, most: int) -> tuple[Group, ...]:
-    """Groups at the narrowest level that has at most `most` of them; by product where no level does."""
-    for level in reversed(range(len(graph.snapshot.levels))):
-        groups = by_level(graph, level)
-        if 2 <= len(groups) <= most:
-            return groups
-    return by_product(graph)
 
 
 def links_between(graph: ClusterGraph, groups: tuple[Group, ...], within: Sequence[int] | None = None) -> tuple[GroupLink, ...]:

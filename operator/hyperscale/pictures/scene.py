@@ -1,51 +1,42 @@
 """What a picture of a cluster shows and where: islands of nodes on a ring, nodes in each island, links as line segments. Pure geometry.
 
-Above MAX_NODES nodes the items are whole domains (racks, zones), so that a picture of 5,000 nodes can still be read.
-Lengths are in units of the distance between two neighbouring items; y points up.
+Made from ClusterTopology's own status, so it is as bounded as that.
+Lengths are in units of the distance between two neighbouring nodes; y points down.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
-from hyperscale.model.graph import ClusterGraph
-from hyperscale.pictures.groups import Group, GroupLink, links_between, narrowest, widest
+from hyperscale.model.api.topology import LinkQuality, TopologyLink, TopologyNode, TopologyStatus
 from hyperscale.util.float_sums import sum_in_order
 
-MAX_NODES: Final = 200
-MAX_GROUPS: Final = 640
 MAX_ISLANDS: Final = 24
 MAX_INSIDE_EDGES: Final = 1200
 MAX_OUTLIERS: Final = 12
-MAX_GUESSED_ROUTES: Final = 10
 OUTLIER_FACTOR: Final = 3.0
 """Latency of a link divided by the median between its two islands; from this factor on it is drawn on its own."""
-RING_ITEMS: Final = 9
-"""Up to this number items stand on a ring; more fill a disc."""
+RING_NODES: Final = 9
+"""Up to this number nodes stand on a ring; more fill a disc."""
 ISLAND_GAP: Final = 1.3
 STRETCH: Final = 1.25
 """Pictures are wider than high."""
 GOLDEN_ANGLE: Final = math.pi * (3.0 - math.sqrt(5.0))
+WITHOUT_LABEL: Final = "(no label)"
 
 
 @dataclass(frozen=True)
-class Item:
-    """A node, or a domain of nodes."""
+class Dot:
+    """A node and its place."""
 
+    node: TopologyNode
     label: str
     x: float
     y: float
-    product: str
-    """The most common one of a domain."""
-    nodes: int
-    gpus: int
-    free_gpus: int
-    usable: bool
-    """False when no pod can go there at all: not ready or cordoned."""
 
 
 @dataclass(frozen=True)
@@ -56,132 +47,100 @@ class Island:
     x: float
     y: float
     radius: float
-    nodes: int
-    gpus: int
-    free_gpus: int
+    nodes: tuple[TopologyNode, ...]
+
+    @property
+    def free_text(self) -> str:
+        """How many of its GPUs are free."""
+        return f"{sum(node.free_gpus for node in self.nodes)} of {sum(node.gpus for node in self.nodes)} GPUs free"
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A line between two points."""
+    """A line between two points: one link, or the medians of several."""
 
     ends: tuple[tuple[float, float], tuple[float, float]]
     latency_seconds: float
-    bandwidth_bytes_per_second: float
+    bandwidth_bytes_per_second: float | None
     measured: bool
-    """The latency is: an estimate otherwise."""
-    bandwidth_measured: bool
+    """Estimated otherwise, in part at least."""
+    links: tuple[TopologyLink, ...]
+    between: tuple[str, str]
+    """Names of what it joins."""
 
 
 @dataclass(frozen=True)
 class Scene:
     """Everything to draw."""
 
-    title: str
-    items: tuple[Item, ...]
+    dots: tuple[Dot, ...]
     islands: tuple[Island, ...]
     inside: tuple[Edge, ...]
-    """Links between items of one island."""
+    """Links between nodes of one island, both ways together."""
     routes: tuple[Edge, ...]
     """Medians between islands."""
     outliers: tuple[Edge, ...]
-    """Links that are much slower than their island's route."""
+    """Links through which nothing gets, and those that are much slower than their island's route."""
     bounds: tuple[float, float, float, float]
-    """Left, bottom, right, top of all islands."""
+    """Left, top, right, bottom of all islands."""
 
 
-def arrange(graph: ClusterGraph) -> Scene:
-    """The scene of a graph; deterministic."""
-    single = len(graph.nodes) <= MAX_NODES
-    groups = tuple(Group(node.name, (index,)) for index, node in enumerate(graph.nodes)) if single else narrowest(graph, MAX_GROUPS)
-    domains = _islands_of(graph, groups)
-    islands, items = _placed(graph, groups, domains)
-    by_node = {index: at for at, group in enumerate(groups) for index in group.members}
-    island_of = {index: at for at, domain in enumerate(domains) for index in domain.members}
-    routes = links_between(graph, domains)
-    inside = _edges_inside(graph, groups, items, [island_of[group.members[0]] for group in groups])
+def arrange(status: TopologyStatus) -> Scene:
+    """The scene of a cluster; deterministic."""
+    islands, dots = _placed(_domains(status))
+    island_of = {node.name: at for at, island in enumerate(islands) for node in island.nodes}
+    place = {dot.node.name: (dot.x, dot.y) for dot in dots}
+    pairs = _both_ways(link for link in status.links if link.source in place and link.destination in place)
+    usable = {pair: edge for pair, links in sorted(pairs.items()) if (edge := _edge(links, (place[pair[0]], place[pair[1]]), pair))}
+    routes = _routes(usable, islands, island_of)
+    usual = {pair: edge.latency_seconds for pair, edge in routes.items()}
     return Scene(
-        title=_title(graph, groups, single),
-        items=items,
+        dots=dots,
         islands=islands,
-        inside=_shown_inside([inside.get(at, []) for at in range(len(islands))]),
-        routes=_shown_routes([_route(islands[link.first], islands[link.second], link) for link in routes if link.first != link.second]),
-        outliers=_outliers(graph, routes, items, by_node, island_of),
+        inside=_shown_inside(_inside(usable, islands, island_of)),
+        routes=tuple(edge for (first, second), edge in routes.items() if first != second),
+        outliers=(*_dead(pairs, place), *_slow(usable, usual, island_of)),
         bounds=_bounds(islands),
     )
 
 
-def _edges_inside(graph: ClusterGraph, groups: tuple[Group, ...], items: Sequence[Item], islands: Sequence[int]) -> dict[int, list[Edge]]:
-    """Measured links between items of one island, by island; `islands` has the island of each item."""
-    edges: dict[int, list[Edge]] = {}
-    for link in links_between(graph, groups, within=islands):
-        if link.latency_samples + link.bandwidth_samples and link.first != link.second:
-            edges.setdefault(islands[link.first], []).append(_edge(items[link.first], items[link.second], link))
-    return edges
+def _domains(status: TopologyStatus) -> list[tuple[str, list[TopologyNode]]]:
+    """Nodes by domain of the widest level that tells them apart in at most MAX_ISLANDS; one domain where no level does."""
+    for level in range(len(status.levels)):
+        domains: dict[tuple[str, ...], list[TopologyNode]] = {}
+        for node in status.nodes:
+            named = tuple(domain or WITHOUT_LABEL for domain in (*node.domains, *[""] * (level + 1))[: level + 1])
+            domains.setdefault(named, []).append(node)
+        if 2 <= len(domains) <= MAX_ISLANDS:
+            return [(" / ".join(name), nodes) for name, nodes in sorted(domains.items())]
+    return [("cluster", list(status.nodes))]
 
 
-def _bounds(islands: Sequence[Island]) -> tuple[float, float, float, float]:
-    """Left, bottom, right, top of all discs."""
-    return (
-        min(island.x - island.radius for island in islands),
-        min(island.y - island.radius for island in islands),
-        max(island.x + island.radius for island in islands),
-        max(island.y + island.radius for island in islands),
-    )
-
-
-def _shown_inside(edges: list[list[Edge]]) -> tuple[Edge, ...]:
-    """Of every island its slowest, with an equal share for each where all would be a blot."""
-    if sum(map(len, edges)) <= MAX_INSIDE_EDGES:
-        return tuple(edge for mine in edges for edge in mine)
-    share = MAX_INSIDE_EDGES // len(edges)
-    return tuple(edge for mine in edges for edge in sorted(mine, key=lambda edge: (-edge.latency_seconds, edge.ends))[:share])
-
-
-def _shown_routes(routes: list[Edge]) -> tuple[Edge, ...]:
-    """All of them, or where they are many those that were measured: a guess for every pair of twenty islands would hide what is known."""
-    guessed = sum(not route.measured for route in routes)
-    return tuple(route for route in routes if route.measured or guessed <= MAX_GUESSED_ROUTES)
-
-
-def _islands_of(graph: ClusterGraph, groups: tuple[Group, ...]) -> tuple[Group, ...]:
-    """Domains that hold whole items; one island where the widest level would cut an item in two."""
-    domains = widest(graph, MAX_ISLANDS)
-    owner = {index: at for at, domain in enumerate(domains) for index in domain.members}
-    whole = all(len({owner[index] for index in group.members}) == 1 for group in groups)
-    return domains if whole else (Group("cluster", tuple(range(len(graph.nodes)))),)
-
-
-def _placed(graph: ClusterGraph, groups: tuple[Group, ...], domains: tuple[Group, ...]) -> tuple[tuple[Island, ...], tuple[Item, ...]]:
-    """Islands around a ring, items within their island; items keep the order of `groups`."""
-    owner = {index: at for at, domain in enumerate(domains) for index in domain.members}
-    items_of: list[list[int]] = [[] for _ in domains]
-    for at, group in enumerate(groups):
-        items_of[owner[group.members[0]]].append(at)
-    radii = [_extent(len(mine)) for mine in items_of]
-    centres = _ring(radii)
-    names = _labels([group.name for group in groups])
-    items: dict[int, Item] = {}
-    for mine, (x, y) in zip(items_of, centres, strict=True):
-        labels = _labels([names[at] for at in mine])
-        for at, label, (dx, dy) in zip(mine, labels, _offsets(len(mine)), strict=True):
-            items[at] = _item(graph, groups[at], label, (x + dx, y + dy))
-    islands = [_island(graph, domain, centre, radius) for domain, centre, radius in zip(domains, centres, radii, strict=True)]
-    return tuple(islands), tuple(items[at] for at in range(len(groups)))
+def _placed(domains: Sequence[tuple[str, list[TopologyNode]]]) -> tuple[tuple[Island, ...], tuple[Dot, ...]]:
+    """Islands around a ring, nodes within their island by domain and name."""
+    radii = [_extent(len(nodes)) for _, nodes in domains]
+    islands, dots = [], []
+    for (name, nodes), (x, y), radius in zip(domains, _ring(radii), radii, strict=True):
+        ordered = sorted(nodes, key=lambda node: (node.domains, node.name))
+        islands.append(Island(name, x, y, radius, tuple(ordered)))
+        labels = _labels([node.name for node in ordered])
+        for node, label, (dx, dy) in zip(ordered, labels, _offsets(len(ordered)), strict=True):
+            dots.append(Dot(node, label, x + dx, y + dy))
+    return tuple(islands), tuple(dots)
 
 
 def _extent(count: int) -> float:
-    """Radius of an island of `count` items, with a margin for their labels."""
+    """Radius of an island of `count` nodes, with a margin for their labels."""
     return max((math.hypot(x, y) for x, y in _offsets(count)), default=0.0) + 0.75
 
 
 def _offsets(count: int) -> list[tuple[float, float]]:
-    """Places of `count` items about a centre, about one unit apart: a ring, or a sunflower for many."""
+    """Places of `count` nodes about a centre, about one unit apart: a ring, or a sunflower for many."""
     if count == 1:
         return [(0.0, 0.0)]
-    if count <= RING_ITEMS:
-        radius = 1.15 / (2.0 * math.sin(math.pi / count))
-        turns = [math.pi / 2.0 - 2.0 * math.pi * at / count for at in range(count)]
+    if count <= RING_NODES:
+        radius = 1.15 / (2.0 * math.sin(math.pi / max(count, 2)))
+        turns = [2.0 * math.pi * at / count - math.pi / 2.0 for at in range(count)]
         return [(radius * math.cos(turn), radius * math.sin(turn)) for turn in turns]
     radii = [0.62 * math.sqrt(at + 0.5) for at in range(count)]
     return [(radius * math.cos(at * GOLDEN_ANGLE), radius * math.sin(at * GOLDEN_ANGLE)) for at, radius in enumerate(radii)]
@@ -201,12 +160,12 @@ def _ring(radii: Sequence[float]) -> list[tuple[float, float]]:
         angle = sum_in_order(2.0 * math.asin(min(1.0, radius / middle)) for radius in padded)
         low, high = (middle, high) if angle > 2.0 * math.pi else (low, middle)
     angles = [2.0 * math.asin(min(1.0, radius / high)) for radius in padded]
-    spare = (2.0 * math.pi - sum(angles)) / len(angles)
-    centres, turn = [], math.pi / 2.0 + angles[0] / 2.0
+    spare = (2.0 * math.pi - sum_in_order(angles)) / len(angles)
+    centres, turn = [], -math.pi / 2.0 - angles[0] / 2.0
     for angle in angles:
-        turn -= angle / 2.0
+        turn += angle / 2.0
         centres.append((STRETCH * high * math.cos(turn), high * math.sin(turn)))
-        turn -= angle / 2.0 + spare
+        turn += angle / 2.0 + spare
     return centres
 
 
@@ -220,80 +179,87 @@ def _labels(names: Sequence[str]) -> list[str]:
     return [name[skip:] for name in names]
 
 
-def _item(graph: ClusterGraph, group: Group, label: str, place: tuple[float, float]) -> Item:
-    nodes = [graph.nodes[index] for index in group.members]
-    products = Counter(node.gpu_product or "unknown" for node in nodes)
-    return Item(
-        label=label,
-        x=place[0],
-        y=place[1],
-        product=min(products, key=lambda product: (-products[product], product)),
-        nodes=len(nodes),
-        gpus=sum(node.allocatable_gpus for node in nodes),
-        free_gpus=sum(node.free_gpus for node in nodes),
-        usable=any(node.ready and node.schedulable for node in nodes),
-    )
+def _both_ways(links: Iterable[TopologyLink]) -> dict[tuple[str, str], list[TopologyLink]]:
+    """Links by the two nodes that they join, the lower name first."""
+    pairs: dict[tuple[str, str], list[TopologyLink]] = {}
+    for link in links:
+        if link.source != link.destination:
+            pairs.setdefault((min(link.source, link.destination), max(link.source, link.destination)), []).append(link)
+    return pairs
 
 
-def _island(graph: ClusterGraph, domain: Group, centre: tuple[float, float], radius: float) -> Island:
-    nodes = [graph.nodes[index] for index in domain.members]
-    return Island(
-        name=domain.name,
-        x=centre[0],
-        y=centre[1],
-        radius=radius,
-        nodes=len(nodes),
-        gpus=sum(node.allocatable_gpus for node in nodes),
-        free_gpus=sum(node.free_gpus for node in nodes),
-    )
+def _edge(links: Sequence[TopologyLink], ends: tuple[tuple[float, float], tuple[float, float]], between: tuple[str, str]) -> Edge | None:
+    """A line with the medians of these links; None where no latency is known."""
+    latencies = [link.latency_seconds for link in links if link.latency_seconds is not None]
+    rates = [link.bandwidth_bytes_per_second for link in links if link.bandwidth_bytes_per_second]
+    if not latencies:
+        return None
+    measured = all(link.quality is not LinkQuality.ESTIMATED for link in links)
+    return Edge(ends, median(latencies), median(rates) if rates else None, measured, tuple(links), between)
 
 
-def _edge(first: Item, second: Item, link: GroupLink) -> Edge:
-    return _figured(((first.x, first.y), (second.x, second.y)), link)
+def _routes(usable: dict[tuple[str, str], Edge], islands: Sequence[Island], island_of: dict[str, int]) -> dict[tuple[int, int], Edge]:
+    """Medians by pair of islands, those of one island with itself too; from rim to rim."""
+    joined: dict[tuple[int, int], list[TopologyLink]] = {}
+    for (first, second), edge in usable.items():
+        one, other = sorted((island_of[first], island_of[second]))
+        joined.setdefault((one, other), []).extend(edge.links)
+    routes = {}
+    for (one, other), links in sorted(joined.items()):
+        route = _edge(links, _rims(islands[one], islands[other]), (islands[one].name, islands[other].name))
+        if route is not None:
+            routes[one, other] = route
+    return routes
 
 
-def _figured(ends: tuple[tuple[float, float], tuple[float, float]], link: GroupLink) -> Edge:
-    measured = link.latency_samples > 0, link.bandwidth_samples > 0
-    return Edge(ends, link.latency_seconds, link.bandwidth_bytes_per_second, *measured)
-
-
-def _route(first: Island, second: Island, link: GroupLink) -> Edge:
-    """From the rim of one island to the rim of the other."""
+def _rims(first: Island, second: Island) -> tuple[tuple[float, float], tuple[float, float]]:
+    """From the rim of one island to the rim of the other; a point where both are one."""
     dx, dy = second.x - first.x, second.y - first.y
-    length = math.hypot(dx, dy)
+    length = math.hypot(dx, dy) or 1.0
     ux, uy = dx / length, dy / length
     start = (first.x + ux * first.radius, first.y + uy * first.radius)
-    end = (second.x - ux * second.radius, second.y - uy * second.radius)
-    return _figured((start, end), link)
+    return start, (second.x - ux * second.radius, second.y - uy * second.radius)
 
 
-def _outliers(
-    graph: ClusterGraph, routes: tuple[GroupLink, ...], items: tuple[Item, ...], by_node: dict[int, int], island_of: dict[int, int]
-) -> tuple[Edge, ...]:
+def _inside(usable: dict[tuple[str, str], Edge], islands: Sequence[Island], island_of: dict[str, int]) -> list[list[Edge]]:
+    """Lines between nodes of one island, by island."""
+    inside: list[list[Edge]] = [[] for _ in islands]
+    for (first, second), edge in usable.items():
+        if island_of[first] == island_of[second]:
+            inside[island_of[first]].append(edge)
+    return inside
+
+
+def _shown_inside(edges: list[list[Edge]]) -> tuple[Edge, ...]:
+    """Of every island its slowest, with an equal share for each where all would be a blot."""
+    if sum(map(len, edges)) <= MAX_INSIDE_EDGES:
+        return tuple(edge for mine in edges for edge in mine)
+    share = MAX_INSIDE_EDGES // len(edges)
+    return tuple(edge for mine in edges for edge in sorted(mine, key=lambda edge: (-edge.latency_seconds, edge.between))[:share])
+
+
+def _dead(pairs: dict[tuple[str, str], list[TopologyLink]], place: dict[str, tuple[float, float]]) -> list[Edge]:
+    """Pairs of nodes between which nothing gets through one way at least."""
+    dead = [(pair, links) for pair, links in sorted(pairs.items()) if any(link.quality is LinkQuality.DEAD for link in links)]
+    return [Edge((place[a], place[b]), math.inf, 0.0, True, tuple(links), (a, b)) for (a, b), links in dead[:MAX_OUTLIERS]]
+
+
+def _slow(usable: dict[tuple[str, str], Edge], usual: dict[tuple[int, int], float], island_of: dict[str, int]) -> list[Edge]:
     """The slowest links that their route's median hides, slowest in proportion first."""
-    usual = {(route.first, route.second): route.latency_seconds for route in routes}
-    slowest: dict[tuple[int, int], tuple[float, float, float]] = {}
-    count = len(graph.nodes)
-    links = graph.links
-    for key, latency, bandwidth in zip(
-        links.key.tolist(), links.latency_seconds.tolist(), links.bandwidth_bytes_per_second.tolist(), strict=True
-    ):
-        source, destination = key // count, key % count
-        first, second = sorted((island_of[source], island_of[destination]))
-        median = usual.get((first, second), math.inf)
-        if math.isnan(latency) or median <= 0 or latency < OUTLIER_FACTOR * median:
-            continue
-        a, b = sorted((by_node[source], by_node[destination]))
-        if a != b:
-            slowest[a, b] = max(slowest.get((a, b), (0.0, 0.0, 0.0)), (latency / median, latency, bandwidth))
-    worst = sorted(slowest.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_OUTLIERS]
-    return tuple(
-        Edge(((items[a].x, items[a].y), (items[b].x, items[b].y)), figures[1], figures[2], True, True) for (a, b), figures in worst
+    slow = []
+    for (first, second), edge in usable.items():
+        one, other = sorted((island_of[first], island_of[second]))
+        slowest = max(link.latency_seconds or 0.0 for link in edge.links)
+        if 0.0 < OUTLIER_FACTOR * usual[one, other] <= slowest and not any(link.quality is LinkQuality.DEAD for link in edge.links):
+            slow.append((-slowest / usual[one, other], edge.between, edge))
+    return [edge for _, _, edge in sorted(slow, key=lambda entry: entry[:2])[:MAX_OUTLIERS]]
+
+
+def _bounds(islands: Sequence[Island]) -> tuple[float, float, float, float]:
+    """Left, top, right, bottom of all discs."""
+    return (
+        min(island.x - island.radius for island in islands),
+        min(island.y - island.radius for island in islands),
+        max(island.x + island.radius for island in islands),
+        max(island.y + island.radius for island in islands),
     )
-
-
-def _title(graph: ClusterGraph, groups: tuple[Group, ...], single: bool) -> str:
-    free, every = sum(node.free_gpus for node in graph.nodes), sum(node.allocatable_gpus for node in graph.nodes)
-    shown = "" if single else f" in {len(groups)} groups"
-    nodes = "1 node" if len(graph.nodes) == 1 else f"{len(graph.nodes)} nodes"
-    return f"{nodes}{shown}, {free} of {every} GPUs free, {len(graph.snapshot.links)} links listed"

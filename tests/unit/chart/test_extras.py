@@ -149,7 +149,6 @@ def test_the_core_alone_describes_a_cluster(known: str, tmp_path: Path) -> None:
         ("cluster", ("topology",)),
         ("cluster", ("snapshot", "-o", "OUT")),
         ("cluster", ("explain", "cora")),
-        ("draw", ("topology", "--snapshot", "KNOWN", "--png", "OUT")),
         ("history", ("history", "--url", "sqlite:///x")),
         ("learn", ("learn", "dqn", "--out", "OUT")),
         ("planner", ("analyze", str(ROOT / "examples/own-script/train.py"))),

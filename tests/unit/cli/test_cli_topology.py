@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,19 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.cluster import UNKNOWN_SAMPLE, AbsentLink, ClusterSnapshot, Link
+from hyperscale.model.api.topology import topology_status
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.observe.snapshot.build_snapshot import write_snapshot
 from hyperscale.pictures import scene
-from hyperscale.pictures.draw_cluster import draw, png
-from hyperscale.pictures.groups import links_between, narrowest, widest
-from hyperscale.pictures.lettering import beginning, ending, plain
+from hyperscale.pictures.groups import links_between, widest
+from hyperscale.pictures.svg import WIDTH, svg
 from hyperscale.planner.graph.cluster_graph import build
 from tests.unit.cli.cli_samples import LEVELS, Files, files_fixture, measured, node, run, snapshot
 
 __all__ = ["files_fixture"]
 
-PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+GUESS = Sample(1e-3, 1.0, Quality.ESTIMATED)
 
 
 def graph(**changed: Any) -> ClusterGraph:
@@ -74,12 +75,11 @@ def test_unlabelled_nodes_are_counted_and_are_no_domain(files: Files) -> None:
 
 
 def test_a_picture_is_written_and_is_the_same_again(files: Files) -> None:
-    path = Path(files.folder / "cluster.png")
-    ran = run("topology", "--snapshot", files.snapshot, "--png", str(path))
+    path = Path(files.folder / "cluster.svg")
+    ran = run("topology", "--snapshot", files.snapshot, "--svg", str(path))
     assert ran.code == 0
-    assert "drew 12 nodes" in ran.err
-    assert path.read_bytes().startswith(PNG_MAGIC)
-    assert path.read_bytes() == png(graph())
+    assert ran.err.startswith("wrote ")
+    assert path.read_text() == svg(topology_status(snapshot()))
 
 
 NAMES = {
@@ -137,12 +137,13 @@ CLUSTERS: dict[str, ClusterSnapshot] = {
 @pytest.mark.parametrize("case", sorted(CLUSTERS))
 def test_every_cluster_can_be_drawn_and_tabled(case: str, files: Files) -> None:
     write_snapshot(files.snapshot, CLUSTERS[case])
-    png_file, page, graphml = (files.folder / f"cluster.{ending}" for ending in ("png", "html", "graphml"))
-    ran = run("topology", "--snapshot", files.snapshot, "--png", str(png_file), "--html", str(page), "--graphml", str(graphml))
+    picture, page, graphml = (files.folder / f"cluster.{ending}" for ending in ("svg", "html", "graphml"))
+    ran = run("topology", "--snapshot", files.snapshot, "--svg", str(picture), "--html", str(page), "--graphml", str(graphml))
     assert ran.code == 0, ran
     assert ran.err.count("\n") == 3, "warnings"
     assert all(line.isprintable() for line in ran.out.splitlines())
-    assert png_file.read_bytes().startswith(PNG_MAGIC)
+    drawn = ElementTree.parse(picture)  # noqa: S314 - our own text
+    assert len(drawn.findall(".//{*}circle[@class='node']")) == len(CLUSTERS[case].nodes)
     assert len(ElementTree.parse(graphml).findall(".//{*}node")) == len(CLUSTERS[case].nodes)  # noqa: S314 - our own text
     tags = TagNames()
     tags.feed(page.read_text())
@@ -162,31 +163,32 @@ class TagNames(HTMLParser):
         self.found |= {tag, *(f"{tag} {name}" for name, _ in attributes if name.startswith("on"))}
 
 
+def scene_of(snapshot: ClusterSnapshot) -> scene.Scene:
+    return scene.arrange(topology_status(snapshot))
+
+
 def test_of_many_products_the_last_are_told_together_and_the_legend_stays_inside() -> None:
-    figure = draw(build(CLUSTERS["60 products"], PolicySpec()))
-    (legend,) = figure.legends
-    texts = [text.get_text() for text in legend.get_texts()]
-    assert "53 other products" in texts
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
+    root = ElementTree.fromstring(svg(topology_status(CLUSTERS["60 products"])))  # noqa: S314 - our own text
+    assert "53 other products" in [text.text for text in root.findall(".//{*}text")]
+    height = float(root.attrib["viewBox"].split()[3])
+    places = [re.findall(r"[\d.]+", group.attrib["transform"]) for group in root.findall(".//{*}g")]
+    assert all(float(x) < WIDTH - 100 and float(y) < height for x, y in places)
 
 
-def test_names_are_drawn_letter_by_letter_and_never_as_formulas() -> None:
-    assert plain("a$b$c_{ \\alpha 節 \u202e") == r"a\$b\$c_{ \alpha ? ?"
-    assert (ending("gpu-node-0001", 6), beginning("NVIDIA-A100", 7)) == ("…-0001", "NVIDIA…")
+def test_a_picture_holds_every_name_as_text() -> None:
+    drawn = svg(topology_status(CLUSTERS["names: markup"]))
+    assert "<script" not in drawn
+    assert "&lt;script&gt;" in drawn
 
 
-def test_a_bandwidth_that_is_a_guess_is_marked_beside_a_latency_that_is_none() -> None:
-    drawn = scene.arrange(
-        build(
-            replace(snapshot(), links=tuple(replace(each, bandwidth_bytes_per_second=UNKNOWN_SAMPLE) for each in snapshot().links)),
-            PolicySpec(),
-        )
-    )
-    assert {(edge.measured, edge.bandwidth_measured) for edge in drawn.routes} == {(True, False)}
-    assert {(edge.measured, edge.bandwidth_measured) for edge in scene.arrange(graph()).routes} == {(True, True)}
+def test_a_link_that_is_estimated_is_marked() -> None:
+    guessed = replace(snapshot(), links=tuple(replace(each, latency_seconds=GUESS) for each in snapshot().links))
+    assert {edge.measured for edge in scene_of(guessed).routes} == {False}
+    assert {edge.measured for edge in scene_of(snapshot()).routes} == {True}
+    assert ">estimated<" in svg(topology_status(guessed))
 
 
-def test_thousands_of_nodes_show_their_racks_and_every_region_its_share_of_lines() -> None:
+def test_thousands_of_nodes_are_all_there_and_every_region_has_its_share_of_lines() -> None:
     base = large(2000)
     pairs = {tuple(sorted((at, at // 500 * 500 + at * 7 * step % 500))) for at in range(2000) for step in range(1, 5)}
     links = tuple(
@@ -194,33 +196,33 @@ def test_thousands_of_nodes_show_their_racks_and_every_region_its_share_of_lines
         for one, other in sorted(pairs)
         if one != other
     )
-    drawn = scene.arrange(build(replace(base, links=links), PolicySpec()))
-    assert (len(drawn.items), len(drawn.islands)) == (80, 4)
+    drawn = scene_of(replace(base, links=links))
+    assert (len(drawn.dots), len(drawn.islands)) == (2000, 4)
     inside = [sum(math.dist(edge.ends[0], (island.x, island.y)) < island.radius for edge in drawn.inside) for island in drawn.islands]
     assert min(inside) > 0.5 * max(inside) > 0
 
 
 @pytest.mark.parametrize("case", sorted(CLUSTERS))
 def test_a_scene_holds_every_node_once_and_islands_never_overlap(case: str) -> None:
-    drawn = scene.arrange(build(CLUSTERS[case], PolicySpec()))
-    assert sum(item.nodes for item in drawn.items) == len(CLUSTERS[case].nodes)
-    assert sum(island.nodes for island in drawn.islands) == len(CLUSTERS[case].nodes)
-    assert len(drawn.items) <= scene.MAX_GROUPS
+    drawn = scene_of(CLUSTERS[case])
+    assert len(drawn.dots) == len(CLUSTERS[case].nodes) == len({(dot.x, dot.y) for dot in drawn.dots})
+    assert sum(len(island.nodes) for island in drawn.islands) == len(CLUSTERS[case].nodes)
     assert len(drawn.inside) <= scene.MAX_INSIDE_EDGES
     for at, first in enumerate(drawn.islands):
         for second in drawn.islands[at + 1 :]:
-            apart = ((first.x - second.x) ** 2 + (first.y - second.y) ** 2) ** 0.5
-            assert apart > first.radius + second.radius
+            assert math.dist((first.x, first.y), (second.x, second.y)) > first.radius + second.radius
 
 
-def test_a_link_far_slower_than_its_like_is_drawn_by_itself() -> None:
-    drawn = scene.arrange(graph())
-    assert len(drawn.outliers) == 1
-    assert drawn.outliers[0].latency_seconds > 0.3
+def test_a_link_far_slower_than_its_like_is_drawn_by_itself_and_so_is_a_dead_one() -> None:
+    (slow,) = scene_of(snapshot()).outliers
+    assert max(link.latency_seconds or 0.0 for link in slow.links) > 0.3
+    first, *others = snapshot().links
+    dead = scene_of(replace(snapshot(), links=(replace(first, bandwidth_bytes_per_second=measured(0.0)), *others)))
+    assert dead.outliers[0].between == (min(first.source, first.destination), max(first.source, first.destination))
 
 
 def test_names_lose_what_all_of_them_share() -> None:
-    assert [item.label for item in scene.arrange(graph()).items][:2] == ["00", "01"]
+    assert sorted(dot.label for dot in scene_of(snapshot()).dots)[:2] == ["00", "01"]
 
 
 def test_figures_between_domains_are_medians_of_samples_or_marked_as_estimates() -> None:
@@ -237,11 +239,9 @@ def test_no_figure_is_invented_where_nodes_cannot_talk() -> None:
     assert links_between(apart, widest(apart, 16)) == ()
 
 
-def test_domains_are_chosen_wide_for_islands_and_narrow_for_items() -> None:
+def test_domains_are_chosen_wide() -> None:
     assert [group.name for group in widest(graph(), 16)] == ["ap-south", "eu-west", "us-east"]
-    assert len(narrowest(graph(), 16)) == 6
     assert [group.name for group in widest(graph(levels=()), 16)] == ["cluster"]
-    assert len(narrowest(graph(levels=()), 16)) == 4, "by product"
     assert LEVELS[0] == "topology.kubernetes.io/region"
 
 

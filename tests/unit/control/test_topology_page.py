@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser
-from itertools import combinations
 from xml.etree import ElementTree
 
 import aiohttp
@@ -18,7 +17,6 @@ from hyperscale.control.telemetry.metrics import Telemetry, TelemetryServer
 from hyperscale.model.api.topology import TopologyStatus, topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 from hyperscale.pictures import page as topologypage
-from hyperscale.pictures import page_layout
 from hyperscale.pictures.graphml import graphml
 
 HOSTILE = '<script>alert("1")</script>&\'\x07'
@@ -68,7 +66,7 @@ def test_every_node_and_few_links_are_drawn_and_told_with_their_source() -> None
     tags = Tags(text)
     assert tags.open == []
     assert text.count('class="node"') == 6
-    assert text.count('class="link"') >= 30
+    assert text.count('class="link"') == 7, "three pairs in each of two islands, and the median between them"
     assert "measured by Agent, confidence 0.75, 2 s old" in text
     assert "cordoned" in text
     assert 'http-equiv="refresh" content="15"' in text
@@ -89,26 +87,6 @@ def test_a_large_cluster_stays_a_bounded_page_and_says_what_it_leaves_out() -> N
     assert text.count('class="node"') == 5000
     assert len(text) < 2_000_000
     assert Tags(text).open == []
-
-
-@pytest.mark.parametrize("domains", [1, 2, 3, 5, 24])
-@pytest.mark.parametrize("count", [24, 2000])
-def test_no_two_domains_meet_and_all_are_inside_the_picture(domains: int, count: int) -> None:
-    nodes = tuple(
-        Node(f"node-{at:04d}", None, None, 8, 0, domains=(f"hall-{'x' * (at % domains)}", f"hall-{'x' * (at % domains)}/r{at}"))
-        for at in range(count)
-    )
-    boxes = page_layout.boxes_of(topology_status(cluster(nodes=nodes, links=())))
-    corners, size = page_layout.arranged(boxes)
-    assert len(boxes) == (1 if domains == 1 and count > 24 else domains if count > 24 else 24)
-    placed = [(corner.x, corner.y, corner.x + box.width, corner.y + box.height) for box, corner in zip(boxes, corners, strict=True)]
-    for left, top, right, bottom in placed:
-        assert min(left, top) >= 0 < size.x - right
-        assert bottom < size.y
-    for first, second in combinations(placed, 2):
-        assert first[2] < second[0] or second[2] < first[0] or first[3] < second[1] or second[3] < first[1]
-    squares = dict(page_layout.squares(boxes, corners))
-    assert len(squares) == len(set(squares.values())) == count
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,9 @@ def _add_snapshot(commands: argparse._SubParsersAction[Parser], prog: str) -> No
 
 
 def _add_topology(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    example = f"{prog} topology --snapshot cluster.json --png cluster.png"
+    example = f"{prog} topology --snapshot cluster.json --svg cluster.svg"
     command = _command(commands, "topology", "show nodes, links and how well they are known", example)
-    command.add_argument("--png", metavar="FILE", help="draw the cluster into this file as well")
+    command.add_argument("--svg", metavar="FILE", help="draw the cluster into this file as well")
     command.add_argument("--html", metavar="FILE", help="write a page with a map of the cluster: no scripts, details on hover")
     command.add_argument("--graphml", metavar="FILE", help="write nodes and links as GraphML, e.g. for Gephi or networkx")
     command.add_argument("--policy", metavar="FILE", help="PlannerPolicy; without it the cluster's, or built-in figures offline")

@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.cli import exit_codes, spinner
+from hyperscale.cli import exit_codes
 from hyperscale.cli.files import check_writable, replaced
 from hyperscale.cli.plan import inputs, known_inputs
 from hyperscale.cli.topology.topology_summary import summarize
 from hyperscale.cli.topology.topology_view import topology_table
 from hyperscale.model.api.topology import topology_status
-from hyperscale.model.graph import ClusterGraph
 from hyperscale.pictures.page import page
+from hyperscale.pictures.svg import svg
 
 PAGE_BYTES: Final = 16_000_000
 """Of the status behind a page: a file is not an object of etcd."""
@@ -25,15 +25,15 @@ def run(arguments: argparse.Namespace) -> int:
     from hyperscale.pictures.graphml import graphml
     from hyperscale.planner.graph.cluster_graph import build
 
-    for option in ("png", "html", "graphml"):
+    for option in ("svg", "html", "graphml"):
         if getattr(arguments, option) is not None:
             check_writable(getattr(arguments, option), f"--{option}")
     sources = known_inputs.find(arguments)
     if arguments.snapshot is None:
         inputs.note(f"figures: {sources.shown}")
     snapshot, graph = sources.snapshot, build(sources.snapshot, sources.policy)
-    if arguments.png is not None:
-        _draw(graph, arguments.png)
+    if arguments.svg is not None:
+        _write(svg(topology_status(snapshot, PAGE_BYTES)), arguments.svg, "--svg")
     if arguments.html is not None:
         _write(page(topology_status(snapshot, PAGE_BYTES)), arguments.html, "--html")
     if arguments.graphml is not None:
@@ -50,13 +50,3 @@ def _write(text: str, path: str, option: str) -> None:
     with replaced(path, option) as file:
         file.write_text(text, encoding="utf-8")
     inputs.note(f"wrote {path}")
-
-
-def _draw(graph: ClusterGraph, path: str) -> None:
-    spinner.say("drawing")
-    from hyperscale.pictures.draw_cluster import png  # matplotlib takes a second to import
-
-    content = png(graph)
-    with replaced(path, "--png") as file:
-        file.write_bytes(content)
-    inputs.note(f"drew {len(graph.nodes)} nodes into {path}")
