@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -9,10 +10,13 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
+from hyperscale.control.controller.context import is_progress
 from hyperscale.control.decide.chain import decide
+from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.render.inspect_job_manifest import inspect_job
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
+from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.datasets import DatasetStatus, SizeSource, dataset_key, dataset_size, is_sized, must_be_read
 from hyperscale.model.decision import CreateMpiJob, Decision, EnsureInspection, MakePlan, Reason, Stop, Wait
 from hyperscale.model.meta import JobMetadata, RenderDefaults
@@ -21,7 +25,7 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.pods import INSPECT, PodView
 from hyperscale.model.status import JobStatus, StateWord, to_wire
 from hyperscale.observe.dataset_report import read_report
-from tests.builders.seen import GONE, UID, condition, job_spec, mpijob, plan, seen, status
+from tests.builders.seen import GONE, UID, changed, condition, job_spec, mpijob, plan, seen, status
 
 STORED: Final = {"source": {"persistentVolumeClaim": {"claimName": "graphs"}}, "path": "own.npz", "format": "NPZ"}
 UNSIZED: Final = job_spec(dataset=STORED)
@@ -182,6 +186,19 @@ def test_an_inspection_of_another_dataset_makes_way_first(other: BatchJobView) -
 
 def test_a_running_job_is_not_inspected() -> None:
     assert decide(unsized(plan=plan("node-a"), plan_recorded=True, mpijob=mpijob())).reason != Reason.INSPECTING_DATASET
+
+
+def test_a_finished_run_whose_sizes_are_gone_is_no_history_and_no_error(tmp_path: Path) -> None:
+    recorder = RunRecorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/history.sqlite", 1, lambda: 0.0)
+    recorder.note(unsized(plan=plan("node-a"), mpijob=mpijob()), status(StateWord.SUCCEEDED))
+    assert not recorder._waiting
+
+
+def test_sizes_are_written_down_at_once_and_not_as_mere_progress() -> None:
+    """Else the next reconciles would read the Job again and again until the status may be written."""
+    before = derive(unsized(VIEW), decide(unsized(VIEW)))
+    look = changed(reported(), status=before)
+    assert not is_progress(before, derive(look, decide(look)))
 
 
 def test_without_a_planner_nothing_waits_for_sizes() -> None:

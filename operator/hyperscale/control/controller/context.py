@@ -92,6 +92,7 @@ def is_progress(before: JobStatus, after: JobStatus) -> bool:
     return (
         before.state == after.state
         and before.plan == after.plan
+        and before.dataset == after.dataset
         and before.observed_generation == after.observed_generation
         and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
         and (before.scheduling or NOTHING).releases == (after.scheduling or NOTHING).releases

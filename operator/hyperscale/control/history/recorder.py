@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
-from hyperscale.model.api.datasets import dataset_size
+from hyperscale.model.api.datasets import dataset_size, is_sized
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.meta import JobMetadata
@@ -72,7 +72,7 @@ class RunRecorder:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
         job, plan = state.job, state.plan.in_force
         uid = job.metadata.uid
-        if not self._url or job.parsed is None or not status.ended or plan is None:
+        if not self._url or job.parsed is None or not status.ended or plan is None or not is_sized(job.parsed):
             return
         if uid in self._noted and self._noted[uid] == status.measured:
             return
