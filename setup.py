@@ -35,6 +35,7 @@ MODULES = (
 FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno"]
 
 BUILD = Path("build")
+CORES = len(os.sched_getaffinity(0))
 
 
 class Build(build_ext):
@@ -42,6 +43,11 @@ class Build(build_ext):
 
     Processes that have an old one mapped keep it. The modules share structures, so that all are copied first and then renamed together.
     """
+
+    def finalize_options(self) -> None:
+        """One compiler a core: the modules are compiled one by one otherwise, before anything else of a first run."""
+        super().finalize_options()
+        self.parallel = self.parallel or CORES
 
     def copy_extensions_to_source(self) -> None:
         """All, or none where one cannot be copied."""
@@ -68,6 +74,7 @@ setup(
     ext_modules=cythonize(
         [Extension(name, [f"operator/{name.replace('.', '/')}.pyx"], extra_compile_args=FLAGS, optional=True) for name in MODULES],
         build_dir=str(BUILD),
+        nthreads=CORES,
         compiler_directives={
             "language_level": 3,
             "boundscheck": False,
