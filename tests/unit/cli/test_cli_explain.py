@@ -12,6 +12,7 @@ from hyperscale.cli.explain.explanation import ExplainedJob, RecordedEvent, expl
 from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.control.status.conditions import degraded
 from hyperscale.model.api.condition import Condition, ConditionStatus
+from hyperscale.model.api.datasets import DatasetStatus, SizeSource
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
@@ -67,6 +68,14 @@ def test_the_message_of_the_condition_that_carries_the_reason_is_told() -> None:
     assert explained.summary[1].lower() == message.lower()
     assert explained.waits_for == "free GPUs"
     assert "plans it again when GPUs" in explained.advice[0]
+
+
+def test_sizes_that_were_read_are_told_and_stated_ones_are_not() -> None:
+    read = DatasetStatus(2708, 10556, 1433, 7, SizeSource.READ, "k")
+    sentence = "The graph was read: 2,708 vertices, 10,556 directed edges, 1,433 features a vertex, 7 classes."
+    assert sentence in explain(record(status(reason="Planning", dataset=read))).summary
+    stated = msgspec.structs.replace(read, source=SizeSource.SPEC)
+    assert sentence not in explain(record(status(reason="Planning", dataset=stated))).summary
 
 
 def test_a_bad_spec_repeats_the_field_and_asks_to_correct_it() -> None:

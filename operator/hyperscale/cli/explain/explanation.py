@@ -14,6 +14,7 @@ from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_mess
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.model.admission_query import Chooser
 from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.datasets import SizeSource
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.status import JobStatus, StateWord
@@ -78,6 +79,7 @@ def explain(record: ExplainedJob) -> Explanation:
     summary = [
         meaning.happens,
         _sentence(message),
+        *_sizes(status),
         *_queue(status),
         *_progress(status),
         *run_sentences(status),
@@ -167,6 +169,17 @@ def _progress(status: JobStatus) -> list[str]:
             f"Since the start: {counted(status.restarts, 'launcher restart')}, {counted(status.plan_changes, 'change')} of the plan."
         )
     return sentences
+
+
+def _sizes(status: JobStatus) -> list[str]:
+    """The sizes that the operator has read: nobody stated them, so nobody may know what the plan rests on."""
+    read = status.dataset
+    if read is None or read.source is not SizeSource.READ:
+        return []
+    return [
+        f"The graph was read: {read.vertices:,} vertices, {read.edges:,} directed edges, {read.feature_size:,} features a vertex, "
+        f"{read.classes:,} classes."
+    ]
 
 
 def _queue(status: JobStatus) -> list[str]:
