@@ -11,8 +11,10 @@ from e2e.cluster import binaries
 from e2e.cluster.progress import duration, say, wall_seconds
 from e2e.cluster.real import images
 
-_PROGRAMS_CPU_SECONDS: Final = 500.0
+_PROGRAMS_CPU_SECONDS: Final = 560.0
 """Of the processor, for all Go programs that the cluster with real nodes needs, when none of their packages was compiled before."""
+_CLIENT_CPU_SECONDS: Final = 30.0
+"""For one program more that people run against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,16 @@ class Part:
 
 def parts(real: bool) -> list[Part]:
     """What is not in the cache yet, in the order of building; with `real` also what nodes that run containers need."""
-    tools = (*binaries.TOOLS, *binaries.REAL_TOOLS) if real else binaries.TOOLS
-    absent = sum(len(tool.commands) for tool in binaries.absent(tools))
-    whole = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS))
+    servers = [tool for tool in (*binaries.TOOLS, *(binaries.REAL_TOOLS if real else ())) if tool not in binaries.CLIENTS]
+    whole = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS) if tool not in binaries.CLIENTS)
     found = []
-    if absent:
+    if absent := sum(len(tool.commands) for tool in binaries.absent(servers)):
         found.append(Part(f"{absent} Go programs of the cluster", _PROGRAMS_CPU_SECONDS * absent / whole))
-    if real and not images.worker_archive().is_file():
-        found.append(Part("the worker image", images.WORKER_CPU_SECONDS))
+    if clients := binaries.absent(binaries.CLIENTS):
+        names = " and ".join(tool.name for tool in clients)
+        found.append(Part(f"{names}, after the first plan", _CLIENT_CPU_SECONDS * len(clients)))
+    if left := images.absent(images.DEMO) if real else []:
+        found.append(Part(f"{', '.join(image.title for image in left)}, after the first plan", images.cpu_seconds(left)))
     if (real or not horovod.absent()) and not horovod.built():
         found.append(Part("Horovod, after the first plan", horovod.CPU_SECONDS))
     return found

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,29 +21,24 @@ from typing import Final
 
 import yaml
 
-from e2e import images, installpage, training
-from e2e.cluster import cluster, gobuild
+from e2e import images, installpage, release, training
+from e2e.cluster import cluster
 from e2e.cluster.__main__ import EXPECTED
 from e2e.cluster.api import Object
-from e2e.cluster.binaries import TOOLS_DIRECTORY, ensure_all
 from e2e.cluster.control_plane import NotReadyError, wait_until
 from e2e.cluster.operator import NAMESPACE
 from e2e.cluster.real import ground
 from e2e.cluster.real.buildah import BUILT, Buildah
-from e2e.cluster.real.images import WORKER_IMAGE, write_program
-from e2e.cluster.topology import load
-from e2e.demo import Demo
+from e2e.cluster.real.images import WORKER
+from e2e.cluster.topology import load, with_agents
+from e2e.demo_job import Demo
 from e2e.installpage import REGISTRY, ROOT, Command
 from e2e.jobs import state_of
 
 TOPOLOGY: Final = Path(__file__).parent / "cluster" / "topologies" / "real.yaml"
-MPI_MODULE: Final = "github.com/kubeflow/mpi-operator"
-MPI_IMAGE: Final = "docker.io/mpioperator/mpi-operator:0.8.2"
-"""What its manifest names."""
 UPGRADE: Final = f"helm upgrade hyperscale charts/hyperscale --namespace {NAMESPACE} --reuse-values --set settings.resyncSeconds=61"
 OURS: Final = re.compile(r"-m hyperscale(\.agent|\.training\S*)?( |$)|/mpi-operator( |$)|^mpirun ")
 """Of a command line: what the page runs as pods."""
-_COMMAND_SECONDS: Final = 300.0
 _GONE_SECONDS: Final = 60.0
 _MEBI: Final = 1_000_000
 _WARNINGS: Final = 3
@@ -78,7 +72,7 @@ class Installation:
     _buildah: Buildah | None = None
 
     def run(self, command: Command) -> None:
-        """One command of the page; raises InstallError or one of EXPECTED."""
+        """One command of the page; raises InstallError, CommandError or one of EXPECTED."""
         print(f"\n$ {command.written}", flush=True)
         if command.rule.why:
             print(f"  substituted: {command.rule.why}", flush=True)
@@ -89,31 +83,9 @@ class Installation:
             self.shell(command.run)
         self.rows.append(Row(f"{command.step}. {command.written[:60]}", time.monotonic() - started, size))
 
-    def shell(self, line: str, accepted: Sequence[int] = (0,)) -> str:
-        """What a command of the page prints, as a user with the administrator's kubeconfig runs it; raises InstallError."""
-        tools = {str(path.parent) for name, path in ensure_all().items() if name in {"kubectl", "helm"}}
-        path = os.pathsep.join([*sorted(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = {**os.environ, "PATH": path, "KUBECONFIG": str(self.here.kubeconfig)}
-        try:
-            shell = ["/bin/bash", "-euc", line]
-            finished = subprocess.run(
-                shell, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise InstallError(f"{line}: did not end in {_COMMAND_SECONDS:.0f} s\n{self.pods()}") from error
-        print(finished.stdout, end="", flush=True)
-        if finished.returncode not in accepted:
-            raise InstallError(f"{line}: exit code {finished.returncode}\n{finished.stderr[-2000:]}\n{self.pods()}")
-        return finished.stdout
-
-    def pods(self) -> str:
-        """Every pod with its state, and what went wrong lately, for a message."""
-        lines = []
-        for pod in self.here.api().items("/api/v1/pods"):
-            states = [one.get("state", {}) for one in pod.get("status", {}).get("containerStatuses", ())]
-            lines.append(f"{pod['metadata']['namespace']}/{pod['metadata']['name']} {pod['status'].get('phase')} {states}")
-        events = [one for one in self.here.api().items("/api/v1/events") if one.get("type") == "Warning"]
-        return "\n".join([*lines, *(f"{one.get('reason')}: {one.get('message')}" for one in events[-10:])])
+    def shell(self, line: str, accepted: Sequence[int] = (0,)) -> None:
+        """Run a command of the page and show what it prints; raises CommandError."""
+        print(release.shell(self.here, line, accepted), end="", flush=True)
 
     def job(self) -> Demo:
         """The job that trains."""
@@ -121,14 +93,7 @@ class Installation:
 
     def mpi_operator(self, _: Command) -> float:
         """The pinned release's own manifest; its image is the program that the cluster ran as a process until now."""
-        self.here.processes.stop("mpi-operator")
-        archive = self.scratch / "mpi-operator.tar"
-        write_program(archive, ensure_all()["mpi-operator"], MPI_IMAGE)
-        self._import(archive)
-        manifest = gobuild.module_directory(TOOLS_DIRECTORY / "cluster", MPI_MODULE) / "deploy" / "v2beta1" / "mpi-operator.yaml"
-        self.shell(f"kubectl apply --server-side --force-conflicts -f {manifest}")
-        self.shell("kubectl -n mpi-operator rollout status deployment/mpi-operator --timeout=120s")
-        return archive.stat().st_size / _MEBI
+        return release.install_mpi_operator(self.here).stat().st_size / _MEBI
 
     def build(self, command: Command) -> float:
         """The complete image of a Dockerfile, as an archive for the nodes."""
@@ -138,24 +103,24 @@ class Installation:
             if self._buildah is None:
                 self._buildah = Buildah(self.scratch, "overlay", images.SECONDS)
                 self._buildah.base(images.PACKAGES, images.UNMARKED)
-            self._buildah.build(ROOT / dockerfile, ROOT)
+            self._buildah.build(ROOT / dockerfile, ROOT, slim=True)
             self._buildah.run("push", "--disable-compression", BUILT, f"oci-archive:{archive}:{name}")
         return archive.stat().st_size / _MEBI
 
     def worker(self, command: Command) -> None:
         """The worker image that the nodes have already, under the name that the chart gives it."""
         for node in self.here.real_nodes.values():
-            node.name_image(WORKER_IMAGE, command.run.split()[-2])
+            node.name_image(WORKER.reference, command.run.split()[-2])
 
     def push(self, _: Command) -> None:
         """Every node gets the images that were built."""
         for archive in sorted(self.archives.glob("*.tar")):
             self._import(archive)
 
-    def without_prometheus(self, command: Command) -> None:
-        """As on the page but for the address of the Prometheus."""
-        kept, _, _ = command.run.rpartition(" --set prometheus.url=")
-        self.shell(kept)
+    def helm(self, command: Command) -> None:
+        """As on the page, with the address of this cluster's Prometheus."""
+        kept, _, _ = command.run.rpartition("prometheus.url=")
+        self.shell(f"{kept}prometheus.url={self.here.prometheus_url}")
 
     def doctor(self, command: Command) -> None:
         """Warnings are shown; an error ends the run."""
@@ -173,7 +138,7 @@ class Installation:
         try:
             wait_until(lambda: state_of(job.status()) in training.ENDED, training.FINISHED_SECONDS, "the training does not end")
         except NotReadyError as error:
-            raise InstallError(f"{error}: {job.status()}\n{self.pods()}") from error
+            raise InstallError(f"{error}: {job.status()}\n{release.pods(self.here)}") from error
         if state_of(job.status()) != "Succeeded":
             raise InstallError(f"the training failed: {job.status()}\n{training.launcher_log(self.here, job.namespace, job.name)}")
         print("\n".join(training.summary(job.status())))
@@ -185,9 +150,7 @@ class Installation:
     def leave(self, page: str) -> None:
         """Upgrade and uninstall; job and result must be left. Raises InstallError."""
         before = self._result()
-        self._timed(
-            "helm upgrade", lambda: (self.shell(UPGRADE), self.shell(f"kubectl -n {NAMESPACE} rollout status deployment/hyperscale"))
-        )
+        self._timed("helm upgrade", lambda: self.shell(f"{UPGRADE} && kubectl -n {NAMESPACE} rollout status deployment/hyperscale"))
         self._expect(before, "helm upgrade")
         for command in installpage.commands(page, installpage.UNINSTALL):
             self.run(command)
@@ -227,7 +190,7 @@ ACTIONS: Final[dict[str, Callable[[Installation, Command], float | None]]] = {
     "build": Installation.build,
     "worker": Installation.worker,
     "push": Installation.push,
-    "no-prometheus": Installation.without_prometheus,
+    "helm": Installation.helm,
     "doctor": Installation.doctor,
     "job": Installation.apply_job,
     "watch": Installation.watch,
@@ -256,10 +219,10 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def install(directory: Path, scratch: Path, archives: Path) -> None:
-    """The whole page; raises InstallError, PageError or one of EXPECTED."""
+    """The whole page; raises InstallError, PageError, CommandError or one of EXPECTED."""
     page = installpage.PAGE.read_text()
     steps = installpage.commands(page)
-    installation = Installation(cluster.up(directory, topology=load(TOPOLOGY)), scratch, archives)
+    installation = Installation(cluster.up(directory, topology=with_agents(load(TOPOLOGY))), scratch, archives)
     try:
         for command in steps:
             installation.run(command)
@@ -288,7 +251,7 @@ def main(given: Sequence[str] | None = None) -> int:
                 install(folder / "cluster", folder, archives)
             finally:
                 cluster.down(folder / "cluster")
-    except (InstallError, installpage.PageError, *EXPECTED) as error:
+    except (InstallError, installpage.PageError, release.CommandError, *EXPECTED) as error:
         print(f"install: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -75,10 +75,10 @@ RULES: Final = (
     ),
     Rule(r"kubectl create namespace \S+"),
     Rule(r"kubectl label namespace \S+ \S+"),
-    Rule(r"helm install .+ --set prometheus\.url=\S+", "no-prometheus", "prometheus.url is empty: no Prometheus that pods reach is there"),
+    Rule(r"helm install .+ --set prometheus\.url=\S+", "helm", "prometheus.url is that of the local cluster's Prometheus"),
     Rule(r"helm uninstall .+"),
     Rule(r"kubectl -n \S+ rollout status \S+"),
-    Rule(r"hyperscale doctor", "doctor", "its warnings are shown and end nothing: without a Prometheus it has some"),
+    Rule(r"hyperscale doctor", "doctor", "its warnings are shown and end nothing"),
     Rule(
         r"kubectl apply -f examples/cora-gcn\.yaml",
         "job",

@@ -13,7 +13,8 @@ from e2e.cluster.cluster import Cluster, up
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.nodes import MADE_BY_LABEL
 from e2e.cluster.operator import USER, OperatorProcess, start_operator
-from e2e.demo import EXAMPLE, Demo
+from e2e.demo import EXAMPLE
+from e2e.demo_job import Demo
 
 PODS = "/api/v1/namespaces/default/pods"
 SOON_SECONDS = 15.0

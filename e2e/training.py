@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from e2e.cluster import prometheus
 from e2e.cluster.api import ApiError, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
-from e2e.cluster.operator import OperatorProcess
 from e2e.cluster.real import machines
 from e2e.jobs import state_of
 
@@ -34,6 +33,17 @@ _ROWS: Final = (
 )
 
 
+class RunningOperator(Protocol):
+    """An operator, as a process or as a pod."""
+
+    def require(self) -> None:
+        """Raises ProcessError with the end of its log when it does not run."""
+
+    def tail(self, lines: int) -> str:
+        """The last lines of its log."""
+        ...
+
+
 def wait_idle(here: Cluster) -> None:
     """Until Prometheus sees no load of an earlier job any more: a plan made before gives busy nodes almost nothing to do."""
     quiet = f"max(DCGM_FI_DEV_GPU_UTIL) < {_IDLE_PERCENT}"
@@ -55,11 +65,11 @@ def fresh_claim(here: Cluster, namespace: str, name: str) -> None:
     api.create(path, claim)
 
 
-def wait_finished(process: OperatorProcess, status: Callable[[], Object], seconds: float = FINISHED_SECONDS) -> Object:
+def wait_finished(process: RunningOperator, status: Callable[[], Object], seconds: float = FINISHED_SECONDS) -> Object:
     """The status of a job that has ended, one way or the other; raises NotReadyError, or ProcessError when the operator ends first."""
 
     def ended() -> bool:
-        process.table.require(process.name)
+        process.require()
         return state_of(status()) in ENDED
 
     wait_until(ended, seconds, "the training does not end", _POLL_SECONDS)

@@ -53,9 +53,11 @@ TOOLS: Final = (
     Tool("etcd", (("etcd", "go.etcd.io/etcd/server/v3"),)),
     Tool(
         "kubernetes",
-        tuple(
-            (command, f"k8s.io/kubernetes/cmd/{command}")
-            for command in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+        tuple((command, f"k8s.io/kubernetes/cmd/{command}") for command in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")),
+        # Helpers of tests in files that are none of tests: they alone need the client's fakes, a twentieth of the whole build.
+        patches=(
+            Patch("k8s.io/apiserver", "pkg/admission/plugin/policy/generic/policy_test_context.go"),
+            Patch("k8s.io/kubernetes", "pkg/scheduler/backend/queue/testing.go"),
         ),
     ),
     Tool(
@@ -102,8 +104,11 @@ TOOLS: Final = (
             ),
         ),
     ),
+    Tool("kubectl", (("kubectl", "k8s.io/kubernetes/cmd/kubectl"),)),
     Tool("helm", (("helm", "helm.sh/helm/v3/cmd/helm"),)),
 )
+CLIENTS: Final = tuple(tool for tool in TOOLS if tool.name in {"kubectl", "helm"})
+"""What a person runs: a cluster comes up, and shows its first plan, without them."""
 
 REAL_TOOLS: Final = (
     Tool(
@@ -174,7 +179,8 @@ def _build(module: Path, tools: Sequence[Tool]) -> None:
     with tempfile.TemporaryDirectory(dir=cache_directory(), prefix=".go-") as scratch:
         out = Path(scratch) / "out"
         out.mkdir()
-        patches = [patch for tool in tools for patch in tool.patches]
+        # Those of all tools: a package that is patched in one build and not in the next would be compiled twice.
+        patches = [patch for tool in (*TOOLS, *REAL_TOOLS) if tool.module == module.name for patch in tool.patches]
         built = gobuild.build(module, [package for tool in tools for _, package in tool.commands], patches, Path(scratch))
         for tool in tools:
             folder = out / tool.name

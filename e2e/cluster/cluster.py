@@ -17,6 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,12 +26,13 @@ import msgspec
 
 from e2e.cluster import audit, components, nodes, prometheus, providers
 from e2e.cluster.api import Api, ApiError, access_from
-from e2e.cluster.binaries import REAL_TOOLS, TOOLS, ensure_all
+from e2e.cluster.binaries import CLIENTS, REAL_TOOLS, TOOLS, ensure_all
 from e2e.cluster.control_plane import Serving, audit_path, kubeconfig_path, wait_until
 from e2e.cluster.lock import locked
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
 from e2e.cluster.real import ground, machines, slots
+from e2e.cluster.real.images import WORKER, NodeImage
 from e2e.cluster.real.node import RealNode
 from e2e.cluster.topology import DEFAULT_FILE, Topology, load, measured_pairs
 
@@ -56,6 +58,8 @@ class State(msgspec.Struct, frozen=True):
     topology_digest: str
     ready: bool = False
     exporter_port: int = 0
+    prometheus_host: str = LOOPBACK
+    """Where real nodes run an address that their pods reach."""
     prometheus_port: int = 0
     nodes: int = 0
 
@@ -93,7 +97,7 @@ class Cluster:
     @property
     def prometheus_url(self) -> str:
         """Base address of Prometheus."""
-        return f"http://{LOOPBACK}:{self.state.prometheus_port}"
+        return f"http://{self.state.prometheus_host}:{self.state.prometheus_port}"
 
     @property
     def processes(self) -> ProcessTable:
@@ -151,7 +155,7 @@ class Cluster:
     def start_prometheus(self) -> None:
         """Start it again on the same port and wait for figures."""
         if self.processes.identity(prometheus.NAME) is None:
-            prometheus.start(self.directory, self.state.prometheus_port)
+            prometheus.start(self.directory, self.state.prometheus_host, self.state.prometheus_port)
         self.wait_scraped()
 
     def wait_scraped(self) -> None:
@@ -172,9 +176,16 @@ class Cluster:
         return wrong if answers else [*wrong, "the API server does not answer /readyz"]
 
 
-def up(directory: Path, provider: str = "auto", parts: str = "all", topology: Topology | None = None) -> Cluster:
+def up(
+    directory: Path,
+    provider: str = "auto",
+    parts: str = "all",
+    topology: Topology | None = None,
+    node_images: Sequence[NodeImage] = (WORKER,),
+) -> Cluster:
     """A healthy cluster in `directory`: the one that runs there, else a new one, of the default topology when none is given.
 
+    node_images: what a new cluster's real nodes have before they are Ready
     Raises ClusterError when a healthy cluster of another kind runs there; ProviderError, ProcessError, NotReadyError,
     PrometheusMissingError and BuildError when a part cannot be had.
     """
@@ -192,7 +203,7 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
         if topology is not None and topology.real:
             _check_real(state.provider, topology)
         _write(directory, state)
-        return _start(directory, state, topology if parts == "all" else None)
+        return _start(directory, state, topology if parts == "all" else None, node_images)
 
 
 def _running(directory: Path, parts: str, digest: str) -> Cluster | None:
@@ -249,16 +260,17 @@ def _check_real(provider: str, topology: Topology) -> None:
     ground.ensure()
 
 
-def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
+def _start(directory: Path, state: State, topology: Topology | None, node_images: Sequence[NodeImage]) -> Cluster:
     has_real = topology is not None and bool(topology.real)
-    binaries = ensure_all((*TOOLS, *REAL_TOOLS) if has_real else TOOLS)
-    if topology is not None:
-        state = _start_prometheus(directory, state, topology)
-    say(f"starting the control plane ({state.provider})")
+    servers = [tool for tool in (*TOOLS, *(REAL_TOOLS if has_real else ())) if tool not in CLIENTS]
+    binaries = ensure_all(servers)
     serving = _serving(directory, topology) if topology is not None and topology.real else None
+    if topology is not None:
+        state = _start_prometheus(directory, state, topology, LOOPBACK if serving is None else serving.address)
+    say(f"starting the control plane ({state.provider})")
     provided = providers.start(state.provider, directory, binaries, len(topology.nodes) if topology else None, serving)
     if topology is not None:
-        _start_components(Cluster(directory, state), provided, binaries, topology)
+        _start_components(Cluster(directory, state), provided, binaries, topology, node_images)
     state = msgspec.structs.replace(state, ready=True)
     _write(directory, state)
     return Cluster(directory, state)
@@ -271,19 +283,21 @@ def _serving(directory: Path, topology: Topology) -> Serving:
     return Serving(slot.server, _API_PORT, slot.services, machines.clients(topology))
 
 
-def _start_prometheus(directory: Path, state: State, topology: Topology) -> State:
-    """First of all, because it takes its targets up only five seconds after its start."""
+def _start_prometheus(directory: Path, state: State, topology: Topology, host: str) -> State:
+    """First of all processes, because it takes its targets up only five seconds after its start."""
     prometheus.executable()
     exporter_port, prometheus_port = free_ports(2)
-    state = msgspec.structs.replace(state, exporter_port=exporter_port, prometheus_port=prometheus_port)
+    state = msgspec.structs.replace(state, exporter_port=exporter_port, prometheus_host=host, prometheus_port=prometheus_port)
     _write(directory, state)
     lines = sum(map(topology.gpus_of, topology.nodes)) * _LINES_PER_GPU + len(measured_pairs(topology)) * _LINES_PER_LINK
     prometheus.write_configuration(directory, exporter_port, prometheus.scrape_seconds(lines), has_pods=bool(topology.real))
-    prometheus.start(directory, prometheus_port)
+    prometheus.start(directory, host, prometheus_port)
     return state
 
 
-def _start_components(cluster: Cluster, provided: providers.Provided, binaries: dict[str, Path], topology: Topology) -> None:
+def _start_components(
+    cluster: Cluster, provided: providers.Provided, binaries: dict[str, Path], topology: Topology, node_images: Sequence[NodeImage]
+) -> None:
     directory, table, api = cluster.directory, cluster.processes, cluster.api()
     say(f"starting {len(topology.nodes)} nodes, the MPI Operator, the exporter and Prometheus")
     topology_file = directory / "topology.json"
@@ -297,7 +311,7 @@ def _start_components(cluster: Cluster, provided: providers.Provided, binaries: 
     slot = slots.held(directory)
     if slot is not None:
         say(f"starting {len(topology.real)} nodes that run containers")
-        machines.start(directory, slot, api, topology, binaries)
+        machines.start(directory, slot, api, topology, binaries, node_images)
     components.wait_http(table, "exporter", cluster.exporter_url + "/healthz")
     nodes.wait_ready(api, len(topology.nodes))
     components.wait_mpi_operator(table, api)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -113,8 +114,11 @@ def patched_modules(module: Path, patches: Sequence[Patch], scratch: Path) -> tu
         file.unlink()
         if patch.text:
             file.write_text(source.replace(patch.text, patch.replacement))
+    given = (module / "go.mod").read_text()
+    for name in replacements:
+        given = re.sub(rf"^\s*{re.escape(name)} => .*\n", "", given, flags=re.MULTILINE)
     lines = "".join(f"replace {name} => {folder}\n" for name, folder in replacements.items())
-    (scratch / "go.mod").write_text((module / "go.mod").read_text() + "\n" + lines)
+    (scratch / "go.mod").write_text(f"{given}\n{lines}")
     shutil.copyfile(module / "go.sum", scratch / "go.sum")
     return ("-modfile", str(scratch / "go.mod"))
 

@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from e2e.cluster.api import Api, ApiError
-from e2e.cluster.binaries import TOOLS, ensure
+from e2e.cluster.binaries import CLIENTS, ensure
 from e2e.cluster.cluster import Cluster, ClusterError
 from e2e.cluster.components import ensure_namespace, http_ok, wait_established
 from e2e.cluster.control_plane import wait_until
@@ -66,6 +66,14 @@ class OperatorProcess:
         found = self.table.identity(self.name)
         return None if found is None else found.pid
 
+    def require(self) -> None:
+        """Raises ProcessError with the end of its log when it has ended."""
+        self.table.require(self.name)
+
+    def tail(self, lines: int) -> str:
+        """The last lines of its log, for messages."""
+        return self.table.tail(self.name, lines)
+
     def wait_ready(self, seconds: float = _READY_SECONDS) -> None:
         """Until /readyz answers 200; raises ProcessError when it ends instead, NotReadyError when it takes too long."""
 
@@ -109,7 +117,7 @@ def install(cluster: Cluster) -> Path:
     ensure_namespace(api, NAMESPACE)
     version = api.get("/version")["gitVersion"]
     manifests = [text for text in split_manifests(_helm_template(version)) if kind_of(text) in INSTALLED_KINDS]
-    kubectl = str(tool("kubernetes", "kubectl"))
+    kubectl = str(tool("kubectl"))
     apply = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "apply", "--server-side", "--force-conflicts", "-f", "-"]
     _run(apply, "\n---\n".join(manifests))
     for text in manifests:
@@ -172,7 +180,7 @@ def kind_of(manifest: str) -> str:
 
 
 def _helm_template(kubernetes_version: str) -> str:
-    command = [str(tool("helm", "helm")), "template", ACCOUNT, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes_version]
+    command = [str(tool("helm")), "template", ACCOUNT, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes_version]
     return _run(command)
 
 
@@ -194,9 +202,9 @@ def _write_kubeconfig(cluster: Cluster, api: Api) -> Path:
     return target
 
 
-def tool(name: str, executable: str) -> Path:
-    """Path of an executable that the local cluster brings along."""
-    return next(ensure(tool) for tool in TOOLS if tool.name == name) / executable
+def tool(name: str) -> Path:
+    """Path of a program that people run against the local cluster."""
+    return next(ensure(tool) for tool in CLIENTS if tool.name == name) / name
 
 
 def _run(command: list[str], given: str | None = None) -> str:

@@ -107,12 +107,12 @@ def write_configuration(directory: Path, exporter_port: int, interval_seconds: i
     (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": [job, pods] if has_pods else [job]}))
 
 
-def start(directory: Path, port: int) -> None:
-    """Start Prometheus on that port with the configuration and data of the directory."""
+def start(directory: Path, host: str, port: int) -> None:
+    """Start Prometheus at that address with the configuration and data of the directory."""
     # fmt: off
     ProcessTable(directory).start(NAME, [
         str(executable()), f"--config.file={directory / 'prometheus.yml'}", f"--storage.tsdb.path={directory / 'prometheus'}",
-        f"--web.listen-address={LOOPBACK}:{port}", "--storage.tsdb.retention.time=6h", "--log.level=warn",
+        f"--web.listen-address={host}:{port}", "--storage.tsdb.retention.time=6h", "--log.level=warn",
     ])
     # fmt: on
 

@@ -104,6 +104,8 @@ class Links(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     pairs: tuple[NodePair, ...] = ()
     real: bool = False
     """Links between real nodes have these latencies too, not the bandwidths alone, and the exporter reports none: agents measure them."""
+    agents: bool = False
+    """The exporter reports no link between real nodes: agents measure them."""
 
 
 class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -146,6 +148,11 @@ def with_real(topology: Topology) -> Topology:
     added = load(REAL_FILE)
     links = msgspec.structs.replace(topology.links, pairs=(*topology.links.pairs, *added.links.pairs))
     return Topology({**topology.products, **added.products}, (*topology.nodes, *added.nodes), links)
+
+
+def with_agents(topology: Topology) -> Topology:
+    """The topology, whose links between real nodes the exporter leaves to agents."""
+    return msgspec.structs.replace(topology, links=msgspec.structs.replace(topology.links, agents=True))
 
 
 def _validate(topology: Topology, path: Path) -> None:
@@ -196,13 +203,15 @@ def measured_pairs(topology: Topology) -> list[tuple[str, str]]:
     one of each zone with all zones', and neighbours inside racks, nearest first, up to MAX_LINKS.
     """
     names = [machine.name for machine in topology.nodes] if not topology.links.real else []
+    by_agents = {machine.name for machine in topology.real} if topology.links.agents else set()
     if len(names) <= ALL_PAIRS_UP_TO_NODES:
-        return sorted((a, b) for a in names for b in names if a != b)
+        return sorted(pair for pair in permutations(names, 2) if not by_agents.issuperset(pair))
     chosen: set[tuple[str, str]] = set()
     for pair in _sparse_pairs(topology):
         if len(chosen) >= MAX_LINKS:
             break
-        chosen.add(pair)
+        if not by_agents.issuperset(pair):
+            chosen.add(pair)
     return sorted(chosen)
 
 

@@ -134,7 +134,7 @@ def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
     ]
     timing = {"scrape_interval": "2s", "scrape_timeout": "2s"}
     (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": jobs}))
-    prometheus.start(directory, port)
+    prometheus.start(directory, LOOPBACK, port)
     url = f"http://{LOOPBACK}:{port}"
     try:
         wait_until(lambda: prometheus.has_scraped(url), 60.0, "Prometheus has scraped nothing")

@@ -75,7 +75,7 @@ def manifests(cluster: Cluster, values: Object) -> list[Object]:
     chart = ["template", ACCOUNT, str(CHART), "--namespace", NAMESPACE, "--kube-version", version, "--values", "-"]
     shown = [part for name in TEMPLATES for part in ("--show-only", f"templates/{name}")]
     text = _run(
-        [str(tool_path("helm", "helm")), *chart, *shown, "--dry-run=server", "--kubeconfig", str(cluster.kubeconfig)],
+        [str(tool_path("helm")), *chart, *shown, "--dry-run=server", "--kubeconfig", str(cluster.kubeconfig)],
         given=yaml.safe_dump(values),
     )
     return [one for one in yaml.safe_load_all(text) if one]
@@ -93,7 +93,7 @@ def install(cluster: Cluster, settings: Mapping[str, str] | None = None) -> dict
     api = cluster.api()
     ensure_namespace(api, NAMESPACE)
     rendered = manifests(cluster, {"agent": agent})
-    kubectl = [str(tool_path("kubernetes", "kubectl")), "--kubeconfig", str(cluster.kubeconfig)]
+    kubectl = [str(tool_path("kubectl")), "--kubeconfig", str(cluster.kubeconfig)]
     _run([*kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"], given=yaml.safe_dump_all(rendered))
     nodes = cluster.real_nodes
     wait_until(lambda: set(_ready(api, nodes)) == set(nodes), _READY_SECONDS, "not every real node has a ready agent", 0.25)

@@ -44,21 +44,25 @@ class Buildah:
     def base(self, packages: str, *options: str, name: str = BASE, variant: str = "minbase") -> None:
         """A Debian with these packages as an image; options and variant are mmdebstrap's. Raises ImageError."""
         self._tool("mmdebstrap", f"--variant={variant}", f"--include={packages}", *options, SUITE, str(self.folder / "base.tar"), MIRROR)
-        (self.folder / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-        self._bud("-t", name, str(self.folder))
+        self.from_text("FROM scratch\nADD base.tar /\n", name, self.folder)
 
-    def build(self, dockerfile: Path, context: Path, *options: str) -> None:
-        """A Dockerfile on BASE as the image BUILT; raises ImageError."""
+    def from_text(self, dockerfile: str, name: str, context: Path) -> None:
+        """The text of a Dockerfile as an image; raises ImageError."""
+        context.mkdir(exist_ok=True)
+        (context / "Dockerfile").write_text(dockerfile)
+        self._bud("-t", name, str(context))
+
+    def build(self, dockerfile: Path, context: Path, *options: str, base: str = BASE, slim: bool = False) -> None:
+        """A Dockerfile as the image BUILT; raises ImageError.
+
+        slim: where the Dockerfile names an image to run on, it gets a smaller one than the base, made here
+        """
         mounts = [part for path in _SETTINGS if Path(path).exists() for part in ("-v", f"{path}:{path}:ro")]
-        bases = [part for name in self._bases(dockerfile) for part in ("--build-arg", name)]
+        bases = ["--build-arg", f"PYTHON_IMAGE={base}"]
+        if slim and "ARG RUNTIME_IMAGE" in dockerfile.read_text():
+            self.base(RUNTIME_PACKAGES, *SLIM, name=RUNTIME, variant="essential")
+            bases += ["--build-arg", f"RUNTIME_IMAGE={RUNTIME}"]
         self._bud(*mounts, *options, *bases, "-f", str(dockerfile), "-t", BUILT, str(context))
-
-    def _bases(self, dockerfile: Path) -> tuple[str, ...]:
-        """The arguments of a Dockerfile that name its bases; the one to run on is made here where it is wanted."""
-        if "ARG RUNTIME_IMAGE" not in dockerfile.read_text():
-            return (f"PYTHON_IMAGE={BASE}",)
-        self.base(RUNTIME_PACKAGES, *SLIM, name=RUNTIME, variant="essential")
-        return (f"PYTHON_IMAGE={BASE}", f"RUNTIME_IMAGE={RUNTIME}")
 
     def run(self, *arguments: str) -> str:
         """The output of one of buildah's commands; raises ImageError."""

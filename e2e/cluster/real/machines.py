@@ -18,6 +18,7 @@ from e2e.cluster.pki import Client
 from e2e.cluster.processes import ProcessTable
 from e2e.cluster.real import buildah, delay, ground, images, network, node, slots
 from e2e.cluster.real.gpus import UNHEALTHY_FILE
+from e2e.cluster.real.images import NodeImage
 from e2e.cluster.real.node import Mount, RealNode
 from e2e.cluster.real.slots import DOMAIN, Slot
 from e2e.cluster.topology import LinkTable, Machine, Topology
@@ -65,13 +66,16 @@ def lay_network(slot: Slot, topology: Topology) -> None:
     network.lay(slot, [slot.place(number) for number in range(len(topology.real))])
 
 
-def start(directory: Path, slot: Slot, api: Api, topology: Topology, binaries: Mapping[str, Path]) -> None:
+def start(
+    directory: Path, slot: Slot, api: Api, topology: Topology, binaries: Mapping[str, Path], node_images: Sequence[NodeImage]
+) -> None:
     """Start every real node of the topology and wait until all are Ready with their GPUs.
 
     Raises one of EXPECTED, ProcessError or NotReadyError.
     """
     table = ProcessTable(directory)
-    archives = [images.ensure_pause(binaries["pause"]), images.ensure_worker(), *([images.ensure_agent()] if topology.links.real else [])]
+    wanted_images = [*node_images, *([images.AGENT_RUNTIME] if topology.links.real else [])]
+    archives = [images.ensure_pause(binaries["pause"]), *images.ensure(*wanted_images)]
     made = real_nodes(directory, slot, topology.real)
     _start_dns(table, directory, slot, binaries["coredns"])
     shared = mounts()

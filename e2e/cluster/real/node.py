@@ -138,6 +138,10 @@ class RealNode:
         if finished.returncode != 0:
             raise NotReadyError(f"{self.name}: {image.name} cannot be imported: {finished.stderr.strip()[-500:]}")
 
+    def has_image(self, name: str) -> bool:
+        """Whether the node has an image of that name."""
+        return bool(self._ctr("images", "list", "--quiet", f"name=={name}").stdout.strip())
+
     def name_image(self, name: str, other: str) -> None:
         """Give an image that the node has another name as well; raises NotReadyError."""
         finished = self._ctr("images", "tag", "--force", name, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from e2e import horovod
 from e2e.cluster.real import agents, delay, direct, ground
 from e2e.cluster.real.slots import SLOTS, Slot
-from e2e.cluster.topology import AGENTS_FILE, LinkTable, load, measured_pairs
+from e2e.cluster.topology import AGENTS_FILE, DEFAULT_FILE, LinkTable, load, measured_pairs, with_agents, with_real
 
 NEAR, FAR = ("10.88.0.0/24", "10.88.1.0/24"), ("10.88.0.0/24", "10.88.2.0/24")
 
@@ -76,6 +77,13 @@ def test_the_agents_links_are_all_different_each_way_and_left_to_the_agents() ->
     rates = {links.figures(one, other).bandwidth_gbit_per_second for one in names for other in names if one != other}
     assert len(rates) == len(names) * (len(names) - 1)
     assert measured_pairs(topology) == []
+
+
+def test_links_between_real_nodes_beside_simulated_ones_are_left_to_agents_where_that_is_asked() -> None:
+    topology = with_real(load(DEFAULT_FILE))
+    real = {machine.name for machine in topology.real}
+    left = set(measured_pairs(topology)) - set(measured_pairs(with_agents(topology)))
+    assert left == set(permutations(real, 2))
 
 
 def test_detours_of_two_clusters_never_meet() -> None:
