@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from e2e.cluster.api import Object
+from hyperscale.cli.text_tables import predicted_text
 
 
 def print_plan(status: Object) -> None:
@@ -10,7 +11,8 @@ def print_plan(status: Object) -> None:
     plan = status["plan"]
     predicted = plan["predicted"]
     print(f"\nPlan {plan['id']} by the {plan['planner']} planner: {len(plan['workers'])} workers, {plan['partitions']} partitions")
-    print(f"predicted epoch {predicted['epochSeconds']:.4g} s, of it communication {predicted['communicationSeconds']:.4g} s\n")
+    epoch, communication = (predicted_text(predicted[key]) for key in ("epochSeconds", "communicationSeconds"))
+    print(f"predicted epoch {epoch} (communication {communication})\n")
     print(f"{'WORKER':<8}{'NODE':<16}{'GPUS':<6}{'SHARE':<9}PRODUCT")
     for worker in plan["workers"]:
         print(f"{worker['index']:<8}{worker['node']:<16}{worker['gpus']:<6}{worker['share']:<9.4f}{worker.get('product', '')}")

@@ -26,8 +26,8 @@ _ROWS: Final = (
     ("validationAccuracy", "validation accuracy", "{:.4f}"),
     ("loss", "training loss", "{:.4f}"),
     ("epochSeconds", "epoch seconds, measured", "{:.4g}"),
-    ("computeSeconds", "of it computing", "{:.4g}"),
-    ("communicationSeconds", "of it communicating", "{:.4g}"),
+    ("computeSeconds", "- compute", "{:.4g}"),
+    ("communicationSeconds", "- communication", "{:.4g}"),
     ("samplesPerSecond", "training vertices a second", "{:.4g}"),
     ("peerBytes", "bytes between workers an epoch", "{:.4g}"),
 )

@@ -1,1 +1,1 @@
-"""In: a cluster graph or a published topology. Out: PNG, HTML and GraphML."""
+"""In: a cluster graph or a published topology. Out: SVG, HTML and GraphML."""

@@ -168,10 +168,10 @@ BAD_ARGUMENTS: dict[str, tuple[list[str], str]] = {
     "a file without a job": (["explain", "-f", "SNAPSHOT"], "GNNTrainingJob"),
     "a snapshot into a folder": (["snapshot", "-o", "FOLDER"], "-o"),
     "a snapshot into a folder that is not there": (["snapshot", "-o", "/nowhere/at/all.json"], "/nowhere/at"),
-    "a picture on standard output": (["topology", "--snapshot", "SNAPSHOT", "--png", "-"], "--png"),
+    "a picture on standard output": (["topology", "--snapshot", "SNAPSHOT", "--svg", "-"], "--svg"),
     "a live source beside a snapshot": (["topology", "--snapshot", "SNAPSHOT", "--prometheus", "http://p"], "--prometheus"),
     "an empty snapshot name": (["topology", "--snapshot", ""], "director"),
-    "a picture into a folder that is not there": (["topology", "--snapshot", "SNAPSHOT", "--png", "/nowhere/at/all.png"], "--png"),
+    "a picture into a folder that is not there": (["topology", "--snapshot", "SNAPSHOT", "--svg", "/nowhere/at/all.svg"], "--svg"),
 }
 
 
