@@ -57,30 +57,44 @@ def banned_words(text: str, first_line: int = 1) -> Iterator[Fault]:
             yield Fault("word", number, f'"{match.group(0)}": write {BANNED_WORDS[match.group(0).lower()]}')
 
 
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text that have a word, each on one line."""
+    return [sentence for sentence in _SENTENCE_END.split(" ".join(text.split())) if word_count(sentence)]
+
+
+def word_count(sentence: str) -> int:
+    """Return how many words a sentence has; a dash or a sign alone is none."""
+    return sum(1 for word in sentence.split() if re.search(r"\w", word))
+
+
 def long_sentences(text: str, first_line: int = 1) -> Iterator[Fault]:
     """Sentences of more than MAX_SENTENCE_WORDS words."""
-    for sentence in _SENTENCE_END.split(" ".join(text.split())):
-        words = len([word for word in sentence.split() if re.search(r"\w", word)])
-        if words > MAX_SENTENCE_WORDS:
+    for sentence in sentences(text):
+        if (words := word_count(sentence)) > MAX_SENTENCE_WORDS:
             yield Fault("sentence", first_line, f'{words} words, at most {MAX_SENTENCE_WORDS}: "{sentence[:60]}…"')
 
 
 def markdown(text: str) -> list[Fault]:
     """Faults of a page: prose only, without code, tables and headings' links."""
     faults: list[Fault] = []
-    for first, paragraph in _paragraphs(text):
+    for first, paragraph in paragraphs(text):
         lines = paragraph.splitlines()
         faults += [
             Fault("line", first + at, f"{len(line)} characters, at most {MAX_LINE_CHARACTERS}")
             for at, line in enumerate(lines)
             if len(line) > MAX_LINE_CHARACTERS and " " in line.strip()
         ]
-        prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "x", paragraph)
+        prose = without_code(paragraph)
         faults += [*banned_words(prose, first), *long_sentences(prose, first)]
     return faults
 
 
-def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
+def without_code(paragraph: str) -> str:
+    """Return prose with one letter for each piece of code and each link's target."""
+    return re.sub(r"`[^`]*`|\]\([^)]*\)", "x", paragraph)
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
     """First line and text of every paragraph or list entry of prose."""
     fenced, first, gathered = False, 1, list[str]()
     for number, line in enumerate([*text.splitlines(), ""], 1):
@@ -97,17 +111,51 @@ def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def python(source: str) -> list[Fault]:
-    """Faults of a module: docstrings, comments and identifiers."""
+    """Faults of a module: docstrings, messages, comments and identifiers."""
     tree = ast.parse(source)
     faults: list[Fault] = []
+    for text in docstrings(tree):
+        faults += [*banned_words(text.value, text.line), *long_sentences(_first_paragraph(text.value), text.line)]
+    for text in literals(tree):
+        faults += banned_words(text.value, text.line)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            faults += [*banned_words(node.value.value, node.lineno), *long_sentences(_first_paragraph(node.value.value), node.lineno)]
         faults += [Fault("name", line, f'"{name}": say which value it is') for name, line in _bound(node) if name in BANNED_NAMES]
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             faults += banned_words(token.string, token.start[0])
     return faults
+
+
+class Text(NamedTuple):
+    """A piece of text in a module."""
+
+    value: str
+    line: int
+
+
+def docstrings(tree: ast.Module) -> list[Text]:
+    """Return docstrings of modules, classes and functions, and those below constants and fields."""
+    return [Text(str(constant.value), constant.lineno) for constant in _docstring_constants(tree)]
+
+
+def literals(tree: ast.Module) -> list[Text]:
+    """Return all other literal texts; an f-string is one text, with one letter for each value that is filled in."""
+    apart = {id(constant) for constant in _docstring_constants(tree)}
+    apart |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    texts: list[Text] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+            texts.append(Text("".join(parts), node.lineno))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart:
+            texts.append(Text(node.value, node.lineno))
+    return texts
+
+
+def _docstring_constants(tree: ast.Module) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value
 
 
 def _first_paragraph(text: str) -> str:

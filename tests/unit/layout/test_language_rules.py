@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from tests.language import rules
-from tests.language.__main__ import counts_of, main, risen
+from tests.language import figures, rules
+from tests.language.__main__ import counts_of, main, modules, pages, risen
 
 
 def test_a_banned_word_comes_with_what_to_write_instead() -> None:
@@ -23,6 +24,32 @@ def test_a_sentence_of_26_words_is_too_long_and_one_of_25_is_not() -> None:
     words = ["go"] * 25
     assert rules.markdown(" ".join(words) + ".") == []
     assert [fault.rule for fault in rules.markdown(" ".join([*words, "on"]) + ".") if fault.rule == "sentence"] == ["sentence"]
+
+
+def test_messages_are_read_whole_and_docstrings_are_none_of_them() -> None:
+    source = '"""Text."""\n\nNAME = f"the plan {1} is made anew"\n"""Text."""\n'
+    assert [(fault.rule, fault.line) for fault in rules.python(source)] == [("word", 3)]
+    assert list(figures.of_messages(ast.parse(source))) == [6]
+    assert list(figures.of_docstrings(ast.parse(source))) == [1, 1]
+
+
+def test_names_and_code_are_no_messages() -> None:
+    source = "A, B, C = 'GPU memory', 'if told == 1: import os and leave', 'sum by (node) (rate(metric{a=1}))'\n"
+    assert list(figures.of_messages(ast.parse(source))) == []
+
+
+def test_the_length_of_sentences_has_a_mean_and_a_percentile() -> None:
+    assert figures.of_words([5] * 19 + [40]) == figures.Lengths(20, 6.75, 5)
+    assert figures.of_words([]).is_short
+    assert not figures.of_words([26] * 2).is_short
+    assert not figures.of_words([17] * 20).is_short
+
+
+def test_sentences_of_pages_docstrings_and_messages_are_short() -> None:
+    lengths = figures.lengths(pages(), modules())
+    print("\n".join(figures.table(lengths)))
+    assert set(lengths) == set(figures.KINDS)
+    assert [kind for kind, each in lengths.items() if not each.is_short or each.sentences < 1000] == []
 
 
 def test_docstrings_comments_and_identifiers_of_modules_are_read() -> None:

@@ -172,7 +172,7 @@ def _progress(status: JobStatus) -> list[str]:
 
 
 def _sizes(status: JobStatus) -> list[str]:
-    """The sizes that the operator has read: nobody stated them, so nobody may know what the plan rests on."""
+    """The sizes that the operator has read: the job does not state them, so its status alone tells what the plan rests on."""
     read = status.dataset
     if read is None or read.source is not SizeSource.READ:
         return []

@@ -150,7 +150,7 @@ def _lines(answer: ScheduleAnswer, layers: Layers) -> list[str]:
             ("Last message", f"ends after {seconds_text(answer.finish_seconds)}, in {counted(len(answer.messages), 'message')}"),
             (
                 "Lower bound",
-                f"{seconds_text(bounds.best_seconds)} ({bounds.best_seconds / max(answer.finish_seconds, LEAST_SHOWN):.1%} of it)",
+                f"{seconds_text(bounds.best_seconds)} ({bounds.best_seconds / max(answer.finish_seconds, LEAST_SHOWN):.1%} of that end)",
             ),
             ("Variant", _variant(answer)),
         )

@@ -61,7 +61,7 @@ def preemption_blocker(job: JobSpec, view: MpiJobView, status: JobStatus, policy
     because of stops is stopped again.
     """
     if policy.order is QueueOrder.ARRIVAL:
-        return "spec.queue.order of the PlannerPolicy is Arrival: whoever was stopped would start again at once"
+        return "spec.queue.order of the PlannerPolicy is Arrival: a preempted job would start again at once"
     waited_seconds = waited_for_others(status, unix_seconds(view.start_time))
     if 0.0 < policy.starvation_seconds <= waited_seconds:
         return f"it has waited {waited_seconds:.4g} s for others already, spec.queue.starvationSeconds of the PlannerPolicy allows no more"

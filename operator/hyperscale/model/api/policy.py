@@ -19,7 +19,7 @@ NANOSECONDS: Final = 10**9
 class GpuModel(Spec, frozen=True):
     """Speed, price and intra-node link of one GPU product; figures left out stay as built in or measured."""
 
-    product: Annotated[str, Meta(min_length=1, max_length=63, description="nvidia.com/gpu.product value or a prefix of it.")]
+    product: Annotated[str, Meta(min_length=1, max_length=63, description="Value of nvidia.com/gpu.product, or a prefix.")]
     gigaflops: (
         Annotated[int, Meta(ge=1, le=100_000_000, description="Sustained GFLOP/s on GNN training (not the data sheet's peak).")] | None
     ) = None
