@@ -20,6 +20,7 @@ from hyperscale.cli.kube_client import ApiAnswer, KubeClient, NoAnswerError
 from hyperscale.spec.convert import convert
 from hyperscale.spec.parse import parse_job, parse_policy
 from tests.api.conftest import GROUP, REPOSITORY, served
+from tests.reference import page_commands, shell
 from tests.unit.cli.cli_samples import run
 
 NAMESPACE: Final = "hyperscale-system"
@@ -217,3 +218,31 @@ def test_a_backup_of_another_cluster_is_never_overwritten(former: Former, tmp_pa
     assert refused.code == exit_codes.BAD_INPUT
     assert "name an empty folder" in refused.err
     assert [plain(one) for one in former.objects()] == [plain(one) for one in before]
+
+
+DEPLOYMENT: Final[Object] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "hyperscale"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "former"}},
+        "template": {"metadata": {"labels": {"app": "former"}}, "spec": {"containers": [{"name": "operator", "image": "former"}]}},
+    },
+}
+
+
+def test_the_commands_of_the_upgrade_page_convert_and_upgrade(former: Former, binaries: dict[str, Path], tmp_path: Path) -> None:
+    deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+    former.api.create(deployments, DEPLOYMENT)
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    shell.prepare(folder, binaries)
+    check, scale, convert_live, upgrade = page_commands.FORMER
+    assert "spec.planOnly" in shell.run(folder, former.plane.kubeconfig, check, page_commands.FORMER[check])
+    shell.run(folder, former.plane.kubeconfig, scale, page_commands.FORMER[scale])
+    assert former.api.get(f"{deployments}/hyperscale")["spec"]["replicas"] == 0
+    former.api.delete(f"{deployments}/hyperscale")  # the former release would replace it; here it is of none
+    shell.run(folder, former.plane.kubeconfig, convert_live, page_commands.FORMER[convert_live])
+    shell.run(folder, former.plane.kubeconfig, upgrade, page_commands.FORMER[upgrade])
+    wait_until(lambda: closed(former.api), 60.0, "the CRDs of the chart are not in force")
+    check_upgraded(*former.objects())

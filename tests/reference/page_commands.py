@@ -1,0 +1,157 @@
+"""Commands in the code blocks of the pages that people follow, and where each of them is run.
+
+A command that a page gains has to enter one of the tables here: `tests/unit/layout/test_commands_run.py` fails until then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = ("try.md", "install.md", *sorted(f"tasks/{page.name}" for page in (ROOT / "docs/tasks").glob("*.md")))
+SHELLS: Final = ("sh", "console")
+"""Languages of fenced blocks that hold commands; blocks without a language do too."""
+NO_COMMANDS: Final = ("now = predicted epoch", "<root>/<key>/manifest.json")
+"""How the first line of a block begins that shows no command: a formula, names of files."""
+
+_FENCE: Final = re.compile(r"^\s*(?:```|~~~)(\w*)")
+
+
+class Run(NamedTuple):
+    """A command that a test runs in another form.
+
+    run:  what runs in its place; "" where it runs as written
+    code: exit codes that are right
+    """
+
+    run: str = ""
+    codes: tuple[int, ...] = (0,)
+
+
+SNAPSHOT: Final = " --snapshot examples/cluster.json"
+FILES: Final[dict[str, dict[str, Run]]] = {
+    "tasks/analysis.md": {
+        "hyperscale analyze GAT --vertices 65536 --edges 1020660 --features 128 --hidden 64 --heads 4 --classes 16": Run(),
+        "hyperscale analyze examples/own-script/train.py": Run(),
+    },
+    "tasks/own-data.md": {
+        "hyperscale data inspect graphs/cora.npz": Run(),
+        "hyperscale partition graphs/cora.npz --shares 2,1,1": Run(),
+    },
+    "tasks/policy.md": {
+        "hyperscale plan -f examples/cora-gcn.yaml --policy examples/policy.yaml": Run(
+            "hyperscale plan -f examples/cora-gcn.yaml --policy examples/policy.yaml" + SNAPSHOT
+        ),
+    },
+    "tasks/topology.md": {
+        command: Run(command + SNAPSHOT)
+        for command in (
+            "hyperscale topology",
+            "hyperscale topology -o json",
+            "hyperscale topology --svg map.svg",
+            "hyperscale topology --html map.html",
+            "hyperscale topology --graphml cluster.graphml",
+        )
+    },
+    "tasks/upgrade.md": {"hyperscale convert -f jobs.yaml --out converted.yaml": Run()},
+}
+"""Run on files by tests/unit/cli/test_commands_of_pages.py, in the order of the page; a live cluster is replaced by a snapshot."""
+
+SERVER: Final[dict[str, dict[str, Run]]] = {
+    "install.md": {
+        "kubectl -n hyperscale-system create secret generic prometheus-ca --from-file=ca.crt": Run(),
+        "kubectl -n hyperscale-system create secret generic prometheus-reader --from-file=token": Run(),
+        "helm upgrade hyperscale charts/hyperscale --namespace hyperscale-system --reuse-values"
+        " --set prometheus.url=https://thanos.monitoring:9091 --set prometheus.tls.caSecret=prometheus-ca"
+        " --set prometheus.auth.bearerSecret=prometheus-reader": Run(),
+        "kubectl -n hyperscale-system create secret generic hyperscale-agent-token --from-literal=token=$(openssl rand -hex 32)": Run(),
+        "kubectl -n hyperscale-system create secret generic hyperscale-preview --from-literal=key=$(openssl rand -hex 32)": Run(),
+    },
+    "tasks/own-script.md": {
+        "kubectl create configmap own-script --from-file=examples/own-script/train.py": Run(),
+        "kubectl apply -f examples/own-script/job.yaml": Run(),
+        "kubectl get gnntj own-script -w": Run("kubectl get gnntj own-script"),
+    },
+    "tasks/policy.md": {"kubectl apply -f examples/policy.yaml": Run()},
+    "tasks/troubleshooting.md": {
+        "kubectl get gnntj -A": Run(),
+        "hyperscale explain JOB": Run("hyperscale explain own-script"),
+        "hyperscale doctor": Run(codes=(0, 3, 4)),
+    },
+}
+"""Run on a real API server by tests/api/test_commands_of_pages.py; nothing trains there, so a watch is one look."""
+
+FORMER: Final[dict[str, Run]] = {
+    "hyperscale convert --check": Run(codes=(1,)),
+    "kubectl -n hyperscale-system scale deployment hyperscale --replicas=0": Run(),
+    "hyperscale convert --live --backup hyperscale-backup": Run(),
+    "helm upgrade hyperscale charts/hyperscale --namespace hyperscale-system --reset-values": Run(
+        "helm upgrade hyperscale charts/hyperscale --namespace hyperscale-system --reset-values --install --take-ownership"
+    ),
+}
+"""Of tasks/upgrade.md: run on an API server with the former CRDs by tests/api/test_upgrade.py."""
+
+TRY: Final[dict[str, Run]] = {
+    "python3.11 -m venv .venv-try": Run("python -m venv --without-pip .venv-try"),
+    "alias hyperscale='PYTHONPATH=operator .venv-try/bin/python -W ignore -m hyperscale.cli.main'": Run(),
+}
+"""Of try.md: run by tests/unit/layout/test_commands_run.py, with the packages of this interpreter."""
+
+NOT_RUN: Final[dict[str, str]] = {
+    ".venv-try/bin/pip install msgspec==0.22.0 numpy==2.4.6 pyyaml==6.0.3 safetensors==0.8.0": (
+        "downloads packages; test_reference_pages.py compares the versions with requirements/dev.lock"
+    ),
+    "docker build -f images/worker/Dockerfile -t REGISTRY/hyperscale/worker:0.1.0-cpu .": (
+        "needs a container engine; `make images` builds this Dockerfile with buildah"
+    ),
+    "kubectl -n hyperscale-system port-forward deploy/hyperscale 8081": (
+        "needs a running pod; tests/unit/control/test_topology_page.py reads the page over HTTP"
+    ),
+    "open http://localhost:8081/topology": "opens a browser",
+}
+"""Each with the reason why no test runs it."""
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of a page's code blocks in its order, continued lines joined, without prompt and comment."""
+    found: list[str] = []
+    for language, lines in blocks(text):
+        if language not in ("", *SHELLS) or lines[0].startswith(NO_COMMANDS):
+            continue
+        prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        found += [re.sub(r"\s+#\s.*$", "", line) for line in prompted or lines]
+    return found
+
+
+def blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield language and lines of every code block: fenced, or indented by at least four columns."""
+    fence: str | None = None
+    gathered: list[str] = []
+    for line in [*text.replace("\\\n", " ").splitlines(), "end"]:
+        mark = _FENCE.match(line)
+        if mark is None and (fence is not None or line.startswith("    ")):
+            gathered.append(" ".join(line.split()))
+        elif line.strip():
+            if gathered := [one for one in gathered if one]:
+                yield fence or "", gathered
+            gathered = []
+            if mark is not None:
+                fence = mark.group(1) if fence is None else None
+
+
+def transcript(text: str, command: str) -> list[str]:
+    """Return the lines that a page shows below a command with a prompt; none where it shows no output."""
+    for _, lines in blocks(text):
+        if f"$ {command}" in lines:
+            below = lines[lines.index(f"$ {command}") + 1 :]
+            end = next((at for at, line in enumerate(below) if line.startswith("$ ")), len(below))
+            return below[:end]
+    return []
+
+
+def of_page(name: str) -> list[str]:
+    """Return the commands of one of PAGES."""
+    return commands((ROOT / "docs" / name).read_text())

@@ -1,0 +1,64 @@
+"""Commands of the pages that need files only run as the pages have them, and print what the pages show."""
+
+from __future__ import annotations
+
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hyperscale.training.data.formats import builtin
+from tests.reference import page_commands
+from tests.unit.cli.cli_samples import run
+
+ROOT = page_commands.ROOT
+FORMER_JOB = {
+    "apiVersion": "hyperscale.dev/v1alpha1",
+    "kind": "GNNTrainingJob",
+    "metadata": {"name": "former"},
+    "spec": {
+        "model": {"architecture": "GCN"},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}},
+        "workers": {"min": 1, "max": 4},
+        "planOnly": True,
+    },
+}
+WRITTEN = {"--svg": "<svg", "--html": "<!doctype html>", "--graphml": "<graphml", "--out": "startPolicy: Never"}
+"""What the file that a flag names holds afterwards."""
+NEEDS = {"analyze GAT": "dgl", "partition": "pymetis"}
+COMMANDS = [(page, command) for page, each in page_commands.FILES.items() for command in each]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the repository as far as the pages use it, with a data set and a former job."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "graphs").mkdir()
+    (tmp_path / "graphs/cora.npz").symlink_to(builtin.FOLDER / "cora.npz")
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(FORMER_JOB))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[f"{page}: {command[:60]}" for page, command in COMMANDS])
+def test_a_command_on_files_runs_and_prints_what_its_page_shows(folder: Path, page: str, command: str) -> None:
+    for part, package in NEEDS.items():
+        if part in command and find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    form = page_commands.FILES[page][command]
+    words = shlex.split(form.run or command)
+    ran = run(*words[1:])
+    assert ran.code in form.codes, ran.err
+    shown = page_commands.transcript((ROOT / "docs" / page).read_text(), command)
+    printed = [" ".join(line.split()) for line in ran.out.splitlines() if line.strip()]
+    assert not shown or printed == shown
+    for flag, text in WRITTEN.items():
+        if flag in words:
+            assert text in (folder / words[words.index(flag) + 1]).read_text()[:4000]
+
+
+def test_the_pages_show_the_output_of_some_commands() -> None:
+    shown = [page_commands.transcript((ROOT / "docs" / page).read_text(), command) for page, command in COMMANDS]
+    assert sum(1 for lines in shown if lines) >= 3
