@@ -6,32 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from hyperscale.model.api.metric_queries import MetricQueries
 from hyperscale.model.cluster import MetricsState
 
-FIGURES: tuple[str, ...] = (
-    "gpu_utilization",
-    "memory_used",
-    "memory_free",
-    "memory_reserved",
-    "temperature",
-    "power",
-    "xid",
-    "link_latency",
-    "link_bandwidth",
-    "link_loss",
-    "agent_state",
-    "gpu_paths",
-    "network_speed",
-    "network_received",
-    "network_sent",
-    "infiniband_speed",
-    "infiniband_received",
-    "infiniband_sent",
-)
+FIGURES: tuple[str, ...] = MetricQueries.__struct_fields__
 """Names of figures: the fields of `PolicySpec.queries`, in reading order."""
 
 OPTIONAL: frozenset[str] = frozenset(FIGURES[FIGURES.index("link_loss") :])
-"""Figures that many clusters rightly have no series for."""
+"""Figures that many clusters rightly have no series for: `link_loss` and all that follow."""
 
 NOT_CONFIGURED = MetricsState(available=False, reason="MetricsNotConfigured", message="no Prometheus URL is set: planning from labels only")
 

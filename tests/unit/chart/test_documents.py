@@ -11,6 +11,7 @@ import pytest
 
 from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.model import status
+from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.decision import Reason
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,6 +71,8 @@ def test_every_reason_of_planners_and_metrics_is_explained() -> None:
         found |= set(re.findall(r'return "([A-Z][A-Za-z]+)", f?"', text))
         if path.name in {"trust.py", "child.py", "process.py", "reader.py", "portfolio.py"}:
             found |= set(re.findall(r'^[A-Z_]+: Final = "([A-Z][A-Za-z]+)"', text, re.MULTILINE))
+    named = set(PlannerChoice) - {PlannerChoice.AUTO, PlannerChoice.NONE}
+    found |= {f"{planner}Failed" for planner in named} | {f"{planner}Unavailable" for planner in named - {PlannerChoice.HEURISTIC}}
     assert {"InsufficientGPUs", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
     assert not found - words("reference/conditions.md") - entries()
 
@@ -115,3 +118,20 @@ def test_the_rights_of_the_chart_are_all_explained() -> None:
     assert resources
     for resource in sorted(resources):
         assert resource.split("/")[0] in text, resource
+
+
+PATH_IN_PAGE = re.compile(r"`([\w-]+(?:/[\w.-]+)+\.(?:py|pyx|yaml|json|md|tpl))`")
+MAX_TERMS = 40
+MAX_README_LINES = 150
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if "adr" not in path.parts], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_page_names_is_there(document: Path) -> None:
+    roots = (ROOT, ROOT / "operator/hyperscale", ROOT / "charts/hyperscale", ROOT / "docs", document.parent)
+    assert [path for path in PATH_IN_PAGE.findall(document.read_text()) if not any((root / path).exists() for root in roots)] == []
+
+
+def test_the_glossary_and_the_readme_stay_short() -> None:
+    terms = re.findall(r"^\| (?!term|-)", (ROOT / "docs/reference/glossary.md").read_text().partition("## Older words")[0], re.MULTILINE)
+    assert 30 <= len(terms) <= MAX_TERMS
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES

@@ -13,7 +13,6 @@ MAX_SEED: Final = 2**31 - 1
 MAX_WORKERS: Final = 1000
 """The bound of spec.workers; model/api/job.py says why. Not imported: `--help` must stay fast."""
 
-PLANNERS: Final = ("Auto", "Learned", "Heuristic")
 LESSONS: Final = ("constructor", "streams", "ppo", "dqn", "allreduce")
 """Modules of hyperscale.learn; cli/training/learn_command.py says which."""
 MAX_WIDTH: Final = 10**6
@@ -94,7 +93,7 @@ def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument(
         "--policy", metavar="FILE", help="PlannerPolicy as YAML or JSON; without it the cluster's, or built-in figures offline"
     )
-    command.add_argument("--planner", choices=PLANNERS, help="planner to ask instead of the job's spec.planner")
+    command.add_argument("--planner", metavar="NAME", help="planner to ask instead of the job's spec.planner, or Auto")
     command.add_argument("--seed", type=_Whole(0, MAX_SEED), metavar="N", help="seed of the planners; the same seed gives the same plan")
     command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly N workers")
     command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")

@@ -212,7 +212,7 @@ def _asked(job: JobInput, arguments: argparse.Namespace) -> JobSpec:
     """The job's spec with what the command line changes; InputError where the two cannot be combined."""
     spec = job.spec
     if arguments.planner is not None:
-        spec = replace(spec, planner=PlannerChoice(arguments.planner))
+        spec = replace(spec, planner=_planner(arguments.planner))
     if spec.planner is PlannerChoice.NONE:
         raise InputError(f"{job.shown}: spec.planner: None asks for no plan; see one with --planner Heuristic")
     least, most = spec.workers.min_replicas, spec.workers.max_replicas
@@ -239,3 +239,11 @@ def _hard_stop(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _planner(name: str) -> PlannerChoice:
+    """The planner of that name; raises InputError."""
+    names = [choice.value for choice in PlannerChoice if choice is not PlannerChoice.NONE]
+    if name not in names:
+        raise InputError(f"--planner: {name[:40]!r} is no planner; write one of {', '.join(names)}")
+    return PlannerChoice(name)

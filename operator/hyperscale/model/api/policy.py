@@ -244,12 +244,9 @@ class PolicySpec(Spec, frozen=True):
             ge=0, le=50, description="Plans that differ by no more are equal: the cheaper wins, then the one that leaves fewer GPUs idle."
         ),
     ] = 1
-    planners: Annotated[tuple[PlannerChoice, ...], Meta(min_length=1, max_length=4, description="Planners that jobs may ask for.")] = (
-        PlannerChoice.AUTO,
-        PlannerChoice.LEARNED,
-        PlannerChoice.HEURISTIC,
-        PlannerChoice.NONE,
-    )
+    planners: Annotated[
+        tuple[PlannerChoice, ...], Meta(min_length=1, max_length=len(PlannerChoice), description="Planners that jobs may ask for.")
+    ] = tuple(PlannerChoice)
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Seed of every planner; the same seed and snapshot give the same plan.")] = 0
     plan_deadline_seconds: Annotated[
         int, Meta(ge=1, le=600, description="Longest time for one plan, all candidates together; then the next fallback answers.")

@@ -28,17 +28,21 @@ MAX_NVLINKS: Final = 64
 """Of one GPU; the driver's interface counts 18."""
 MAX_BYTES: Final = 2**53
 MAX_CORES: Final = 1e6
+MAX_BY_UNIT: Final[Mapping[str, float]] = {
+    "_bytes_per_second": MAX_BYTES_PER_SECOND,
+    "_bytes": MAX_BYTES,
+    "_celsius": 1000.0,
+    "_ratio": 1.0,
+    "_seconds": MAX_LATENCY_SECONDS,
+    "_watts": 1e5,
+    "_xid": 1e5,
+}
+"""Largest value by the unit at the end of a field's name."""
 MAX_SAMPLES: Final[Mapping[str, float]] = {
-    "utilization_ratio": 1.0,
-    "memory_used_bytes": MAX_BYTES,
-    "memory_total_bytes": MAX_BYTES,
-    "temperature_celsius": 1000.0,
-    "power_watts": 1e5,
-    "last_xid": 1e5,
-    "network_use_ratio": 1.0,
-    "network_bytes_per_second": MAX_BYTES_PER_SECOND,
-    "latency_seconds": MAX_LATENCY_SECONDS,
-    "bandwidth_bytes_per_second": MAX_BYTES_PER_SECOND,
+    field.name: next(most for unit, most in MAX_BY_UNIT.items() if field.name.endswith(unit))
+    for kind in (Gpu, Node, Link)
+    for field in msgspec.structs.fields(kind)
+    if field.type is Sample
 }
 """Largest value of each sample."""
 NPZ_MAGIC: Final = b"PK\x03\x04"

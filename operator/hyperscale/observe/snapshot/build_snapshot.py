@@ -31,6 +31,7 @@ __all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest"
 
 NO_FABRIC: Final = Fabric()
 WARM_STEP: Final = 100
+GPU_SAMPLES: Final = tuple(field for field in Gpu.__struct_fields__ if field != "uuid")
 
 
 def build_snapshot(
@@ -185,7 +186,7 @@ def state_of(
 
 def gpu_samples(gpu: Gpu) -> tuple[Sample, ...]:
     """Every sample of a GPU, in field order."""
-    return (gpu.utilization_ratio, gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.temperature_celsius, gpu.power_watts, gpu.last_xid)
+    return tuple(getattr(gpu, field) for field in GPU_SAMPLES)
 
 
 def link_samples(link: Link) -> tuple[Sample, Sample]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hyperscale.model import constants
+from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
 from hyperscale.model.plan import MAX_REJECTED, Plan, Rejection, WorkerPlacement
 from hyperscale.model.planning import PlanRequest
@@ -18,7 +19,7 @@ from hyperscale.planner.check.check_nodes import unfit
 SHARE_TOLERANCE: Final = 1e-6
 """Shares are sums of up to 1,000 doubles; anything above this is a mistake, not rounding."""
 OBJECTIVE_TOLERANCE: Final = 1e-6
-PLANNERS: Final = frozenset({"Heuristic", "Learned", "None"})
+PLANNERS: Final = frozenset(PlannerChoice) - {PlannerChoice.AUTO}
 
 
 def violations(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> tuple[str, ...]:

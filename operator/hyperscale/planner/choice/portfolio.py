@@ -37,7 +37,6 @@ from hyperscale.planner.repair.replan import Repair
 from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.search.search_result import Candidate
 
-LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
 PREFERENCE_TOLERANCE: Final = 0.01
 """A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
 ROUNDING: Final = 1.0 + 1e-9
@@ -100,12 +99,12 @@ def _allowed(
     heuristic = [planner for planner in planners if planner.name == Heuristic.name] or [Heuristic()]
     if choice is PlannerChoice.HEURISTIC:
         return heuristic, ()
-    learned = [planner for planner in planners if planner.name != Heuristic.name]
-    permitted = PlannerChoice.LEARNED in policy.planners
-    steps = (LEARNED_UNAVAILABLE,) if choice is PlannerChoice.LEARNED and not (learned and permitted) else ()
-    asked = learned if permitted else []
+    permitted = [planner for planner in planners if planner.name != Heuristic.name and planner.name in policy.planners]
     # A tie goes to the first: to what the job asked for, else to the plainer of two that found the same.
-    return [*asked, *heuristic] if choice is PlannerChoice.LEARNED else [*heuristic, *asked], steps
+    if choice is PlannerChoice.AUTO:
+        return [*heuristic, *permitted], ()
+    asked = [planner for planner in permitted if planner.name == choice]
+    return [*asked, *heuristic], () if asked else (f"{choice}Unavailable",)
 
 
 def _judged(plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float) -> Plan:
