@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, or_empty
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState
+from hyperscale.doctor.findings import Finding, finding
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.constants import API_VERSION, POLICY_KIND
 from hyperscale.observe.kube.fields import is_gpu_node
@@ -23,20 +23,27 @@ DEFAULT_POLICY: Final = "default"
 CHART: Final = "charts/hyperscale"
 
 
-def unread(check: str, fact: object) -> Finding | None:
+def unread(fact: object) -> Finding | None:
     """A finding where a fact could not be read, None where it was."""
     if not isinstance(fact, Unread):
         return None
-    refused = fact.status in (401, 403)
     verb, _, rest = fact.what.partition(" ")
-    fix = (
-        f"ask an administrator for the right to {fact.what} (kubectl auth can-i {verb} {rest.partition(' ')[0]}), "
-        "or let one run this command"
-        if refused
-        else "try again; where it stays, see the API server's log"
-    )
-    cause = "your account may not do that" if refused else "the API server did not answer that request"
-    return Finding(check, Fault.NOT_CHECKED, FindingState.WARNING, f"could not {fact.what}: {fact.message}", cause, fix)
+    cause, fix = "the API server did not answer that request", "try again; where it stays, see the API server's log"
+    if fact.status in (401, 403):
+        right = f"the right to {fact.what} (kubectl auth can-i {verb} {rest.partition(' ')[0]})"
+        cause, fix = "your account may not do that", f"ask an administrator for {right}, or let one run this command"
+    return finding(Fault.NOT_CHECKED, f"could not {fact.what}: {fact.message}", cause, fix)
+
+
+def not_available(fault: Fault, one: WorkloadFacts, who: str, selector: str = "") -> Finding | None:
+    """A finding where no pod of a Deployment is ready; selector: ends the command that lists its pods."""
+    if one.ready:
+        return None
+    here = f"kubectl -n {one.namespace}"
+    cause, fix = "its pod is not ready", f"{here} describe pods{selector}; {here} logs deployment/{one.name}"
+    if not one.wanted:
+        cause, fix = "it is scaled to 0", f"{here} scale deployment/{one.name} --replicas=1"
+    return finding(fault, f"{who} is not available: {one.ready} of {one.wanted} pods ready", one.message or cause, fix, (one.place,))
 
 
 def operators(facts: Facts) -> tuple[WorkloadFacts, ...]:

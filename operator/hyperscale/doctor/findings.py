@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 
 import msgspec
 
-from hyperscale.doctor.faults import Fault
-
-
-class FindingState(enum.StrEnum):
-    """How bad a finding is, best first."""
-
-    OK = "ok"
-    INFO = "info"
-    """Worth knowing; nothing is wrong."""
-    WARNING = "warning"
-    """Jobs run, but plans know less or something will fail later. Also what could not be checked."""
-    ERROR = "error"
-    """Jobs do not run, or are planned on wrong figures."""
-
-    @property
-    def rank(self) -> int:
-        """0 for the best."""
-        return _ORDER.index(self)
-
-
-_ORDER = tuple(FindingState)
+from hyperscale.doctor.faults import Fault, FindingState
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,23 +56,24 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
         return tuple(sorted(listed, key=lambda finding: -finding.state.rank))
 
 
+CheckResult = tuple[str, Iterable[Finding | None]]
+"""What was looked at, in figures, and what was found; None stands for a finding that does not apply."""
 EXIT_CODES = {FindingState.OK: 0, FindingState.INFO: 0, FindingState.WARNING: 3, FindingState.ERROR: 4}
 """1 and 2 mean "no plan" and "bad input" in all of this command line."""
 
 MAX_NAMES = 10
 
 
-def verdict(check: str, summary: str, findings: Iterable[Finding | None]) -> CheckVerdict:
-    """The verdict over findings; None stands for one that does not apply."""
-    listed = tuple(finding for finding in findings if finding is not None)
-    return CheckVerdict(check, worst(finding.state for finding in listed), summary, listed)
+def finding(fault: Fault, message: str, cause: str, fix: str, names: Iterable[str] = (), *, state: FindingState | None = None) -> Finding:
+    """A finding of a check that `diagnose` fills in; names: of the objects concerned; state: the fault's own where None."""
+    return Finding("", fault, state or fault.state, message, cause, fix, tuple(sorted(set(names))[:MAX_NAMES]))
 
 
 def alike(findings: Iterable[Finding]) -> list[Finding]:
     """Findings of one fault with one cause and one fix as a single one, whose message is the first's and names the others."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.fault, finding.cause, finding.fix), []).append(finding)
+    for one in findings:
+        groups.setdefault((one.fault, one.cause, one.fix), []).append(one)
     return [_merged(group) for group in groups.values()]
 
 
@@ -101,11 +81,9 @@ def _merged(group: list[Finding]) -> Finding:
     first = group[0]
     if len(group) == 1:
         return first
-    others = ", ".join(finding.message.partition(":")[0] for finding in group[1:])
-    named = tuple(dict.fromkeys(name for finding in group for name in finding.where))[:MAX_NAMES]
-    return msgspec.structs.replace(
-        first, message=f"{first.message}; likewise {others}", state=worst(one.state for one in group), where=named
-    )
+    message = f"{first.message}; likewise {', '.join(one.message.partition(':')[0] for one in group[1:])}"
+    named = tuple(dict.fromkeys(name for one in group for name in one.where))[:MAX_NAMES]
+    return msgspec.structs.replace(first, message=message, state=worst(one.state for one in group), where=named)
 
 
 def worst(states: Iterable[FindingState]) -> FindingState:
@@ -118,11 +96,6 @@ def some(names: Iterable[str], most: int = 3) -> str:
     ordered = sorted(set(names))
     shown = ", ".join(ordered[:most])
     return shown if len(ordered) <= most else f"{shown} and {len(ordered) - most} more"
-
-
-def where(names: Iterable[str]) -> tuple[str, ...]:
-    """The first few names, sorted."""
-    return tuple(sorted(set(names))[:MAX_NAMES])
 
 
 def plural(count: int, thing: str) -> str:

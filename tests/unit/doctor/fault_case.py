@@ -7,8 +7,7 @@ from typing import NamedTuple
 from hyperscale.doctor.facts import (
     Facts,
 )
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import FindingState
+from hyperscale.doctor.faults import Fault, FindingState
 from tests.unit.doctor.doctor_facts import (
     agent,
     mpi_operator,

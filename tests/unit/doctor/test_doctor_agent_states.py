@@ -17,8 +17,8 @@ from hyperscale.cli.doctor.doctor_metrics import QueryAsked
 from hyperscale.doctor.checks.driver import UNREAD
 from hyperscale.doctor.diagnose import diagnose
 from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.faults import FindingState as Level
 from hyperscale.doctor.findings import Finding
-from hyperscale.doctor.findings import FindingState as Level
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex

@@ -10,8 +10,8 @@ from hyperscale.doctor.facts import (
     Metrics,
     Unread,
 )
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import Finding
 from tests.unit.doctor.doctor_facts import (
     facts,
 )

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hyperscale.doctor.diagnose import diagnose
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import FindingState
+from hyperscale.doctor.faults import Fault, FindingState
 from tests.unit.doctor.doctor_facts import NODES, divided, facts, node
 
 DIVIDED: tuple[tuple[dict[str, Any], Fault, str], ...] = (

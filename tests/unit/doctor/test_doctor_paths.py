@@ -11,8 +11,8 @@ from hyperscale.agent.gpus.gpu_reading import PathKind
 from hyperscale.cli.doctor.doctor_metrics import EACH_WAY, QueryAsked
 from hyperscale.doctor.checks.gpu_interconnect import KINDS, gpu_paths
 from hyperscale.doctor.facts import Metrics, Ways
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import Finding
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex

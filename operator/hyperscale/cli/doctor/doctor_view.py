@@ -6,7 +6,8 @@ import textwrap
 from typing import Final
 
 from hyperscale.cli.text_tables import counted, printable, table
-from hyperscale.doctor.findings import Finding, FindingState, Report
+from hyperscale.doctor.faults import FindingState
+from hyperscale.doctor.findings import Finding, Report
 
 WIDTH: Final = 118
 _MARKS: Final = {FindingState.OK: "ok", FindingState.INFO: "info", FindingState.WARNING: "WARNING", FindingState.ERROR: "ERROR"}

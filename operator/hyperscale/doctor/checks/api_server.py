@@ -7,8 +7,8 @@ from typing import Final
 
 from hyperscale.doctor.common import unread
 from hyperscale.doctor.facts import Facts, Unread, or_empty
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import CheckResult, Finding, finding, plural, some
 
 OLDEST_MINOR: Final = 30
 """Scheduling gates and CEL with field paths."""
@@ -21,39 +21,33 @@ _MINOR = re.compile(r"^v?1\.(\d+)")
 NTP: Final = "start time synchronization (chrony or systemd-timesyncd), e.g. `timedatectl set-ntp true`"
 
 
-def api(facts: Facts) -> CheckVerdict:
+def api(facts: Facts) -> CheckResult:
     """Reachable, new enough, quick enough."""
     server = facts.server
     if isinstance(server, Unread):
         fix = "check the address and `kubectl cluster-info`; log in again where the answer was 401"
-        unreachable = Finding(
-            "api", Fault.API_UNREACHABLE, FindingState.ERROR, f"the API server gives no version: {server.message}", "", fix
-        )
-        return verdict("api", "not reachable", [unreachable])
+        unreachable = finding(Fault.API_UNREACHABLE, f"the API server gives no version: {server.message}", "", fix)
+        return "not reachable", [unreachable]
     minor = _MINOR.match(server.version)
     old = slow = None
     if minor is None or int(minor.group(1)) < OLDEST_MINOR:
-        old = Finding(
-            "api",
+        old = finding(
             Fault.API_TOO_OLD,
-            FindingState.ERROR,
             f"Kubernetes is {server.version or 'of an unknown version'}",
             "scheduling gates and the CRDs' rules need 1.30",
             "upgrade the control plane to Kubernetes 1.30 or newer",
         )
     if server.answered_seconds > SLOW_SECONDS:
-        slow = Finding(
-            "api",
+        slow = finding(
             Fault.API_SLOW,
-            FindingState.WARNING,
             f"the API server took {server.answered_seconds:.1f} s for its version",
             "it is overloaded, or the way to it is long",
             "raise settings.requestTimeoutSeconds in the chart's values if the operator reports timeouts",
         )
-    return verdict("api", f"Kubernetes {server.version}, answered in {server.answered_seconds * 1e3:.0f} ms", [old, slow])
+    return f"Kubernetes {server.version}, answered in {server.answered_seconds * 1e3:.0f} ms", [old, slow]
 
 
-def clocks(facts: Facts) -> CheckVerdict:
+def clocks(facts: Facts) -> CheckResult:
     """API server, Prometheus, this machine and the nodes agree on the time."""
     ahead = None if isinstance(facts.server, Unread) else facts.server.ahead_seconds
     doubt = 0.0 if isinstance(facts.server, Unread) else facts.server.doubt_seconds
@@ -61,11 +55,11 @@ def clocks(facts: Facts) -> CheckVerdict:
     findings = [
         _skew(Fault.CLOCK_SKEW, "the API server", ahead, doubt, "this machine or the control plane"),
         _skew(Fault.PROMETHEUS_CLOCK_SKEW, "Prometheus", metrics.ahead_seconds, metrics.doubt_seconds, "Prometheus' node or this machine"),
-        unread("clocks", facts.node_clocks),
+        unread(facts.node_clocks),
     ]
     findings.append(_nodes(or_empty(facts.node_clocks)))
     compared = [name for name, value in (("API server", ahead), ("Prometheus", metrics.ahead_seconds)) if value is not None]
-    return verdict("clocks", f"compared with {' and '.join(compared) or 'nothing: no times were sent'}", findings)
+    return f"compared with {' and '.join(compared) or 'nothing: no times were sent'}", findings
 
 
 def _skew(fault: Fault, whose: str, ahead: float | None, doubt: float, suspects: str) -> Finding | None:
@@ -74,13 +68,12 @@ def _skew(fault: Fault, whose: str, ahead: float | None, doubt: float, suspects:
         return None
     state = FindingState.ERROR if abs(ahead) - doubt >= ERROR_SECONDS else FindingState.WARNING
     direction = "ahead of" if ahead > 0 else "behind"
-    return Finding(
-        "clocks",
+    return finding(
         fault,
-        state,
         f"the clock of {whose} is {abs(ahead):.0f} s {direction} this machine's",
         f"{suspects} is not synchronized; samples count as stale or as from the future then",
         f"{NTP} on {suspects}",
+        state=state,
     )
 
 
@@ -91,12 +84,10 @@ def _nodes(ahead: tuple[tuple[str, float], ...]) -> Finding | None:
         return None
     most = max(seconds for _, seconds in off)
     names = [name for name, _ in off]
-    return Finding(
-        "clocks",
+    return finding(
         Fault.NODE_CLOCK_SKEW,
-        FindingState.WARNING,
         f"the clocks of {plural(len(off), 'node')} are ahead of the API server's, by up to {most:.0f} s: {some(names)}",
         "their kubelets renew heartbeats with times that have not come yet",
         f"{NTP} on those nodes",
-        where(names),
+        names,
     )

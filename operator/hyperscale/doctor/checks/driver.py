@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.doctor.facts import Facts
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState, plural, some, where
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import Finding, finding, plural, some
 
 UNREAD: Final = {
     "NoLibrary": (
@@ -44,14 +44,13 @@ def _finding(facts: Facts, state: str) -> Finding:
     nodes = {*facts.metrics.agent_states.get(state, ()), *gpus}
     shown = some(f"{node} (GPU {' '.join(sorted(gpus[node], key=_number))})" if node in gpus else node for node in nodes)
     cause, fix = UNREAD.get(state, _LATER)
-    return Finding(
-        "links",
+    return finding(
         Fault.AGENT_READS_NO_GPU,
-        FindingState.INFO if state in _LINKS_ONLY else FindingState.WARNING,
         f"{plural(len(nodes), 'agent')} cannot read GPUs of the node: {state}: {shown}",
         cause,
         fix,
-        where(nodes),
+        nodes,
+        state=FindingState.INFO if state in _LINKS_ONLY else FindingState.WARNING,
     )
 
 

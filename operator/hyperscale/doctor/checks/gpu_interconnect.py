@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from hyperscale.doctor.common import labels_of, name_of
 from hyperscale.doctor.facts import Facts, Ways, or_empty
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState, plural, some, where
+from hyperscale.doctor.findings import Finding, finding, plural, some
 from hyperscale.observe.kube.node_labels import gpu_product
 
 NVLINK: Final = "NVLink"
@@ -71,30 +71,26 @@ def _is_mixed(node: Node) -> bool:
 
 def _worse(alike: _Class, nodes: Mapping[str, Node], usual: Ways) -> Finding:
     shown = some(f"{name} ({_shown(node)})" for name, node in nodes.items())
-    return Finding(
-        "links",
+    return finding(
         Fault.GPU_PATHS_WORSE,
-        FindingState.WARNING,
         f"GPUs of {plural(len(nodes), 'node')} of {_named(alike)} are joined worse than on most of these nodes: {shown}; "
         f"most: {NVLINK} {usual.pairs:,}, links: {usual.links:,}",
         "NVLinks are down, a bridge is missing or the fabric manager does not run; workers there exchange data more slowly than elsewhere",
         "nvidia-smi nvlink --status and nvidia-smi topo -m on the node; drain it, then reset its GPUs, "
         "restart nvidia-fabricmanager (NVSwitch) or reseat the bridge",
-        where(nodes),
+        nodes,
     )
 
 
 def _mixed(alike: _Class, nodes: Mapping[str, Node]) -> Finding:
     shown = some(f"{name} ({_shown(node)})" for name, node in nodes.items())
-    return Finding(
-        "links",
+    return finding(
         Fault.GPU_PATHS_MIXED,
-        FindingState.INFO,
         f"on {plural(len(nodes), 'node')} of {_named(alike)} some GPUs have {NVLINK} and some pairs meet only between processors: {shown}",
         "NVLink bridges join some of the GPUs only; where they should join all, some are down",
         "let no worker have more GPUs than NVLink joins (nvidia.com/gpu in spec.workers.resources; nvidia-smi topo -m), and kubelets hand "
         "out neighbours (topologyManagerPolicy: best-effort); where all should be joined: nvidia-smi nvlink --status",
-        where(nodes),
+        nodes,
     )
 
 

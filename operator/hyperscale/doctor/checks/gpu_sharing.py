@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hyperscale.doctor.common import labels_of, name_of
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState, plural, some, where
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import Finding, finding, plural, some
 from hyperscale.model import constants
 from hyperscale.model.products import PRODUCT_LABEL, sliced
 
@@ -32,45 +32,38 @@ def parts_of(node: Node) -> Parts | None:
     return (Fault.GPUS_SLICED, f"offers {some(slices)} and no {constants.GPU_RESOURCE}") if slices else None
 
 
+_TEXTS: Final = {
+    Fault.GPUS_SLICED: (
+        "with MIG slices",
+        "",
+        "where ranks should run: kubectl label node {node} nvidia.com/mig.config=all-disabled --overwrite (GPU Operator), or "
+        "nvidia-smi -mig 0 on the node and a restart of the device plugin; on GKE a node pool without gpuPartitionSize",
+    ),
+    Fault.GPUS_SHARED: (
+        "whose GPUs several pods share",
+        ", and others on it would slow down all ranks",
+        "where ranks should run: remove sharing.timeSlicing and sharing.mps from the device plugin's configuration of these nodes "
+        "(label nvidia.com/device-plugin.config); on GKE a node pool without GPU sharing",
+    ),
+}
+
+
 def sharing(nodes: Sequence[Node], parts: Mapping[str, Parts]) -> list[Finding | None]:
     """One finding for MIG slices and one for shared GPUs; errors where none of `nodes`, all with GPUs, has a whole GPU.
 
     parts: by the name of the node, see `parts_of`
     """
-    state = FindingState.ERROR if len(parts) == len(nodes) else FindingState.INFO
-    return [_sliced(state, len(nodes), parts), _shared(state, len(nodes), parts)]
+    return [_divided(fault, len(nodes), parts) for fault in _TEXTS]
 
 
-def _sliced(state: FindingState, total: int, parts: Mapping[str, Parts]) -> Finding | None:
-    names = sorted(name for name, (fault, _) in parts.items() if fault is Fault.GPUS_SLICED)
+def _divided(fault: Fault, total: int, parts: Mapping[str, Parts]) -> Finding | None:
+    names = sorted(name for name, part in parts.items() if part[0] is fault)
     if not names:
         return None
-    return Finding(
-        "gpus",
-        Fault.GPUS_SLICED,
-        state,
-        f"plans leave out {len(names)} of {plural(total, 'GPU node')} with MIG slices: {some(names)}",
-        f"{names[0]}: {parts[names[0]][1]}; a rank needs a whole GPU",
-        f"where ranks should run: kubectl label node {names[0]} nvidia.com/mig.config=all-disabled --overwrite (GPU Operator), or "
-        "nvidia-smi -mig 0 on the node and a restart of the device plugin; on GKE a node pool without gpuPartitionSize",
-        where(names),
-    )
-
-
-def _shared(state: FindingState, total: int, parts: Mapping[str, Parts]) -> Finding | None:
-    names = sorted(name for name, (fault, _) in parts.items() if fault is Fault.GPUS_SHARED)
-    if not names:
-        return None
-    return Finding(
-        "gpus",
-        Fault.GPUS_SHARED,
-        state,
-        f"plans leave out {len(names)} of {plural(total, 'GPU node')} whose GPUs several pods share: {some(names)}",
-        f"{names[0]}: {parts[names[0]][1]}; a rank needs a whole GPU, and others on it would slow down all ranks",
-        "where ranks should run: remove sharing.timeSlicing and sharing.mps from the device plugin's configuration of these nodes "
-        "(label nvidia.com/device-plugin.config); on GKE a node pool without GPU sharing",
-        where(names),
-    )
+    which, why, fix = _TEXTS[fault]
+    message = f"plans leave out {len(names)} of {plural(total, 'GPU node')} {which}: {some(names)}"
+    cause = f"{names[0]}: {parts[names[0]][1]}; a rank needs a whole GPU{why}"
+    return finding(fault, message, cause, fix.format(node=names[0]), names, state=FindingState.ERROR if len(parts) == total else None)
 
 
 def slices_of(node: Node) -> list[str]:

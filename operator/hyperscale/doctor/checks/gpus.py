@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hyperscale.doctor.checks.gpu_sharing import by_name, gpus_of, parts_of, sharing
-from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, policy_set, unread
-from hyperscale.doctor.facts import Facts, Unread
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
+from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, policy_set
+from hyperscale.doctor.facts import Facts, Unread, or_empty
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import CheckResult, Finding, finding, plural, some
 from hyperscale.model import constants
 from hyperscale.observe.kube.fields import node_view
 from hyperscale.observe.kube.node_labels import gpu_memory_bytes, gpu_product
@@ -24,36 +24,30 @@ ASSUMED_GIGAFLOPS: Final = 10_000
 """Stands in the command for the figure that the reader measures."""
 
 
-def device_plugin(facts: Facts) -> CheckVerdict:
+def device_plugin(facts: Facts) -> CheckResult:
     """Every node with GPUs offers all of them, and whole."""
-    if isinstance(facts.nodes, Unread):
-        return verdict("gpus", "not checked", [unread("gpus", facts.nodes)])
     with_gpus = gpu_nodes(facts)
     if not with_gpus:
         fix = f"install NVIDIA's driver and container toolkit on the GPU nodes, then the device plugin: {PLUGIN}"
-        message = f"none of {plural(len(facts.nodes), 'node')} offers {constants.GPU_RESOURCE} or is labelled as having GPUs"
-        missing = Finding(
-            "gpus", Fault.NO_GPU_NODES, FindingState.ERROR, message, "there is no GPU node, or neither device plugin nor GFD runs", fix
-        )
-        return verdict("gpus", "no GPU nodes", [missing])
+        message = f"none of {plural(len(or_empty(facts.nodes)), 'node')} offers {constants.GPU_RESOURCE} or is labelled as having GPUs"
+        missing = finding(Fault.NO_GPU_NODES, message, "there is no GPU node, or neither device plugin nor GFD runs", fix)
+        return "no GPU nodes", [missing]
     parts = by_name(with_gpus)
     offered = sum(gpus_of(node, "allocatable") for node in with_gpus if name_of(node) not in parts)
     summary = f"{plural(len(with_gpus), 'GPU node')}, {plural(offered, 'GPU')} offered"
     empty = [name_of(node) for node in with_gpus if not gpus_of(node, "allocatable") and not gpus_of(node, "capacity")]
     silent = [name for name in empty if name not in parts]
-    return verdict("gpus", summary, [_silent(facts, silent), *sharing(with_gpus, parts), _unhealthy(with_gpus), _not_ready(with_gpus)])
+    return summary, [_silent(facts, silent), *sharing(with_gpus, parts), _unhealthy(with_gpus), _not_ready(with_gpus)]
 
 
-def discovery(facts: Facts) -> CheckVerdict:
+def discovery(facts: Facts) -> CheckResult:
     """GPU Feature Discovery tells product and memory, and the product's speed is known."""
-    if isinstance(facts.nodes, Unread):
-        return verdict("labels", "not checked", [unread("labels", facts.nodes)])
     with_gpus = gpu_nodes(facts)
     whole = tuple(node for node in with_gpus if parts_of(node) is None)
     bare = [name_of(node) for node in whole if gpu_product(labels_of(node)) is None or gpu_memory_bytes(labels_of(node)) is None]
     products = {product for node in with_gpus if (product := gpu_product(labels_of(node)))}
     summary = f"{len(with_gpus) - len(bare)} of {plural(len(with_gpus), 'GPU node')} labelled: {some(products) or 'no product'}"
-    return verdict("labels", summary, [_bare(facts, bare), _unknown_speed(facts, whole)])
+    return summary, [_bare(facts, bare), _unknown_speed(facts, whole)]
 
 
 def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
@@ -65,7 +59,7 @@ def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
     plugins = [one for one in named(facts, "device-plugin") if one.kind == "DaemonSet"]
     if not plugins and not isinstance(facts.workloads, Unread):
         cause = "no DaemonSet of NVIDIA's device plugin is in the cluster"
-        return Finding("gpus", Fault.DEVICE_PLUGIN_MISSING, FindingState.ERROR, shown, cause, PLUGIN, where(nodes))
+        return finding(Fault.DEVICE_PLUGIN_MISSING, shown, cause, PLUGIN, nodes)
     plugin = next(iter(plugins), None)
     place = f"-n {plugin.namespace} {plugin.name}" if plugin else "of the device plugin"
     cause = "its pod does not run there (selector, taint), or it finds no driver: nvidia-smi fails or the nvidia runtime is not the default"
@@ -74,21 +68,19 @@ def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
     fix = (
         f"kubectl describe daemonset {place}; kubectl logs on the pod of such a node; on the node: nvidia-smi, nvidia-ctk runtime configure"
     )
-    return Finding("gpus", Fault.DEVICE_PLUGIN_SILENT, FindingState.ERROR, shown, cause, fix, where(nodes))
+    return finding(Fault.DEVICE_PLUGIN_SILENT, shown, cause, fix, nodes)
 
 
 def _unhealthy(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
     short = {name_of(node): lost for node in nodes if (lost := gpus_of(node, "capacity") - gpus_of(node, "allocatable")) > 0}
     if not short:
         return None
-    return Finding(
-        "gpus",
+    return finding(
         Fault.GPUS_UNHEALTHY,
-        FindingState.WARNING,
         f"{plural(sum(short.values()), 'GPU')} on {plural(len(short), 'node')} cannot be allocated: {some(short)}",
         "the device plugin holds them for unhealthy (a critical XID), or it has just restarted",
         "see `dmesg | grep Xid` and nvidia-smi on the node; reset the GPU or drain and reboot the node",
-        where(short),
+        short,
     )
 
 
@@ -97,14 +89,13 @@ def _not_ready(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
     lost = [name_of(node) for node in nodes if not _ready(node)]
     if not lost:
         return None
-    return Finding(
-        "gpus",
+    return finding(
         Fault.GPU_NODES_NOT_READY,
-        FindingState.ERROR if len(lost) == len(nodes) else FindingState.WARNING,
         f"{len(lost)} of {plural(len(nodes), 'GPU node')} not Ready: {some(lost)}",
         "the kubelet is silent or reports a fault",
         f"kubectl describe node {min(lost)}",
-        where(lost),
+        lost,
+        state=FindingState.ERROR if len(lost) == len(nodes) else None,
     )
 
 
@@ -115,39 +106,29 @@ def _bare(facts: Facts, nodes: list[str]) -> Finding | None:
     cause = "GPU Feature Discovery does not run in the cluster"
     if discovered:
         cause = f"{discovered[0].place} has {discovered[0].ready} of {discovered[0].wanted} pods ready"
-    return Finding(
-        "labels",
+    return finding(
         Fault.GPU_LABELS_MISSING,
-        FindingState.WARNING,
         f"{plural(len(nodes), 'GPU node')} without nvidia.com/gpu.product or nvidia.com/gpu.memory: {some(nodes)}",
         f"{cause}; speed and memory of those GPUs are assumed",
         f"{PLUGIN}; or by hand: kubectl label node {min(nodes)} nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB nvidia.com/gpu.memory=81920",
-        where(nodes),
+        nodes,
     )
 
 
 def _unknown_speed(facts: Facts, nodes: tuple[dict[str, Any], ...]) -> Finding | None:
-    unknown = set()
-    for node in nodes:
-        product = gpu_product(labels_of(node))
-        if product is not None and product not in unknown and gpu_speed(node_view(node, {}, (), ()), facts.policy).assumed:
-            unknown.add(product)
+    speeds = ((gpu_product(labels_of(node)), gpu_speed(node_view(node, {}, (), ()), facts.policy)) for node in nodes)
+    unknown = {product for product, speed in speeds if product is not None and speed.assumed}
     if not unknown:
         return None
-    entry = {"gpus": [*(write(one) for one in facts.policy.gpus), *_assumed(unknown)]}
-    return Finding(
-        "labels",
+    assumed = ({"product": product, "gigaflops": ASSUMED_GIGAFLOPS} for product in sorted(unknown))
+    entry = {"gpus": [*map(write, facts.policy.gpus), *assumed]}
+    return finding(
         Fault.GPU_SPEED_UNKNOWN,
-        FindingState.INFO,
         f"the speed of {some(unknown)} is in no table",
         "plans assume a common speed for them",
         f"{policy_set(facts, entry)} with the GFLOP/s that they sustain in place of {ASSUMED_GIGAFLOPS}",
-        where(unknown),
+        unknown,
     )
-
-
-def _assumed(products: set[str]) -> list[dict[str, Any]]:
-    return [{"product": product, "gigaflops": ASSUMED_GIGAFLOPS} for product in sorted(products)]
 
 
 def _ready(node: Mapping[str, Any]) -> bool:

@@ -8,8 +8,8 @@ from hyperscale.doctor.checks.driver import unread_gpus
 from hyperscale.doctor.checks.gpu_interconnect import gpu_paths
 from hyperscale.doctor.common import agents, gpu_nodes, helm, labels_of, name_of, policy_set, query_of
 from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import CheckResult, Finding, finding, plural, some
 from hyperscale.observe.kube.node_labels import detect_levels
 
 DENSE_NODES: Final = 12
@@ -19,7 +19,7 @@ AGENT_LABEL: Final = "app.kubernetes.io/component=agent"
 TOPOGRAPH: Final = "https://github.com/NVIDIA/topograph"
 
 
-def links(facts: Facts) -> CheckVerdict:
+def links(facts: Facts) -> CheckResult:
     """How many pairs are measured, and whether the agents run."""
     nodes = [name_of(node) for node in gpu_nodes(facts)]
     pairs = len(nodes) * (len(nodes) - 1)
@@ -35,7 +35,7 @@ def links(facts: Facts) -> CheckVerdict:
         *unread_gpus(facts),
         *gpu_paths(facts),
     ]
-    return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", findings)
+    return f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", findings
 
 
 def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: WorkloadFacts | None) -> list[Finding | None]:
@@ -63,15 +63,13 @@ def _partial(alone: list[str], latency: float, bandwidth: float) -> Finding:
         if alone
         else "some agents cannot reach each other, or have just started"
     )
-    return Finding(
-        "links",
+    return finding(
         Fault.LINKS_PARTIAL,
-        FindingState.WARNING,
         f"latency known for {latency:.0%}, bandwidth for {bandwidth:.0%} of the pairs; {what}",
         f"{cause}; the rest is estimated",
         "let TCP and UDP 9466 pass between the nodes' agents (NetworkPolicy, firewall); "
         "kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
-        where(alone),
+        alone,
     )
 
 
@@ -87,7 +85,7 @@ def _none(facts: Facts, daemon: WorkloadFacts | None) -> Finding:
     else:
         cause = "the agents are scraped, but measure nothing: they do not find or reach each other, or their tokens differ"
         fix = f"kubectl -n {daemon.namespace} logs daemonset/{daemon.name}; let TCP and UDP 9466 pass between nodes"
-    return Finding("links", Fault.LINKS_MISSING, FindingState.WARNING, message, cause, fix)
+    return finding(Fault.LINKS_MISSING, message, cause, fix)
 
 
 def _agent(facts: Facts, daemon: WorkloadFacts | None) -> Finding | None:
@@ -99,16 +97,14 @@ def _agent(facts: Facts, daemon: WorkloadFacts | None) -> Finding | None:
             return None
         message = "the node agent is not installed"
         cause = "agent.enabled is false, or the release is older than the agent"
-        return Finding("links", Fault.AGENT_MISSING, FindingState.INFO, message, cause, helm(facts, "agent.enabled=true"))
+        return finding(Fault.AGENT_MISSING, message, cause, helm(facts, "agent.enabled=true"))
     if daemon.ready >= daemon.wanted and daemon.wanted:
         return None
     cause = daemon.message or (
         "its nodeSelector matches no node" if not daemon.wanted else "pods are not scheduled, not started or not ready"
     )
-    return Finding(
-        "links",
+    return finding(
         Fault.AGENT_PARTIAL,
-        FindingState.WARNING,
         f"the node agent is ready on {daemon.ready} of {daemon.wanted} nodes",
         cause,
         f"kubectl -n {daemon.namespace} get pods -l {AGENT_LABEL} -o wide; kubectl -n {daemon.namespace} describe daemonset {daemon.name}",
@@ -123,14 +119,12 @@ def _refused(facts: Facts, daemon: WorkloadFacts | None) -> Finding | None:
         return None
     shown = ", ".join(f"{count:.0f} × {reason}" for reason, count in sorted(refused.items()))
     place = f"-n {daemon.namespace} daemonset/{daemon.name}" if daemon else "-n hyperscale-system daemonset/hyperscale-agent"
-    return Finding(
-        "links",
+    return finding(
         Fault.PROBES_REFUSED,
-        FindingState.WARNING,
         f"agents refused link probes in the last 10 minutes: {shown}",
         "agents hold different tokens, as after the Secret was changed, or another program sends to port 9466",
         f"kubectl rollout restart {place}",
-        where(refused),
+        refused,
     )
 
 
@@ -138,7 +132,7 @@ _NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
 """An agent that has enough to do already says so, and is asked again later."""
 
 
-def topology(facts: Facts) -> CheckVerdict:
+def topology(facts: Facts) -> CheckResult:
     """Labels that say which nodes are close."""
     nodes = gpu_nodes(facts)
     sets = [labels_of(node) for node in nodes]
@@ -148,18 +142,16 @@ def topology(facts: Facts) -> CheckVerdict:
     shown = ", ".join(f"{level} on {count}" for level, count in carried.items())
     summary = f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}"
     if len(nodes) < 2:
-        return verdict("topology", summary, [])
+        return summary, []
     findings: list[Finding | None] = [_no_levels(facts, name_of(nodes[0]))] if not levels else []
     for level, count in carried.items():
         findings.append(_level(facts, level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
-    return verdict("topology", summary, findings)
+    return summary, findings
 
 
 def _no_levels(facts: Facts, node: str) -> Finding:
-    return Finding(
-        "topology",
+    return finding(
         Fault.TOPOLOGY_LABELS_MISSING,
-        FindingState.WARNING,
         "no GPU node carries a topology label that is known",
         "neither the cloud nor topograph nor an administrator labelled the nodes; links that are not measured all look alike",
         f"label zones and racks, e.g. kubectl label node {node} topology.kubernetes.io/zone=hall-1 cloud.provider.com/topology-rack=r1; "
@@ -174,20 +166,17 @@ def _level(
         return None
     bare = [name for name, labels in zip(names, sets, strict=True) if not labels.get(level)]
     if not count:
-        return Finding(
-            "topology",
+        return finding(
             Fault.TOPOLOGY_LEVEL_UNKNOWN,
-            FindingState.WARNING,
             f"spec.topologyLevels names {level}, which no GPU node carries",
             "a typing error, or topograph renamed its labels (network.topology.nvidia.com/… is now fabric.topograph.run/…)",
             f"correct spec.topologyLevels of the PlannerPolicy, or let levels be detected: {policy_set(facts, {'topologyLevels': []})}",
         )
-    return Finding(
-        "topology",
+    return finding(
         Fault.TOPOLOGY_LABELS_PARTIAL,
-        FindingState.WARNING if configured or 2 * count >= total else FindingState.INFO,
         f"{len(bare)} of {plural(total, 'GPU node')} lack {level}: {some(bare)}",
         "nodes were added after the others were labelled, or topograph does not run there",
         f"kubectl label node {min(bare)} {level}=VALUE",
-        where(bare),
+        bare,
+        state=FindingState.WARNING if configured or 2 * count >= total else FindingState.INFO,
     )

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from hyperscale.doctor.common import named, unread
+from hyperscale.doctor.common import named, not_available, unread
 from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, or_empty
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, verdict
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import CheckResult, Finding, finding
 from hyperscale.model import constants
 
 CRD: Final = f"{constants.MPI_PLURAL}.{constants.MPI_GROUP}"
@@ -24,33 +24,31 @@ ADVISED: Final = {"kube-api-qps": 100, "kube-api-burst": 200, "threadiness": 10}
 RESUME_RULE: Final = {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update", "patch"]}
 
 
-def mpi_operator(facts: Facts) -> CheckVerdict:
+def mpi_operator(facts: Facts) -> CheckResult:
     """CRD, Deployment, flags, and the right that its own role forgot."""
-    findings = [unread("mpi-operator", facts.workloads)]
+    findings = [unread(facts.workloads)]
     if not isinstance(facts.crds, Unread):
         findings.append(_crd(facts))
     running = [one for one in named(facts, "mpi-operator") if one.kind == "Deployment"]
     if not running and not isinstance(facts.workloads, Unread):
         findings.append(_absent(facts))
     for one in running:
-        findings += [_down(one), _slow(one), _gang(one)]
+        findings += [not_available(Fault.MPI_OPERATOR_DOWN, one, "mpi-operator"), _slow(one), _gang(one)]
     findings.append(_resume(facts))
     flags = _flags(running[0].arguments) if running else {}
     limits = f", {flags['kube-api-qps']:g} requests/s, {flags['threadiness']:g} threads" if flags else ""
-    return verdict("mpi-operator", f"{running[0].place if running else 'no Deployment'}{limits}", findings)
+    return f"{running[0].place if running else 'no Deployment'}{limits}", findings
 
 
 def _crd(facts: Facts) -> Finding | None:
     crd = next((one for one in or_empty(facts.crds) if one.name == CRD), None)
     if crd is None:
         message = f"{CRD} is not installed"
-        return Finding(
-            "mpi-operator", Fault.MPI_CRD_MISSING, FindingState.ERROR, message, "the MPI Operator was never installed here", INSTALL, (CRD,)
-        )
+        return finding(Fault.MPI_CRD_MISSING, message, "the MPI Operator was never installed here", INSTALL, (CRD,))
     if not crd.established or constants.MPI_VERSION not in crd.served:
         message = f"{CRD} serves {', '.join(crd.served) or 'nothing'}, not {constants.MPI_VERSION}"
         cause = crd.complaint or "it is of an older MPI Operator, or of the training operator's v1"
-        return Finding("mpi-operator", Fault.MPI_CRD_VERSION, FindingState.ERROR, message, cause, INSTALL, (CRD,))
+        return finding(Fault.MPI_CRD_VERSION, message, cause, INSTALL, (CRD,))
     return None
 
 
@@ -60,27 +58,9 @@ def _absent(facts: Facts) -> Finding:
         message = f"mpi-operator holds its Lease in {lease.namespace}, but no Deployment runs it"
         fix = "see that it was started with -kube-api-qps=100 -kube-api-burst=200 -threadiness=10"
         cause = "it runs outside of this cluster, or its Deployment has another name"
-        return Finding("mpi-operator", Fault.MPI_OPERATOR_UNSEEN, FindingState.INFO, message, cause, fix, (lease.holder,))
+        return finding(Fault.MPI_OPERATOR_UNSEEN, message, cause, fix, (lease.holder,))
     message = "no Deployment runs mpi-operator, and its Lease has no holder"
-    return Finding(
-        "mpi-operator",
-        Fault.MPI_OPERATOR_MISSING,
-        FindingState.ERROR,
-        message,
-        "MPIJobs are created, but no controller creates their pods",
-        INSTALL,
-    )
-
-
-def _down(one: WorkloadFacts) -> Finding | None:
-    if one.ready:
-        return None
-    cause = one.message or ("it is scaled to 0" if not one.wanted else "its pod is not ready")
-    fix = f"kubectl -n {one.namespace} describe pods; kubectl -n {one.namespace} logs deployment/{one.name}"
-    if not one.wanted:
-        fix = f"kubectl -n {one.namespace} scale deployment/{one.name} --replicas=1"
-    message = f"mpi-operator is not available: {one.ready} of {one.wanted} pods ready"
-    return Finding("mpi-operator", Fault.MPI_OPERATOR_DOWN, FindingState.ERROR, message, cause, fix, (one.place,))
+    return finding(Fault.MPI_OPERATOR_MISSING, message, "MPIJobs are created, but no controller creates their pods", INSTALL)
 
 
 def _slow(one: WorkloadFacts) -> Finding | None:
@@ -89,10 +69,8 @@ def _slow(one: WorkloadFacts) -> Finding | None:
     if not low:
         return None
     now = ", ".join(f"-{flag}={flags[flag]:g}" for flag in low)
-    return Finding(
-        "mpi-operator",
+    return finding(
         Fault.MPI_OPERATOR_SLOW,
-        FindingState.WARNING,
         f"mpi-operator runs with {now}",
         "these limits, its defaults where not set, hold up more than a few jobs at once: a job of 16 workers needs about 20 requests",
         _patch(one, low),
@@ -114,10 +92,8 @@ def _gang(one: WorkloadFacts) -> Finding | None:
     flags = _given(one.arguments)
     if not flags.get("gang-scheduling"):
         return None
-    return Finding(
-        "mpi-operator",
+    return finding(
         Fault.MPI_OPERATOR_GANG,
-        FindingState.WARNING,
         f"mpi-operator runs with --gang-scheduling={flags['gang-scheduling']}",
         "it sets a scheduler of its own on pods that HyperScale's gates already hold together; both can wait for each other",
         f"remove the flag: kubectl -n {one.namespace} edit deployment {one.name}",
@@ -132,13 +108,12 @@ def _resume(facts: Facts) -> Finding | None:
     used = not isinstance(facts.kueue, Unread) and bool(facts.kueue.served)
     suspended = any(job.suspended or job.queue for job in or_empty(facts.jobs))
     rule = json.dumps([{"op": "add", "path": "/rules/-", "value": RESUME_RULE}])
-    return Finding(
-        "mpi-operator",
+    return finding(
         Fault.MPI_OPERATOR_CANNOT_RESUME,
-        FindingState.WARNING if used or suspended else FindingState.INFO,
         "mpi-operator may not update jobs/status",
         "its role of release 0.8.2 lacks that (kubeflow/mpi-operator#830): a suspended MPIJob, as Kueue makes them, never resumes",
         f"kubectl patch clusterrole mpi-operator --type=json -p '{rule}'",
+        state=FindingState.WARNING if used or suspended else FindingState.INFO,
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from msgspec.structs import replace
+
 from hyperscale.doctor.checks.rights import WHY, words
-from hyperscale.doctor.common import helm, operators, unread
-from hyperscale.doctor.facts import Facts, Review, Right, Unread
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import MAX_NAMES, CheckVerdict, Finding, FindingState, plural, verdict
+from hyperscale.doctor.common import helm, operators
+from hyperscale.doctor.facts import Facts, Review, Right, or_empty
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import MAX_NAMES, CheckResult, Finding, finding, plural
 
 _HARMLESS = frozenset(
     {
@@ -27,13 +29,12 @@ _HARMLESS = frozenset(
 """Without these jobs still run."""
 
 
-def rights(facts: Facts) -> CheckVerdict:
+def rights(facts: Facts) -> CheckResult:
     """Every right that the chart's roles grant is there."""
-    if isinstance(facts.reviews, Unread):
-        return verdict("rights", "not checked", [unread("rights", facts.reviews)])
-    findings = [finding for review in facts.reviews for finding in _missing(facts, review)]
-    counts = ", ".join(f"{review.account}: {plural(review.asked, 'right')} asked" for review in facts.reviews)
-    return verdict("rights", counts or "no operator found whose rights could be asked", findings)
+    reviews = or_empty(facts.reviews)
+    counts = ", ".join(f"{review.account}: {plural(review.asked, 'right')} asked" for review in reviews)
+    findings = [one for review in reviews for one in _missing(facts, review)]
+    return counts or "no operator found whose rights could be asked", findings
 
 
 def _missing(facts: Facts, review: Review) -> list[Finding]:
@@ -52,12 +53,7 @@ def _finding(facts: Facts, review: Review, resource: tuple[str, str], denied: li
     if review.account == "you":
         fix = "run the operator under an account with the rules of docs/rbac.md, e.g. that of the chart"
     harmless = resource[1] in _HARMLESS or review.account == "you"
-    return Finding(
-        "rights",
-        Fault.RIGHT_MISSING,
-        FindingState.WARNING if harmless else FindingState.ERROR,
-        f"{review.account} may not {listed}",
-        f"a role or its binding is missing or was changed; {WHY.get(resource, 'some requests fail')}",
-        fix,
-        tuple(words(right) for right in denied[:MAX_NAMES]),
-    )
+    cause = f"a role or its binding is missing or was changed; {WHY.get(resource, 'some requests fail')}"
+    state = FindingState.WARNING if harmless else None
+    names = tuple(words(right) for right in denied[:MAX_NAMES])  # as they were asked about, not by name
+    return replace(finding(Fault.RIGHT_MISSING, f"{review.account} may not {listed}", cause, fix, state=state), where=names)

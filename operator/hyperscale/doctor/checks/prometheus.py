@@ -8,7 +8,7 @@ from hyperscale.doctor.checks.queries import judge_figure
 from hyperscale.doctor.common import gpu_nodes, helm, name_of, query_of
 from hyperscale.doctor.facts import Facts, Metrics
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, alike, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckResult, Finding, alike, finding, plural, some
 from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure
 from hyperscale.model.metrics_reading import FIGURES, OPTIONAL
 
@@ -25,6 +25,11 @@ NOT_PERMITTED: Final = "NotPermitted"
 LOGIN_NEEDED: Final = "LoginNeeded"
 """Prometheus denies access through the API server's proxy, which passes no credentials on; the operator has some."""
 _REASONS: Final = {
+    "": (
+        Fault.PROMETHEUS_REFUSED,
+        "what answers there is no Prometheus, or it wants a login, or another path",
+        "write the URL up to, not including, /api/v1: {helm}",
+    ),
     LOGIN_NEEDED: (
         Fault.NOT_CHECKED,
         "the operator has credentials for it, which the API server's proxy does not pass on; doctor does not read Secrets",
@@ -65,32 +70,30 @@ _REASONS: Final = {
 }
 
 
-def prometheus(facts: Facts) -> CheckVerdict:
+def prometheus(facts: Facts) -> CheckResult:
     """Set, reachable, and its targets up."""
     metrics = facts.metrics
     if not metrics.url:
-        return verdict("prometheus", "not set", [_not_set(facts)])
+        return "not set", [_not_set(facts)]
     if metrics.failure is not None:
-        return verdict("prometheus", f"{metrics.url} asked {metrics.way}", [_failure(facts, metrics, *metrics.failure)])
+        return f"{metrics.url} asked {metrics.way}", [_failure(facts, metrics, *metrics.failure)]
     targets = sum(up + down for _, up, down in metrics.targets)
     summary = f"{metrics.url} asked {metrics.way}, {plural(targets, 'target')}"
-    return verdict("prometheus", summary, [_targets(metrics)])
+    return summary, [_targets(metrics)]
 
 
-def queries(facts: Facts) -> CheckVerdict:
+def queries(facts: Facts) -> CheckResult:
     """Every query of the default policy."""
     metrics = facts.metrics
     if not metrics.url or metrics.failure is not None:
-        return verdict("queries", "not asked: no Prometheus answers", [])
+        return "not asked: no Prometheus answers", []
     wanted = [figure for figure in FIGURES if query_of(facts.policy, figure)]
-    nodes = gpu_nodes(facts)
     missing = _all_missing(facts, wanted)
     findings = [missing]
     for figure in _judged(facts, wanted, missing):
         findings += judge_figure(facts, figure, metrics.figures[figure], figure in MAIN)
-    findings += [_frozen(metrics), _unseen(metrics, [name_of(node) for node in nodes])]
-    merged = alike([finding for finding in findings if finding is not None])
-    return verdict("queries", _answered(metrics, wanted), merged)
+    findings += [_frozen(metrics), _unseen(metrics, [name_of(node) for node in gpu_nodes(facts)])]
+    return _answered(metrics, wanted), alike(one for one in findings if one is not None)
 
 
 def _judged(facts: Facts, wanted: list[str], missing: Finding | None) -> list[str]:
@@ -112,19 +115,13 @@ def _not_set(facts: Facts) -> Finding:
     fix = helm(facts, f"prometheus.url={guess or 'http://prometheus.monitoring:9090'}")
     cause = f"prometheus.url is empty; {guess} looks like one" if guess else "prometheus.url is empty"
     message = "no Prometheus is set: plans are made from labels only, and jobs show Degraded"
-    return Finding("prometheus", Fault.PROMETHEUS_NOT_SET, FindingState.WARNING, message, cause, fix)
+    return finding(Fault.PROMETHEUS_NOT_SET, message, cause, fix)
 
 
 def _failure(facts: Facts, metrics: Metrics, reason: str, message: str) -> Finding:
     url = helm(facts, f"prometheus.url={facts.suggested_prometheus or 'http://prometheus.monitoring:9090'}")
-    default = (
-        Fault.PROMETHEUS_REFUSED,
-        "what answers there is no Prometheus, or it wants a login, or another path",
-        "write the URL up to, not including, /api/v1: {helm}",
-    )
-    fault, cause, fix = _REASONS.get(reason, default)
-    state = FindingState.WARNING if fault is Fault.NOT_CHECKED else FindingState.ERROR
-    return Finding("prometheus", fault, state, f"{metrics.url}: {message}", cause, fix.format(helm=url))
+    fault, cause, fix = _REASONS.get(reason, _REASONS[""])
+    return finding(fault, f"{metrics.url}: {message}", cause, fix.format(helm=url))
 
 
 def _targets(metrics: Metrics) -> Finding | None:
@@ -133,14 +130,12 @@ def _targets(metrics: Metrics) -> Finding | None:
     if not down:
         return None
     lost = sum(gone for _, gone in down.values())
-    return Finding(
-        "prometheus",
+    return finding(
         Fault.TARGETS_DOWN,
-        FindingState.WARNING,
         f"{plural(lost, 'target')} down in {some(f'{job} ({gone} of {up + gone})' for job, (up, gone) in down.items())}",
         "the exporter's pod is down or its port is closed to Prometheus (NetworkPolicy)",
         f"see the error on {metrics.url}/targets; kubectl get pods -A -o wide | grep -e {min(down)}",
-        where(down),
+        down,
     )
 
 
@@ -158,7 +153,7 @@ def _all_missing(facts: Facts, wanted: list[str]) -> Finding | None:
         return None
     cause, fix = _why_all_missing(facts)
     message = f"none of {plural(len(asked), 'GPU query').replace('querys', 'queries')} has a series"
-    return Finding("queries", Fault.EXPORTER_MISSING, FindingState.WARNING, message, cause, fix)
+    return finding(Fault.EXPORTER_MISSING, message, cause, fix)
 
 
 def _has_nothing(summary: SeriesFigure) -> bool:
@@ -185,10 +180,8 @@ def _frozen(metrics: Metrics) -> Finding | None:
     if metrics.frozen is None or not metrics.frozen[0]:
         return None
     still, asked = metrics.frozen
-    return Finding(
-        "queries",
+    return finding(
         Fault.METRICS_FROZEN,
-        FindingState.WARNING,
         f"the power of {still} of {plural(asked, 'GPU')} has not moved at all for 15 minutes",
         "the exporter serves old values, as after a restart of the host engine, while its health check is fine",
         "restart it: kubectl -n NAMESPACE rollout restart daemonset dcgm-exporter",
@@ -200,12 +193,10 @@ def _unseen(metrics: Metrics, nodes: list[str]) -> Finding | None:
     unseen = [name for name in nodes if name not in metrics.with_series]
     if not metrics.with_series or not unseen:
         return None
-    return Finding(
-        "queries",
+    return finding(
         Fault.NODES_UNSEEN,
-        FindingState.WARNING,
         f"{len(unseen)} of {plural(len(nodes), 'GPU node')} have no GPU series: {some(unseen)}",
         "no exporter runs there (its DaemonSet does not tolerate a taint or does not select the node), or it is not scraped",
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={min(unseen)} | grep -e dcgm -e agent",
-        where(unseen),
+        unseen,
     )

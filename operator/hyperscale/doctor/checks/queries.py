@@ -7,8 +7,8 @@ from typing import Final
 from hyperscale.doctor.checks.units import wrong_unit
 from hyperscale.doctor.common import field_of, set_query
 from hyperscale.doctor.facts import Facts
-from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState, plural
+from hyperscale.doctor.faults import Fault, FindingState
+from hyperscale.doctor.findings import Finding, finding
 from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure, metric_names, selector_labels
 from hyperscale.model.metrics_reading import OPTIONAL
 from hyperscale.observe.quality import STALE
@@ -43,7 +43,7 @@ def judge_figure(facts: Facts, figure: str, summary: SeriesFigure, main: bool) -
     if figure in OPTIONAL:
         return []
     if not summary.count:
-        return [_empty(facts, figure, summary, FindingState.WARNING if main else FindingState.INFO)]
+        return [_empty(facts, figure, summary, FindingState.WARNING if main else None)]
     return [_strangers(figure, summary), wrong_unit(facts, figure, summary) or _unusable(figure, summary), _stale(facts, figure, summary)]
 
 
@@ -51,17 +51,15 @@ def _refused(figure: str, summary: SeriesFigure) -> Finding:
     reason, message = summary.failure or ("", "")
     slow = reason in ("PrometheusTimeout", "PrometheusBodyTooLarge")
     fix = "write a cheaper expression, e.g. a recording rule, into" if slow else "correct the PromQL in"
-    return Finding(
-        "queries",
+    return finding(
         Fault.QUERY_REFUSED,
-        FindingState.ERROR,
         f"{field_of(figure)}: `{summary.query}` fails: {message}",
         "it is too expensive" if slow else "Prometheus cannot evaluate it",
         f"{fix} spec.queries.{field_of(figure)} of the PlannerPolicy",
     )
 
 
-def _empty(facts: Facts, figure: str, summary: SeriesFigure, state: FindingState) -> Finding:
+def _empty(facts: Facts, figure: str, summary: SeriesFigure, state: FindingState | None) -> Finding:
     """Why a query has no series: another label, another metric, or nothing exports it."""
     present = [name for name, count in summary.alone.items() if count]
     field = field_of(figure)
@@ -71,27 +69,25 @@ def _empty(facts: Facts, figure: str, summary: SeriesFigure, state: FindingState
     name, other = SUBSTITUTES.get(figure, ("", ""))
     if name and (facts.metrics.names or {}).get(name):
         cause = f"the exporter leaves {', '.join(metric_names(summary.query)) or 'it'} out, but has {name}"
-        return Finding("queries", Fault.METRIC_ABSENT, FindingState.WARNING, message, cause, set_query(facts, figure, other))
+        return finding(Fault.METRIC_ABSENT, message, cause, set_query(facts, figure, other))
     cause = "the exporter's list of fields (its CSV) leaves it out, or this GPU does not report it"
     fix = f"add it to the exporter's CSV; or switch the figure off: {set_query(facts, figure, '')}"
-    return Finding("queries", Fault.QUERY_EMPTY, state, message, cause, fix)
+    return finding(Fault.QUERY_EMPTY, message, cause, fix, state=state)
 
 
 def _renamed(facts: Facts, figure: str, summary: SeriesFigure, metric: str, message: str) -> Finding:
     """The metric is there; what the query selects by is not."""
     gone = [label for label in selector_labels(summary.query) if label not in summary.alone_labels]
     if not gone:
-        cause = f"{metric} has {plural(summary.alone[metric], 'series')}, but none with the values that the query selects".replace(
-            "seriess", "series"
-        )
+        cause = f"{metric} has {summary.alone[metric]:,} series, but none with the values that the query selects"
         fix = f"compare with `{metric}` in Prometheus; without selectors: {set_query(facts, figure, metric)}"
-        return Finding("queries", Fault.LABEL_RENAMED, FindingState.WARNING, message, cause, fix)
+        return finding(Fault.LABEL_RENAMED, message, cause, fix)
     label = gone[0]
     other = next((name for name in ALIASES.get(label, (f"exported_{label}",)) if name in summary.alone_labels), "")
     cause = f"{metric} has series, but no label {label}"
     cause += f"; it has {other} (renamed by the exporter, or by Prometheus without honorLabels)" if other else ""
     query = summary.query.replace(label, other) if other else metric
-    return Finding("queries", Fault.LABEL_RENAMED, FindingState.WARNING, message, cause, set_query(facts, figure, query), (label,))
+    return finding(Fault.LABEL_RENAMED, message, cause, set_query(facts, figure, query), (label,))
 
 
 def _strangers(figure: str, summary: SeriesFigure) -> Finding | None:
@@ -110,7 +106,7 @@ def _strangers(figure: str, summary: SeriesFigure) -> Finding | None:
         cause += f" ({pairs}): a pod's name or address that is gone, or another cluster's"
         fix = NODE_RELABELLING
     message = f"{field_of(figure)}: {lost} of {summary.count:,} series lead to no node"
-    return Finding("queries", Fault.SERIES_WITHOUT_NODE, FindingState.WARNING, message, cause, fix)
+    return finding(Fault.SERIES_WITHOUT_NODE, message, cause, fix)
 
 
 def _without_pair(figure: str, summary: SeriesFigure, lost: int) -> Finding:
@@ -128,7 +124,7 @@ def _without_pair(figure: str, summary: SeriesFigure, lost: int) -> Finding:
         cause = f"the labels are {', '.join(sorted(summary.labels)) or 'none'}, not `source` and `destination`"
         rename = 'label_replace(…, "source", "$1", "OLD", "(.*)")'
         fix = f"wrap the query in {rename}, for `destination` likewise, in spec.queries.{field_of(figure)}"
-    return Finding("queries", Fault.SERIES_WITHOUT_PAIR, FindingState.WARNING, message, cause, fix)
+    return finding(Fault.SERIES_WITHOUT_PAIR, message, cause, fix)
 
 
 def _unusable(figure: str, summary: SeriesFigure) -> Finding | None:
@@ -138,16 +134,10 @@ def _unusable(figure: str, summary: SeriesFigure) -> Finding | None:
     if lost <= MANY_SHARE * summary.count:
         return None
     shown = ", ".join(f"{count} {fault}" for fault, count in sorted(bad.items()))
+    message = f"{field_of(figure)}: {lost} of {summary.count:,} series have no usable value: {shown}"
     cause = "an expression divides by zero, or the exporter writes blank values"
     fix = "see the exporter's /metrics; test the expression in Prometheus; spec.limits of the PlannerPolicy says what is plausible"
-    return Finding(
-        "queries",
-        Fault.VALUES_UNUSABLE,
-        FindingState.WARNING,
-        f"{field_of(figure)}: {lost} of {summary.count:,} series have no usable value: {shown}",
-        cause,
-        fix,
-    )
+    return finding(Fault.VALUES_UNUSABLE, message, cause, fix)
 
 
 def _stale(facts: Facts, figure: str, summary: SeriesFigure) -> Finding | None:
@@ -155,10 +145,8 @@ def _stale(facts: Facts, figure: str, summary: SeriesFigure) -> Finding | None:
     old = summary.faults.get(STALE, 0)
     if old <= MANY_SHARE * summary.count or summary.age_seconds is None:
         return None
-    return Finding(
-        "queries",
+    return finding(
         Fault.METRICS_STALE,
-        FindingState.WARNING,
         f"{field_of(figure)}: {old} of {summary.count:,} samples are older than {limit:g} s (median {summary.age_seconds:.0f} s)",
         "the exporter is scraped too seldom or not any more, or a clock is wrong",
         f"scrape it every 15 s (scrape_interval), or raise spec.limits.maxAgeSeconds above {max(limit, 3 * summary.age_seconds):.0f}",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.doctor.common import unread
-from hyperscale.doctor.facts import Facts, Unread, Unusable
+from hyperscale.doctor.facts import Facts, Unusable, or_empty
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import MAX_NAMES, CheckVerdict, Finding, FindingState, plural, verdict, where
+from hyperscale.doctor.findings import MAX_NAMES, CheckResult, Finding, finding, plural
 
 CAUSES: Final = {
     "Pod": "what it holds cannot be read: all GPUs of its node count as taken until it is gone",
@@ -19,15 +18,13 @@ CAUSES: Final = {
 OTHERS: Final = "plans do without it"
 
 
-def objects(facts: Facts) -> CheckVerdict:
+def objects(facts: Facts) -> CheckResult:
     """Every object of a kind that the operator watches or lists, read as the operator reads it."""
-    if isinstance(facts.unusable, Unread):
-        return verdict("objects", "not checked", [unread("objects", facts.unusable)])
     by_kind: dict[str, list[Unusable]] = {}
-    for one in facts.unusable:
+    for one in or_empty(facts.unusable):
         by_kind.setdefault(one.kind, []).append(one)
-    summary = f"{plural(len(facts.unusable), 'object')} cannot be used" if by_kind else "every object can be read"
-    return verdict("objects", summary, [_finding(kind, refused) for kind, refused in sorted(by_kind.items())])
+    summary = f"{plural(sum(map(len, by_kind.values())), 'object')} cannot be used" if by_kind else "every object can be read"
+    return summary, [_finding(kind, refused) for kind, refused in sorted(by_kind.items())]
 
 
 def _finding(kind: str, refused: list[Unusable]) -> Finding:
@@ -36,12 +33,10 @@ def _finding(kind: str, refused: list[Unusable]) -> Finding:
     command = f"kubectl delete {kind.lower()} {name}{f' -n {namespace}' if namespace else ''}"
     listed = "; ".join(f"{one.name}: {one.message}" for one in refused[:MAX_NAMES])
     more = f" and {len(refused) - MAX_NAMES} more" if len(refused) > MAX_NAMES else ""
-    return Finding(
-        "objects",
+    return finding(
         Fault.OBJECTS_UNUSABLE,
-        FindingState.WARNING,
         f"{plural(len(refused), kind)} cannot be used as stored: {listed}{more}",
         CAUSES.get(kind, OTHERS),
         f"correct the field, or delete the object: {command}",
-        where(one.name for one in refused),
+        (one.name for one in refused),
     )

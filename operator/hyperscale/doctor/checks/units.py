@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from hyperscale.doctor.common import field_of, gpu_nodes, labels_of, set_query
 from hyperscale.doctor.facts import Facts
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, FindingState
+from hyperscale.doctor.findings import Finding, finding
 from hyperscale.doctor.series import SeriesFigure
 from hyperscale.observe.kube.node_labels import gpu_memory_bytes
 
@@ -28,28 +28,42 @@ class Guess(NamedTuple):
     """What follows the query to set it right."""
 
 
+_RULES: Final[dict[str, tuple[tuple[Callable[[SeriesFigure], bool], Guess], ...]]] = {
+    "gpu_utilization": (
+        (lambda one: one.high <= 1.0 and one.fractions > 0, Guess("a ratio from 0 to 1", "percent", "* 100")),
+        (lambda one: 100 < one.middle <= 10_000, Guess("hundredths of a percent", "percent", "/ 100")),
+    ),
+    "power": ((lambda one: one.middle > 5000, Guess("milliwatts", "watts", "/ 1000")),),
+    "temperature": (
+        (lambda one: 273 <= one.middle < 423, Guess("kelvin", "degrees Celsius", "- 273.15")),
+        (lambda one: one.middle > 5000, Guess("millidegrees", "degrees Celsius", "/ 1000")),
+    ),
+    # One way between two nodes of one cluster is below 0.3 s, even by satellite, and not below a microsecond.
+    "link_latency": (
+        (lambda one: one.middle > 2000, Guess("microseconds", "seconds", "/ 1000000")),
+        (lambda one: one.middle > 0.5, Guess("milliseconds", "seconds", "/ 1000")),
+    ),
+    # Slower than 100 kB/s trains nothing; 1 to 800 is what links have in Gbit/s.
+    "link_bandwidth": (
+        (lambda one: 0 < one.middle <= 3200, Guess("Gbit/s", "bytes a second", "* 125000000")),
+        (lambda one: 3200 < one.middle < 100_000, Guess("Mbit/s", "bytes a second", "* 125000")),
+    ),
+}
+"""What the values of a figure may be instead, the first that fits; memory has a rule of its own."""
+
+
 def wrong_unit(facts: Facts, figure: str, summary: SeriesFigure) -> Finding | None:
     """A finding where the values only make sense in another unit."""
-    guess = _guess(facts, figure, summary)
+    guesses = (guess for fits, guess in _RULES.get(figure, ()) if fits(summary))
+    guess = None if not summary.finite else _memory(facts) if figure in _MEMORY else next(guesses, None)
     if guess is None:
         return None
-    return Finding(
-        "queries",
+    return finding(
         Fault.WRONG_UNIT,
-        FindingState.ERROR,
         f"{field_of(figure)}: values from {summary.low:.4g} to {summary.high:.4g}, median {summary.middle:.4g}, are hardly {guess.wanted}",
         f"the query gives {guess.unit}",
         set_query(facts, figure, f"({summary.query}) {guess.factor}"),
     )
-
-
-def _guess(facts: Facts, figure: str, summary: SeriesFigure) -> Guess | None:
-    if not summary.finite:
-        return None
-    if figure in _MEMORY:
-        return _memory(facts)
-    rule = _RULES.get(figure)
-    return rule(summary) if rule is not None else None
 
 
 def _memory(facts: Facts) -> Guess | None:
@@ -63,42 +77,3 @@ def _memory(facts: Facts) -> Guess | None:
     if most > 8 * whole:
         return Guess("KiB", "MiB", "/ 1024")
     return None
-
-
-def _utilization(summary: SeriesFigure) -> Guess | None:
-    if summary.high <= 1.0 and summary.fractions:
-        return Guess("a ratio from 0 to 1", "percent", "* 100")
-    return Guess("hundredths of a percent", "percent", "/ 100") if 100 < summary.middle <= 10_000 else None
-
-
-def _power(summary: SeriesFigure) -> Guess | None:
-    return Guess("milliwatts", "watts", "/ 1000") if summary.middle > 5000 else None
-
-
-def _temperature(summary: SeriesFigure) -> Guess | None:
-    if 273 <= summary.middle < 423:
-        return Guess("kelvin", "degrees Celsius", "- 273.15")
-    return Guess("millidegrees", "degrees Celsius", "/ 1000") if summary.middle > 5000 else None
-
-
-def _latency(summary: SeriesFigure) -> Guess | None:
-    """One way between two nodes of one cluster is below 0.3 s, even by satellite, and not below a microsecond."""
-    if summary.middle > 2000:
-        return Guess("microseconds", "seconds", "/ 1000000")
-    return Guess("milliseconds", "seconds", "/ 1000") if summary.middle > 0.5 else None
-
-
-def _bandwidth(summary: SeriesFigure) -> Guess | None:
-    """Slower than 100 kB/s trains nothing; 1 to 800 is what links have in Gbit/s."""
-    if 0 < summary.middle <= 3200:
-        return Guess("Gbit/s", "bytes a second", "* 125000000")
-    return Guess("Mbit/s", "bytes a second", "* 125000") if 3200 < summary.middle < 100_000 else None
-
-
-_RULES: Final[dict[str, Callable[[SeriesFigure], Guess | None]]] = {
-    "gpu_utilization": _utilization,
-    "power": _power,
-    "temperature": _temperature,
-    "link_latency": _latency,
-    "link_bandwidth": _bandwidth,
-}
