@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import urllib3
 from kubernetes import client
@@ -30,6 +30,7 @@ MAX_BODY_BYTES: Final = 64 << 20
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 Json = dict[str, Any]
+Texts = Mapping[str, str] | None
 
 config: Any = untyped_config
 """The client's loader of kubeconfigs has no annotations."""
@@ -70,34 +71,38 @@ class ApiAnswer(NamedTuple):
 class KubeClient:
     """Requests to one API server."""
 
-    def __init__(self, api: client.ApiClient, namespace: str, read_seconds: float | None = None) -> None:
-        """namespace: of the kubeconfig's context, or of the pod; read_seconds: longest silence, READ_SECONDS where None."""
+    max_pages: ClassVar = 400
+    """200,000 objects: ends a list whose server never stops handing out continuation tokens."""
+
+    def __init__(self, api: client.ApiClient, namespace: str, read_seconds: float | None = None, instead: str = "") -> None:
+        """namespace: of the kubeconfig's context, or of the pod; read_seconds: longest silence, READ_SECONDS where None.
+
+        instead: end of messages, what the command can do without a cluster, such as `, or read a file with -f`
+        """
         silence = READ_SECONDS if read_seconds is None else read_seconds
         self._api = api
         self._timeouts = (min(CONNECT_SECONDS, silence), silence)
-        self.namespace = namespace
+        self.namespace, self.instead = namespace, instead
 
     @classmethod
-    def of_kubeconfig(cls, kubeconfig: str | None, context: str | None, read_seconds: float | None = None, instead: str = "") -> KubeClient:
-        """Client for a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet.
-
-        instead: end of the message, what the command can do without a cluster, such as `, or read a file with -f`
-        """
+    def of_kubeconfig(cls, kubeconfig: str | None, context: str | None, read_seconds: float | None = None, instead: str = "") -> Self:
+        """Client for a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet."""
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "kubeconfig"
         try:
             configuration = client.Configuration()
             configuration.retries = False
             config.load_kube_config(kubeconfig, context=context, client_configuration=configuration, persist_config=False)
-            _, current = config.list_kube_config_contexts(kubeconfig)
-            namespace = _context_namespace(kubeconfig, context, current)
-            return cls(client.ApiClient(configuration), namespace, read_seconds)
+            contexts, current = config.list_kube_config_contexts(kubeconfig)
+            chosen = next((entry for entry in contexts if entry["name"] == context), current)
+            namespace = str((chosen.get("context") or {}).get("namespace") or "default")
+            return cls(client.ApiClient(configuration), namespace, read_seconds, instead)
         except config.ConfigException as error:
             raise InputError(f"{where}: {str(error).rstrip('.')}; set KUBECONFIG or --kubeconfig{instead}") from None
         except Exception as error:  # the loader lets errors of YAML, base64, files and its own lookups through
             raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error}); name a valid file") from None
 
     @classmethod
-    def of_pod_or_kubeconfig(cls, kubeconfig: str | None, context: str | None, read_seconds: float | None = None) -> KubeClient:
+    def of_pod_or_kubeconfig(cls, kubeconfig: str | None, context: str | None, read_seconds: float | None = None) -> Self:
         """As `of_kubeconfig`; in a pod where no kubeconfig is named, the client of the pod's own account."""
         if kubeconfig or context or os.environ.get("KUBECONFIG") or not (SERVICE_ACCOUNT / "token").is_file():
             return cls.of_kubeconfig(kubeconfig, context, read_seconds)
@@ -112,18 +117,21 @@ class KubeClient:
         """Address of the server."""
         return str(self._api.configuration.host)
 
+    def failed(self, error: KubeError, method: str, path: str) -> Exception:
+        """What is raised for a request that failed: the error itself, in other words for those who read it."""
+        return error
+
     def request(
         self,
         path: str,
-        query: Mapping[str, str] | None = None,
+        query: Texts = None,
         *,
         method: str = "GET",
         body: Json | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Texts = None,
         max_bytes: int | None = None,
     ) -> ApiAnswer:
-        """What answers a request; max_bytes: MAX_BODY_BYTES where None. Raises KubeError."""
-        limit = MAX_BODY_BYTES if max_bytes is None else max_bytes
+        """What answers a request; max_bytes: MAX_BODY_BYTES where None. Raises what `failed` makes of a KubeError."""
         call = self._api.param_serialize(
             method,
             path,
@@ -132,42 +140,55 @@ class KubeClient:
             body=body,
             auth_settings=["BearerToken"],
         )
+        limit = MAX_BODY_BYTES if max_bytes is None else max_bytes
+        failure: KubeError
         try:
             response = self._api.call_api(*call, _request_timeout=self._timeouts)
             raw = response.response.read(limit + 1)
         except ApiException as error:
-            raise RefusalError(int(error.status or 0), str(error.reason)) from None
+            failure = RefusalError(int(error.status or 0), str(error.reason))
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise NoAnswerError(0, _cause(error)) from None
-        if response.status >= 300:
-            raise RefusalError(response.status, _server_message(raw))
-        if len(raw) > limit:
-            raise UnusableAnswerError(response.status, f"is larger than {limit >> 20} MiB")
-        return ApiAnswer(raw, response.response.headers)
+            failure = NoAnswerError(0, _cause(error))
+        else:
+            if response.status < 300 and len(raw) <= limit:
+                return ApiAnswer(raw, response.response.headers)
+            failure = RefusalError(response.status, _server_message(raw))
+            if response.status < 300:
+                failure = UnusableAnswerError(response.status, f"is larger than {limit >> 20} MiB")
+        raise self.failed(failure, method, path)
 
-    def items(self, path: str, query: Mapping[str, str] | None, max_pages: int) -> Iterator[Json]:
-        """Items of a list, asked for page by page; raises KubeError, EndlessListError where there are more pages."""
+    def object(self, path: str, query: Texts = None, *, method: str = "GET", body: Json | None = None, headers: Texts = None) -> Json:
+        """The JSON object that answers a request."""
+        return self.decoded(self.request(path, query, method=method, body=body, headers=headers), method, path)
+
+    def find(self, path: str) -> Json | None:
+        """The object at a path; None where it, or its kind, does not exist."""
+        try:
+            return self.object(path)
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def decoded(self, answer: ApiAnswer, method: str, path: str) -> Json:
+        """The JSON object of an answer; what nests too deeply in it is replaced by a stand-in (`spec.api_objects`)."""
+        decoded = _decoded(answer.body)
+        if decoded is None:
+            raise self.failed(UnusableAnswerError(200, "is no JSON object; is this a Kubernetes API server?"), method, path)
+        return decoded
+
+    def items(self, path: str, query: Texts = None) -> Iterator[Json]:
+        """Items of a list, asked for page by page; EndlessListError where there are more pages."""
         token = ""
-        for _ in range(max_pages):
+        for _ in range(self.max_pages):
             asked = {"limit": str(PAGE_SIZE), **(query or {}), **({"continue": token} if token else {})}
-            page = json_object(self.request(path, asked))
+            page = self.object(path, asked)
             items, metadata = page.get("items"), page.get("metadata")
             yield from (item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))
             token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
             if not token:
                 return
-        raise EndlessListError(200, f"has more than {max_pages * PAGE_SIZE:,} objects")
-
-
-def json_object(answer: ApiAnswer) -> Json:
-    """The JSON object of an answer; what nests too deeply in it is replaced by a stand-in (`spec.api_objects`).
-
-    Raises UnusableAnswerError.
-    """
-    decoded = _decoded(answer.body)
-    if decoded is None:
-        raise UnusableAnswerError(200, "is no JSON object; is this a Kubernetes API server?")
-    return decoded
+        raise self.failed(EndlessListError(200, f"has more than {self.max_pages * PAGE_SIZE:,} objects"), "GET", path)
 
 
 def _decoded(raw: bytes) -> Json | None:
@@ -208,12 +229,3 @@ def _cause(error: BaseException) -> str:
     named = inner if isinstance(inner, Exception) else error
     text = " ".join(str(named).split())
     return (text.rpartition(">: ")[2] or type(named).__name__)[:200]
-
-
-def _context_namespace(kubeconfig: str | None, context: str | None, current: Json) -> str:
-    """Namespace of the context in use."""
-    chosen = current
-    if context is not None:
-        contexts, _ = config.list_kube_config_contexts(kubeconfig)
-        chosen = next((entry for entry in contexts if entry["name"] == context), current)
-    return str((chosen.get("context") or {}).get("namespace") or "default")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from hyperscale.cli.exit_codes import InputError, one_line
 from hyperscale.cli.kube_client import (
-    ApiAnswer,
     EndlessListError,
     KubeClient,
     KubeError,
     NoAnswerError,
     RefusalError,
-    UnusableAnswerError,
-    json_object,
 )
 from hyperscale.model import constants
 from hyperscale.model.pods import PodView
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
     from hyperscale.control.cache.intake import Intake
     from hyperscale.observe.kube.fabric import Fabric
 
-MAX_PAGES: Final = 400
-"""200,000 objects: ends a list whose server never stops handing out continuation tokens."""
 MAX_EVENTS: Final = 500
 
 Json = dict[str, Any]
@@ -42,41 +36,27 @@ HINTS: Final = {
 }
 
 
-class ApiRefusedError(InputError):
+class ApiRefusedError(InputError, RefusalError):
     """The API server, or what it is a proxy for, refused a request."""
 
     def __init__(self, status: int, message: str, line: str) -> None:
         """status: of HTTP; message: the server's own; line: the whole line for a person."""
-        super().__init__(line)
-        self.status, self.message = status, message
+        RefusalError.__init__(self, status, message)
+        self.args = (line,)
 
 
-class LiveCluster:
-    """One API server, as named by a kubeconfig."""
-
-    def __init__(self, api: KubeClient, instead: str = "") -> None:
-        """instead: end of messages, what the command can do without a cluster, such as `, or read a file with -f`."""
-        self._api, self._instead = api, instead
-
-    @classmethod
-    def connect(cls, kubeconfig: str | None, context: str | None, instead: str = "") -> LiveCluster:
-        """The cluster of a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet."""
-        return cls(KubeClient.of_kubeconfig(kubeconfig, context, instead=instead), instead)
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the kubeconfig's context."""
-        return self._api.namespace
+class LiveCluster(KubeClient):
+    """The API server of a kubeconfig; what fails is InputError, or ApiRefusedError."""
 
     def nodes(self) -> list[Json]:
         """All v1 Nodes that can be read; the others are named on stderr, as the operator names them in its log."""
         intake = _intake()
-        return [node for node in self._list("/api/v1/nodes") if intake.node(node) is not None]
+        return [node for node in self.items("/api/v1/nodes") if intake.node(node) is not None]
 
     def pods(self) -> list[PodView]:
         """Pods that hold resources on some node; one that cannot be read is named on stderr and closes its node."""
         intake = _intake()
-        return [intake.pod(pod) for pod in self._list("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE})]
+        return [intake.pod(pod) for pod in self.items("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE})]
 
     def fabric(self) -> Fabric:
         """Topology that other operators describe; none where their CRDs are not installed, or not for this user to read."""
@@ -87,68 +67,29 @@ class LiveCluster:
     def _optional(self, choices: tuple[str, ...]) -> list[Json]:
         for path in choices:
             try:
-                return list(self._list(path))
+                return list(self.items(path))
             except InputError:
                 continue
         return []
 
     def policy(self, name: str) -> Json | None:
         """A PlannerPolicy; None when it, or its kind, does not exist."""
-        return self._get(f"/apis/{constants.API_VERSION}/{constants.POLICY_PLURAL}/{name}")
+        return self.find(f"/apis/{constants.API_VERSION}/{constants.POLICY_PLURAL}/{name}")
 
     def job(self, namespace: str, name: str) -> Json | None:
         """A GNNTrainingJob; None when it does not exist."""
-        return self._get(f"/apis/{constants.API_VERSION}/namespaces/{namespace}/{constants.JOB_PLURAL}/{name}")
+        return self.find(f"/apis/{constants.API_VERSION}/namespaces/{namespace}/{constants.JOB_PLURAL}/{name}")
 
     def events(self, namespace: str, name: str) -> list[Json]:
         """Events about a GNNTrainingJob of that name, at most MAX_EVENTS."""
         selector = {"fieldSelector": f"involvedObject.kind={constants.JOB_KIND},involvedObject.name={name}"}
-        return list(islice(self._list(f"/api/v1/namespaces/{namespace}/events", selector), MAX_EVENTS))
+        return list(islice(self.items(f"/api/v1/namespaces/{namespace}/events", selector), MAX_EVENTS))
 
-    def _list(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
-        """All items of a list, page by page."""
-        try:
-            yield from self._api.items(path, query, MAX_PAGES)
-        except KubeError as error:
-            raise self._bad_input(error, "GET", path) from None
-
-    def _get(self, path: str) -> Json | None:
-        try:
-            return self.object(path)
-        except ApiRefusedError as error:
-            if error.status == 404:
-                return None
-            raise
-
-    def object(self, path: str, query: Mapping[str, str] | None = None, *, method: str = "GET", body: Json | None = None) -> Json:
-        """The JSON object that answers a request; raises ApiRefusedError, or InputError for anything else."""
-        answer = self.request(path, query, method=method, body=body)
-        try:
-            return json_object(answer)
-        except UnusableAnswerError as error:
-            raise self._bad_input(error, method, path) from None
-
-    def request(
-        self,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        *,
-        method: str = "GET",
-        body: Json | None = None,
-        headers: Mapping[str, str] | None = None,
-        max_bytes: int | None = None,
-    ) -> ApiAnswer:
-        """What answers a request; raises ApiRefusedError, or InputError where there is no usable answer."""
-        try:
-            return self._api.request(path, query, method=method, body=body, headers=headers, max_bytes=max_bytes)
-        except KubeError as error:
-            raise self._bad_input(error, method, path) from None
-
-    def _bad_input(self, error: KubeError, method: str, path: str) -> InputError:
+    def failed(self, error: KubeError, method: str, path: str) -> InputError:
         """A failed request in one line, with what to do."""
-        host = self._api.host
+        host = self.host
         if isinstance(error, NoAnswerError):
-            return InputError(f"{host}: no answer ({error.message}); check KUBECONFIG{self._instead}")
+            return InputError(f"{host}: no answer ({error.message}); check KUBECONFIG{self.instead}")
         if isinstance(error, RefusalError):
             hint, why = HINTS.get(error.status, "try again"), error.message or "no reason given"
             return ApiRefusedError(error.status, why, f"{host}: {method} {path} was refused with {error.status}: {why}; {hint}")

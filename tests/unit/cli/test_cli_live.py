@@ -167,7 +167,7 @@ def test_a_node_that_cannot_be_read_is_named_and_left_out(cluster: Cluster) -> N
 
 
 def test_a_list_without_end_is_left(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_PAGES", 5)
+    monkeypatch.setattr(live.LiveCluster, "max_pages", 5)
     cluster.world.endless = True
     ran = cluster.run("topology")
     assert ran.code == 2

@@ -109,7 +109,7 @@ def test_bad_arguments_are_bad_input(tmp_path: Path, arguments: tuple[str, ...],
 
 
 def test_a_list_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hyperscale.cli.doctor.doctor_api.MAX_PAGES", 3)
+    monkeypatch.setattr("hyperscale.cli.doctor.doctor_api.DoctorCluster.max_pages", 3)
     nodes = {"items": [{"metadata": {"name": f"n{at}"}} for at in range(5)]}
     world = World(objects={"/api/v1/nodes": nodes}, raw={"/version": VERSION}, endless=True)
     with serving(world) as url:

@@ -18,7 +18,7 @@ from hyperscale.cli import exit_codes
 from hyperscale.cli.convert.convert_command import note
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import read_bounded, replaced
-from hyperscale.cli.kube_client import KubeClient, KubeError, json_object
+from hyperscale.cli.kube_client import KubeClient, KubeError
 from hyperscale.model import constants
 from hyperscale.spec.convert import Converted, ConvertError, convert
 
@@ -30,7 +30,6 @@ DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LEASES: Final = "/apis/coordination.k8s.io/v1/leases"
 OPEN: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 PROBE: Final = "hyperscale-convert-probe"
-MAX_PAGES: Final = 400
 MAX_OBJECT_BYTES: Final = 4 << 20
 OPENING_SECONDS: Final = 60.0
 WRITES: Final = 20
@@ -74,7 +73,7 @@ def _stored(client: KubeClient) -> Iterator[Stored]:
     """Every job and policy of the cluster; a kind that is not served has none."""
     for kind, plural in KINDS.items():
         try:
-            items = list(client.items(f"{GROUP}/{plural}", None, MAX_PAGES))
+            items = list(client.items(f"{GROUP}/{plural}"))
         except KubeError as error:
             if error.status == 404:
                 continue
@@ -115,7 +114,7 @@ def _report(former: list[Stored], *, as_json: bool) -> int:
 
 def _refuse_while_the_operator_runs(client: KubeClient) -> None:
     """An operator of the former version would write statuses by the former names meanwhile."""
-    for lease in client.items(LEASES, {"fieldSelector": f"metadata.name={constants.LEASE_NAME}"}, MAX_PAGES):
+    for lease in client.items(LEASES, {"fieldSelector": f"metadata.name={constants.LEASE_NAME}"}):
         spec = lease.get("spec") or {}
         renewed = _time(spec.get("renewTime"))
         seconds = spec.get("leaseDurationSeconds") or DEFAULT_LEASE_SECONDS
@@ -184,7 +183,7 @@ def _open_schema(client: KubeClient, kind: str, plural: str) -> None:
     The rules go too: those on immutable fields would compare with an object that has lost its former ones.
     """
     path = f"{DEFINITIONS}/{plural}.{constants.GROUP}"
-    definition = json_object(client.request(path))
+    definition = client.object(path)
     for version in definition["spec"]["versions"]:
         root = version["schema"]["openAPIV3Schema"]
         root.pop("x-kubernetes-validations", None)
@@ -196,7 +195,7 @@ def _open_schema(client: KubeClient, kind: str, plural: str) -> None:
     until = time.monotonic() + OPENING_SECONDS
     while True:
         try:
-            answer = json_object(client.request(create, {"dryRun": "All"}, method="POST", body=probe))
+            answer = client.object(create, {"dryRun": "All"}, method="POST", body=probe)
             if answer.get("spec") == probe["spec"]:
                 return
         except KubeError as error:
@@ -231,7 +230,7 @@ def _until_kept(client: KubeClient, path: str, body: Json, part: str, before: Js
     version = before["metadata"]["resourceVersion"]
     for _ in range(WRITES):
         body = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
-        answer = json_object(client.request(path, method="PUT", body=body))
+        answer = client.object(path, method="PUT", body=body)
         if answer.get(part) == body[part]:
             return answer
         version = answer["metadata"]["resourceVersion"]

@@ -7,114 +7,71 @@ from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 
-from hyperscale.cli.kube_client import ApiAnswer, EndlessListError, KubeClient, KubeError, NoAnswerError, UnusableAnswerError, json_object
+from hyperscale.cli.kube_client import EndlessListError, KubeClient, KubeError, NoAnswerError, UnusableAnswerError
 from hyperscale.cli.live import LiveCluster
-from hyperscale.doctor.facts import Unread
+from hyperscale.doctor.facts import ServerFacts, Unread
 from hyperscale.model.pods import PodView
 
-MAX_PAGES: Final = 100
-"""50,000 objects of a kind; a list that is longer is judged by its beginning."""
 MAX_MESSAGE: Final = 300
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
 
-class RequestError(Exception):
+class RequestError(KubeError):
     """A request failed; `unread` says how."""
 
     def __init__(self, unread: Unread) -> None:
-        super().__init__(unread.message)
+        super().__init__(unread.status, unread.message)
         self.unread = unread
 
 
-class DoctorCluster:
-    """The API server of a kubeconfig, or of the pod that this runs in; a failed request names what could not be read."""
+class DoctorCluster(KubeClient):
+    """The API server of a kubeconfig, or of the pod that this runs in; a failed request is a RequestError that names it."""
 
-    def __init__(self, api: KubeClient) -> None:
-        self._api = api
+    max_pages = 100
+    """50,000 objects of a kind; a list that is longer is judged by its beginning."""
 
-    @classmethod
-    def connect(cls, kubeconfig: str | None, context: str | None, limit_seconds: float) -> DoctorCluster:
-        """The cluster of a kubeconfig's context, else of the pod; limit_seconds: longest wait for one answer. Raises InputError."""
-        return cls(KubeClient.of_pod_or_kubeconfig(kubeconfig, context, limit_seconds))
+    def failed(self, error: KubeError, method: str, path: str) -> Exception:
+        """Why something could not be read."""
+        if isinstance(error, EndlessListError):
+            return error
+        message = error.message[:MAX_MESSAGE] or f"HTTP {error.status}"
+        if isinstance(error, NoAnswerError):
+            message = f"no answer from {self.host} ({error.message})"
+        elif isinstance(error, UnusableAnswerError):
+            message = f"the answer {error.message}"
+        return RequestError(Unread(_request_text(method, path), error.status, message))
 
-    @property
-    def host(self) -> str:
-        """Address of the server."""
-        return self._api.host
-
-    def get(self, what: str, path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Json:
-        """One object; raises RequestError."""
-        return self._object(what, self._asked(what, path, query, headers=headers))
-
-    def find(self, what: str, path: str) -> Json | None:
-        """One object, None where it or its kind does not exist; raises RequestError."""
-        try:
-            return self.get(what, path)
-        except RequestError as error:
-            if error.unread.status == 404:
-                return None
-            raise
-
-    def items(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
+    def items(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
         """Items of a list, page by page; nothing where the kind does not exist; raises RequestError."""
         try:
-            yield from self._api.items(path, query, MAX_PAGES)
+            yield from super().items(path, query)
         except EndlessListError:
             return
-        except KubeError as error:
+        except RequestError as error:
             if error.status != 404:
-                raise self._failed(what, error) from None
+                raise
 
     def pods(self) -> list[PodView]:
         """As LiveCluster reads them; raises InputError."""
-        return LiveCluster(self._api).pods()
+        return LiveCluster(self._api, self.namespace, self._timeouts[1]).pods()
 
     def review(self, kind: str, spec: Json) -> bool:
         """The answer of a SubjectAccessReview or SelfSubjectAccessReview; raises RequestError."""
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-        what = f"create {kind.lower()}s.authorization.k8s.io"
-        answer = self._object(what, self._asked(what, f"/apis/authorization.k8s.io/v1/{kind.lower()}s", method="POST", body=body))
+        answer = self.object(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", method="POST", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
-    def clock(self) -> tuple[str, float, float | None, float]:
-        """Version, seconds it took, the server's clock minus ours, and the doubt in that; raises RequestError."""
+    def server(self) -> ServerFacts:
+        """Version and clock of the server; raises RequestError."""
         wall, started = time.time(), time.monotonic()
-        answer = self._asked("get /version", "/version")
+        answer = self.request("/version")
         took = time.monotonic() - started
         date = _date(answer.headers.get("Date"))
         ahead = None if date is None else date + 0.5 - (wall + took / 2)
-        return str(self._object("get /version", answer).get("gitVersion") or ""), took, ahead, 0.5 + took / 2
-
-    def _asked(
-        self,
-        what: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        *,
-        method: str = "GET",
-        body: Json | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> ApiAnswer:
-        try:
-            return self._api.request(path, query, method=method, body=body, headers=headers)
-        except KubeError as error:
-            raise self._failed(what, error) from None
-
-    def _object(self, what: str, answer: ApiAnswer) -> Json:
-        try:
-            return json_object(answer)
-        except UnusableAnswerError as error:
-            raise self._failed(what, error) from None
-
-    def _failed(self, what: str, error: KubeError) -> RequestError:
-        """what: verb and resource, as in a role."""
-        if isinstance(error, NoAnswerError):
-            return RequestError(Unread(what, 0, f"no answer from {self.host} ({error.message})"))
-        if isinstance(error, UnusableAnswerError):
-            return RequestError(Unread(what, error.status, f"the answer {error.message}"))
-        return RequestError(Unread(what, error.status, error.message[:MAX_MESSAGE] or f"HTTP {error.status}"))
+        version = str(self.decoded(answer, "GET", "/version").get("gitVersion") or "")
+        return ServerFacts(version, took, ahead, 0.5 + took / 2)
 
 
 def read(gather: Callable[[], T]) -> T | Unread:
@@ -125,6 +82,19 @@ def read(gather: Callable[[], T]) -> T | Unread:
         return error.unread
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         return Unread("read an answer", 0, f"it is not what a Kubernetes API server sends ({type(error).__name__}: {error})"[:300])
+
+
+def _request_text(method: str, path: str) -> str:
+    """Verb and resource of a request, as in a role: `list deployments.apps`, or `get /version`."""
+    root, *parts = path.strip("/").split("/")
+    group = "" if root == "api" else parts[0] if parts else ""
+    resource = parts[1:] if root == "api" else parts[2:]
+    if not resource:
+        return f"get /{root}"
+    if resource[0] == "namespaces" and len(resource) > 2:
+        resource = resource[2:]
+    verb = "create" if method == "POST" else "list" if len(resource) == 1 else "get"
+    return f"{verb} {resource[0]}{f'.{group}' if group else ''}"
 
 
 def _date(text: str | None) -> float | None:

@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     url = arguments.prometheus or ""
     if url and not url.startswith(("http://", "https://")):
         raise InputError(f"--prometheus: {url!r} is no http URL; write for example http://localhost:9090")
-    cluster = DoctorCluster.connect(arguments.kubeconfig, arguments.context, arguments.timeout)
+    cluster = DoctorCluster.of_pod_or_kubeconfig(arguments.kubeconfig, arguments.context, arguments.timeout)
     named, access = url or inputs.prometheus_url(arguments), inputs.prometheus_access(arguments)
     wishes = Wishes(named, access, arguments.history_url or "", arguments.timeout)
     facts = gather(cluster, wishes, spinner.say)

@@ -21,6 +21,7 @@ from hyperscale.cli.doctor.doctor_objects import unusable
 from hyperscale.cli.doctor.doctor_reviews import may_resume, reviews
 from hyperscale.cli.doctor.doctor_urls import HIDDEN
 from hyperscale.cli.exit_codes import InputError
+from hyperscale.control.apply import paths
 from hyperscale.doctor.checks.mpi import CRD as MPI_CRD
 from hyperscale.doctor.checks.mpi import LEASE as MPI_LEASE
 from hyperscale.doctor.checks.policies import HISTORY
@@ -70,7 +71,7 @@ class Wishes:
 
 def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
     """All facts; whatever cannot be read is there as Unread. Takes a few request times, at most a few limits."""
-    server = read(partial(_server, cluster))
+    server = read(cluster.server)
     if isinstance(server, Unread) and server.status == 0:
         return Facts(__version__, server)
     server_now = _clock(server)
@@ -80,11 +81,9 @@ def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
             "workloads": partial(_workloads, cluster),
             "pods": partial(_pods, cluster),
             "leases": partial(_leases, cluster, server_now),
-            "nodes": lambda: tuple(narrow.node(raw) for raw in cluster.items("list nodes", "/api/v1/nodes")),
+            "nodes": lambda: tuple(map(narrow.node, cluster.items(paths.nodes()))),
             "node_clocks": partial(_node_clocks, cluster, server_now),
-            "policies": lambda: tuple(
-                map(narrow.policy, cluster.items("list plannerpolicies.hyperscale.dev", _ours(constants.POLICY_PLURAL)))
-            ),
+            "policies": lambda: tuple(map(narrow.policy, cluster.items(paths.policies()))),
             "jobs": partial(_jobs, cluster),
             "kueue": partial(_kueue, cluster),
             "unusable": partial(unusable, cluster),
@@ -117,39 +116,29 @@ def _replaced(facts: Facts, **changes: Any) -> Facts:  # noqa: ANN401 - any fact
     return msgspec.structs.replace(facts, **changes)
 
 
-def _server(cluster: DoctorCluster) -> ServerFacts:
-    version, took, ahead, doubt = cluster.clock()
-    return ServerFacts(version, took, ahead, doubt)
-
-
 def _clock(server: ServerFacts | Unread) -> Callable[[], float]:
     ahead = 0.0 if isinstance(server, Unread) or server.ahead_seconds is None else server.ahead_seconds
     return lambda: time.time() + ahead
 
 
-def _ours(plural: str) -> str:
-    return f"/apis/{constants.API_VERSION}/{plural}"
-
-
 def _crds(cluster: DoctorCluster) -> tuple[Crd, ...]:
     """By name: a cluster's full list of CRDs is tens of MiB."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    crds = (cluster.find("get customresourcedefinitions.apiextensions.k8s.io", f"{path}/{name}") for name in (*OUR_CRDS, MPI_CRD))
+    crds = (cluster.find(f"{path}/{name}") for name in (*OUR_CRDS, MPI_CRD))
     return tuple(narrow.crd(raw) for raw in crds if raw is not None)
 
 
 def _workloads(cluster: DoctorCluster) -> tuple[WorkloadFacts, ...]:
     workloads = []
     for kind, plural in (("Deployment", "deployments"), ("DaemonSet", "daemonsets")):
-        listed = cluster.items(f"list {plural}.apps", f"/apis/apps/v1/{plural}")
-        workloads += [narrow.workload(kind, raw) for raw in listed if narrow.matters(raw)]
+        workloads += [narrow.workload(kind, raw) for raw in cluster.items(f"/apis/apps/v1/{plural}") if narrow.matters(raw)]
     return tuple(sorted(workloads, key=lambda one: (one.kind, one.namespace, one.name)))
 
 
 def _pods(cluster: DoctorCluster) -> tuple[Pod, ...]:
     pods: dict[tuple[str, str], Pod] = {}
     for selector in OURS:
-        for raw in cluster.items("list pods", "/api/v1/pods", {"labelSelector": selector, "fieldSelector": "status.phase!=Succeeded"}):
+        for raw in cluster.items(paths.pods(), {"labelSelector": selector, "fieldSelector": "status.phase!=Succeeded"}):
             one = narrow.pod(raw)
             pods[one.namespace, one.name] = one
     for place, trouble in _unmounted(cluster, sorted({one.namespace for one in pods.values() if one.component})):
@@ -162,23 +151,21 @@ def _unmounted(cluster: DoctorCluster, namespaces: Sequence[str]) -> list[tuple[
     """Pods of the release whose volumes cannot be mounted: their containers only say ContainerCreating."""
     latest: dict[tuple[str, str], PodTrouble] = {}
     for namespace in namespaces:
-        query = {"fieldSelector": "reason=FailedMount,involvedObject.kind=Pod"}
-        events = read(partial(_items, cluster, "list events", f"/api/v1/namespaces/{namespace}/events", query))
+        events = read(partial(_mount_events, cluster, namespace))
         for event in [] if isinstance(events, Unread) else events:
             name = str((event.get("involvedObject") or {}).get("name"))
             latest[namespace, name] = PodTrouble("", "FailedMount", str(event.get("message") or "")[:500])
     return sorted(latest.items())
 
 
-def _items(cluster: DoctorCluster, what: str, path: str, query: dict[str, str]) -> list[Json]:
-    return list(cluster.items(what, path, query))
+def _mount_events(cluster: DoctorCluster, namespace: str) -> list[Json]:
+    return list(cluster.items(f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": "reason=FailedMount,involvedObject.kind=Pod"}))
 
 
 def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[LeaseFacts, ...]:
     leases = []
     for name in (constants.LEASE_NAME, MPI_LEASE):
-        query = {"fieldSelector": f"metadata.name={name}"}
-        listed = cluster.items("list leases.coordination.k8s.io", "/apis/coordination.k8s.io/v1/leases", query)
+        listed = cluster.items("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": f"metadata.name={name}"})
         leases += [narrow.lease(raw, server_now()) for raw in listed]
     return tuple(sorted(leases, key=lambda one: (one.name, one.namespace)))
 
@@ -186,7 +173,7 @@ def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[Le
 def _node_clocks(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[tuple[str, float], ...]:
     """Nodes whose last heartbeat lies in the future."""
     ahead = []
-    for raw in cluster.items("list leases.coordination.k8s.io", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"):
+    for raw in cluster.items("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"):
         renewed = narrow.seconds_of((raw.get("spec") or {}).get("renewTime"))
         if renewed is not None and renewed - server_now() > 1.0:
             ahead.append((str(raw["metadata"]["name"]), renewed - server_now()))
@@ -194,18 +181,17 @@ def _node_clocks(cluster: DoctorCluster, server_now: Callable[[], float]) -> tup
 
 
 def _jobs(cluster: DoctorCluster) -> tuple[JobFacts, ...]:
-    listed = cluster.items("list gnntrainingjobs.hyperscale.dev", _ours(constants.JOB_PLURAL))
-    return tuple(one for raw in listed if (one := narrow.job(raw)) is not None)
+    return tuple(one for raw in cluster.items(paths.jobs()) if (one := narrow.job(raw)) is not None)
 
 
 def _kueue(cluster: DoctorCluster) -> Kueue:
-    group = cluster.find("get /apis", "/apis/kueue.x-k8s.io")
+    group = cluster.find("/apis/kueue.x-k8s.io")
     if group is None:
         return Kueue()
     served = tuple(str(one["version"]) for one in group.get("versions") or ())
     preferred = str((group.get("preferredVersion") or {}).get("version") or next(iter(served), ""))
-    queues = read(lambda: tuple(_place(raw) for raw in cluster.items("list localqueues", f"/apis/kueue.x-k8s.io/{preferred}/localqueues")))
-    config = read(lambda: cluster.find("get configmaps", "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"))
+    queues = read(lambda: tuple(_place(raw) for raw in cluster.items(f"/apis/kueue.x-k8s.io/{preferred}/localqueues")))
+    config = read(lambda: cluster.find("/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"))
     own, external = narrow.frameworks(config) if isinstance(config, dict) else (None, ())
     return Kueue(served, own, external, None if isinstance(queues, Unread) else queues)
 
@@ -259,7 +245,7 @@ def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> HistoryFac
 
 def _suggested(cluster: DoctorCluster) -> str:
     """URL of a Service that looks like Prometheus: the port 9090 and the name."""
-    candidates = read(lambda: list(chain.from_iterable(map(_candidates, cluster.items("list services", "/api/v1/services")))))
+    candidates = read(lambda: list(chain.from_iterable(map(_candidates, cluster.items("/api/v1/services")))))
     return "" if isinstance(candidates, Unread) else min(candidates, default=(0, ""))[1]
 
 

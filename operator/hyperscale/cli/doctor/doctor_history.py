@@ -79,13 +79,13 @@ def _asked(url: str, limit_seconds: float) -> str:
 
 def _service(cluster: DoctorCluster, namespace: str, name: str) -> str:
     """Why a Service leads nowhere; "" where it has a ready endpoint, or where that cannot be read."""
-    service = read(lambda: cluster.find("get services", f"/api/v1/namespaces/{namespace}/services/{name}"))
+    service = read(lambda: cluster.find(f"/api/v1/namespaces/{namespace}/services/{name}"))
     if service is None:
         return f"there is no Service {name} in namespace {namespace}"
     if isinstance(service, Unread) or (service.get("spec") or {}).get("type") == "ExternalName":
         return ""
     path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-    slices = read(lambda: list(cluster.items("list endpointslices", path, {"labelSelector": f"{SLICE_LABEL}={name}"})))
+    slices = read(lambda: list(cluster.items(path, {"labelSelector": f"{SLICE_LABEL}={name}"})))
     if isinstance(slices, Unread) or any(_ready(one) for entry in slices for one in entry.get("endpoints") or ()):
         return ""
     return f"Service {namespace}/{name} has no ready endpoint"

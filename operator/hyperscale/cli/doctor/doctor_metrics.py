@@ -67,10 +67,10 @@ def proxied(cluster: DoctorCluster, url: str, home: str, access: Access) -> Aske
 
     def ask(query: str) -> list[Series]:
         try:
-            answer = cluster.get("get services/proxy", path, {"query": query}, headers)
+            answer = cluster.object(path, {"query": query}, headers=headers)
             return [_series(entry) for entry in answer["data"]["result"]]
         except RequestError as error:
-            raise QueryError(_reason(error, access), error.unread.message) from None
+            raise QueryError(_reason(error, access), error.message) from None
         except (KeyError, TypeError, ValueError) as error:
             raise QueryError("PrometheusRefused", "what answers there sends no query result") from error
 
@@ -79,7 +79,7 @@ def proxied(cluster: DoctorCluster, url: str, home: str, access: Access) -> Aske
 
 def _reason(error: RequestError, access: Access) -> str:
     """What a failure of the API server's proxy says of Prometheus."""
-    status, message = error.unread.status, error.unread.message
+    status, message = error.status, error.message
     if status == 403 and "services/proxy" in message:
         return NOT_PERMITTED
     if status in DENYING:

@@ -14,11 +14,11 @@ from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.doctor.facts import Unusable
 
 LISTED: Final = (
-    (NODE, "list nodes", paths.nodes()),
-    (POLICY, "list plannerpolicies.hyperscale.dev", paths.policies()),
-    (JOB, "list gnntrainingjobs.hyperscale.dev", paths.jobs()),
-    (MPIJOB, "list mpijobs.kubeflow.org", paths.mpijobs()),
-    (POD, "list pods", paths.pods()),
+    (NODE, paths.nodes()),
+    (POLICY, paths.policies()),
+    (JOB, paths.jobs()),
+    (MPIJOB, paths.mpijobs()),
+    (POD, paths.pods()),
 )
 
 
@@ -26,9 +26,9 @@ def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
     """In the order of kinds, then names; raises RequestError."""
     refusals: list[Refused] = []
     cache = ClusterCache(intake=Intake(refusals.append, time.time))
-    for kind, what, path in LISTED:
+    for kind, path in LISTED:
         listing = cache.listings.begin(kind, EVERYWHERE, 0)
-        for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
+        for resource in cluster.items(path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
             cache.take_listed(listing, resource)
         cache.replace_listing(listing)
     for choices in (paths.hypernodes(), paths.kueue_topologies()):
@@ -40,7 +40,7 @@ def _of_others(cluster: DoctorCluster, intake: Intake, choices: tuple[str, ...])
     """Topology that other operators describe, where it can be read."""
     for path in choices:
         try:
-            topologies = list(cluster.items(f"list {path.rpartition('/')[2]}", path))
+            topologies = list(cluster.items(path))
         except RequestError:
             return
         if topologies:

@@ -49,10 +49,8 @@ def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
 def _find(cluster: LiveCluster, path: str) -> dict[str, Any] | None:
     """The object; None where there is none, empty where it must not be read."""
     try:
-        return cluster.object(path)
+        return cluster.find(path)
     except ApiRefusedError as error:
-        if error.status == 404:
-            return None
         if error.status == FORBIDDEN:
             return {}
         raise

@@ -123,7 +123,7 @@ def connect(arguments: argparse.Namespace) -> LiveCluster:
     """The live cluster that the arguments name."""
     from hyperscale.cli.live import LiveCluster  # the kubernetes client takes half a second to import
 
-    return LiveCluster.connect(arguments.kubeconfig, arguments.context, OFFLINE.get(arguments.command, ""))
+    return LiveCluster.of_kubeconfig(arguments.kubeconfig, arguments.context, instead=OFFLINE.get(arguments.command, ""))
 
 
 def cluster_policy(cluster: LiveCluster, wanted: str | None) -> PolicySpec:
