@@ -6,8 +6,24 @@ Names and messages come from files and clusters: what does not print (it could m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import yaml
 
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text
+
+
+def data_text(document: Any, form: str = "json", order: Literal["deterministic"] | None = None) -> str:  # noqa: ANN401 - any document
+    """A document as YAML, or as JSON without a newline at its end."""
+    if form == "yaml":
+        return str(yaml.dump(msgspec.to_builtins(document), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
+    return msgspec.json.format(msgspec.json.encode(document, order=order), indent=2).decode()
+
+
+def print_answer(document: Any, lines: Iterable[str], form: str) -> None:  # noqa: ANN401 - any document
+    """Print a document as JSON, or its lines."""
+    print(data_text(document) if form == "json" else "\n".join(lines))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset(), indent: str = "") -> list[str]:

@@ -53,8 +53,6 @@ class Review(msgspec.Struct, frozen=True):
     """`system:serviceaccount:NAMESPACE:NAME`, or `you`."""
     denied: tuple[Right, ...]
     asked: int
-    role: str = ""
-    """The (Cluster)Role that should grant them, where known."""
 
 
 class Crd(msgspec.Struct, frozen=True):
@@ -208,7 +206,6 @@ class HistoryFacts(msgspec.Struct, frozen=True):
 
     url: str = ""
     """As shown, without credentials."""
-    tried: bool = False
     complaint: str = ""
     """Why it does not answer; empty where it does."""
 

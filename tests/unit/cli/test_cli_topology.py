@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.cli.topology.domains import domain_pairs, widest
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import topology_status
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.observe.snapshot.build_snapshot import write_snapshot
 from hyperscale.pictures import scene
-from hyperscale.pictures.groups import links_between, widest
 from hyperscale.pictures.svg import WIDTH, svg
 from hyperscale.planner.graph.cluster_graph import build
 from tests.unit.cli.cli_samples import LEVELS, Files, files_fixture, measured, node, run, snapshot
@@ -227,21 +227,21 @@ def test_names_lose_what_all_of_them_share() -> None:
 
 def test_figures_between_domains_are_medians_of_samples_or_marked_as_estimates() -> None:
     measured = graph()
-    between = links_between(measured, widest(measured, 16))
+    between = domain_pairs(measured, widest(measured, 16))
     assert all(link.latency_samples for link in between)
     assert [round(link.latency_seconds, 3) for link in between if link.first == link.second] == [0.0, 0.0, 0.0]
     blind = graph(links=())
-    assert all(link.latency_samples == 0 and link.latency_seconds > 0 for link in links_between(blind, widest(blind, 16)))
+    assert all(link.latency_samples == 0 and link.latency_seconds > 0 for link in domain_pairs(blind, widest(blind, 16)))
 
 
 def test_no_figure_is_invented_where_nodes_cannot_talk() -> None:
     apart = graph(links=(), absent_links=AbsentLink.UNREACHABLE)
-    assert links_between(apart, widest(apart, 16)) == ()
+    assert domain_pairs(apart, widest(apart, 16)) == ()
 
 
 def test_domains_are_chosen_wide() -> None:
-    assert [group.name for group in widest(graph(), 16)] == ["ap-south", "eu-west", "us-east"]
-    assert [group.name for group in widest(graph(levels=()), 16)] == ["cluster"]
+    assert list(widest(graph(), 16)) == ["ap-south", "eu-west", "us-east"]
+    assert list(widest(graph(levels=()), 16)) == ["cluster"]
     assert LEVELS[0] == "topology.kubernetes.io/region"
 
 

@@ -155,6 +155,6 @@ def facts(**changes: Any) -> Facts:
         reviews=(Review(ACCOUNT, (), 38),),
         mpi_may_resume=True,
         metrics=metrics(),
-        history=HistoryFacts("postgresql://db/hyperscale", True),
+        history=HistoryFacts("postgresql://db/hyperscale"),
     )
     return changed(made, **changes)

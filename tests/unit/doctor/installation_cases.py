@@ -158,9 +158,7 @@ INSTALLATION_CASES = (
     Case(Fault.OPERATOR_OTHER_VERSION, facts(version="9.9"), "same release", INFO),
     Case(Fault.HISTORY_OFF, facts(history=HistoryFacts()), "history.url=", INFO),
     Case(Fault.HISTORY_VOLATILE, facts(history=HistoryFacts("sqlite:////tmp/history.sqlite")), "PersistentVolumeClaim", INFO),
-    Case(
-        Fault.HISTORY_UNREACHABLE, facts(history=HistoryFacts("postgresql://db/x", True, "no ready endpoint")), "networkPolicy.historyPorts"
-    ),
+    Case(Fault.HISTORY_UNREACHABLE, facts(history=HistoryFacts("postgresql://db/x", "no ready endpoint")), "networkPolicy.historyPorts"),
     Case(Fault.POLICY_INVALID, facts(policies=(policy({"seed": -1}, "mine"),)), "kubectl edit plannerpolicy mine", ERROR),
     Case(
         Fault.OBJECTS_UNUSABLE,

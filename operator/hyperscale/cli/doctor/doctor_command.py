@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from hyperscale.cli import spinner
 from hyperscale.cli.doctor.doctor_view import report_lines
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import inputs
+from hyperscale.cli.text_tables import print_answer
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -26,8 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
     wishes = Wishes(named, access, arguments.history_url or "", arguments.timeout)
     facts = gather(cluster, wishes, spinner.say)
     report = diagnose(facts, cluster.host)
-    if arguments.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
-    else:
-        print("\n".join(report_lines(report)))
+    print_answer(report, report_lines(report), arguments.output)
     return report.exit_code

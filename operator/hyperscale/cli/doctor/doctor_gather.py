@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from hyperscale import __version__
 from hyperscale.cli.doctor import doctor_narrow as narrow
@@ -75,45 +74,39 @@ def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
     if isinstance(server, Unread) and server.status == 0:
         return Facts(__version__, server)
     server_now = _clock(server)
+    reads: dict[str, Callable[[], Any]] = {
+        "crds": partial(_crds, cluster),
+        "workloads": partial(_workloads, cluster),
+        "pods": partial(_pods, cluster),
+        "leases": partial(_leases, cluster, server_now),
+        "nodes": lambda: tuple(map(narrow.node, cluster.items(paths.nodes()))),
+        "node_clocks": partial(_node_clocks, cluster, server_now),
+        "policies": lambda: tuple(map(narrow.policy, cluster.items(paths.policies()))),
+        "jobs": partial(_jobs, cluster),
+        "kueue": partial(_kueue, cluster),
+        "unusable": partial(unusable, cluster),
+    }
     with ThreadPoolExecutor(THREADS, thread_name_prefix="doctor") as pool:
-        reads: dict[str, Callable[[], Any]] = {
-            "crds": partial(_crds, cluster),
-            "workloads": partial(_workloads, cluster),
-            "pods": partial(_pods, cluster),
-            "leases": partial(_leases, cluster, server_now),
-            "nodes": lambda: tuple(map(narrow.node, cluster.items(paths.nodes()))),
-            "node_clocks": partial(_node_clocks, cluster, server_now),
-            "policies": lambda: tuple(map(narrow.policy, cluster.items(paths.policies()))),
-            "jobs": partial(_jobs, cluster),
-            "kueue": partial(_kueue, cluster),
-            "unusable": partial(unusable, cluster),
+        facts = Facts(__version__, server, **_side_by_side(pool, {name: partial(_told, say, name, work) for name, work in reads.items()}))
+        facts = replace(facts, policy=_default_policy(facts))
+        others: dict[str, Callable[[], Any]] = {
+            "metrics": partial(_metrics, cluster, facts, wishes, say),
+            "reviews": partial(read, partial(reviews, cluster, facts)),
+            "mpi_may_resume": partial(may_resume, cluster, facts),
+            "history": partial(_history, cluster, facts, wishes),
+            "suggested_prometheus": partial(_suggested, cluster),
         }
-        started = {name: pool.submit(_told, say, name, work) for name, work in reads.items()}
-        facts = Facts(__version__, server, **{name: future.result() for name, future in started.items()}, policy=PolicySpec())
-        policy = _default_policy(facts)
-        facts = _replaced(facts, policy=policy)
-        metrics = pool.submit(_metrics, cluster, facts, wishes, say)
-        rights = pool.submit(read, partial(reviews, cluster, facts))
-        resume = pool.submit(may_resume, cluster, facts)
-        history = pool.submit(_history, cluster, facts, wishes)
-        suggested = pool.submit(_suggested, cluster)
-        return _replaced(
-            facts,
-            metrics=metrics.result(),
-            reviews=rights.result(),
-            mpi_may_resume=resume.result(),
-            history=history.result(),
-            suggested_prometheus=suggested.result(),
-        )
+        return replace(facts, **_side_by_side(pool, others))
+
+
+def _side_by_side(pool: ThreadPoolExecutor, works: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    started = {name: pool.submit(work) for name, work in works.items()}
+    return {name: future.result() for name, future in started.items()}
 
 
 def _told(say: Say, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - any fact
     say(f"reading {name}")
     return read(work)
-
-
-def _replaced(facts: Facts, **changes: Any) -> Facts:  # noqa: ANN401 - any fact
-    return msgspec.structs.replace(facts, **changes)
 
 
 def _clock(server: ServerFacts | Unread) -> Callable[[], float]:
@@ -143,7 +136,7 @@ def _pods(cluster: DoctorCluster) -> tuple[Pod, ...]:
             pods[one.namespace, one.name] = one
     for place, trouble in _unmounted(cluster, sorted({one.namespace for one in pods.values() if one.component})):
         if place in pods and pods[place].phase == "Pending":
-            pods[place] = msgspec.structs.replace(pods[place], troubles=(*pods[place].troubles, trouble))
+            pods[place] = replace(pods[place], troubles=(*pods[place].troubles, trouble))
     return tuple(pods[key] for key in sorted(pods))
 
 
@@ -245,7 +238,7 @@ def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> HistoryFac
 
 def _suggested(cluster: DoctorCluster) -> str:
     """URL of a Service that looks like Prometheus: the port 9090 and the name."""
-    candidates = read(lambda: list(chain.from_iterable(map(_candidates, cluster.items("/api/v1/services")))))
+    candidates = read(lambda: [one for raw in cluster.items("/api/v1/services") for one in _candidates(raw)])
     return "" if isinstance(candidates, Unread) else min(candidates, default=(0, ""))[1]
 
 

@@ -7,13 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLateError
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, read
-from hyperscale.cli.doctor.doctor_urls import HIDDEN, without_secrets
+from hyperscale.cli.doctor.doctor_urls import HIDDEN, service_of, without_secrets
 from hyperscale.doctor.facts import HistoryFacts, Unread
 
-_SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
 _PROBES: Final = {"sqlite": "SELECT count(*) FROM sqlite_master", "postgresql": "SELECT 1"}
 SLICE_LABEL: Final = "kubernetes.io/service-name"
 
@@ -28,15 +26,10 @@ def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_s
     if not url:
         return HistoryFacts()
     if named_here:
-        return HistoryFacts(shown, True, _opened(url, limit_seconds))
-    if HIDDEN in shown:
+        return HistoryFacts(shown, _opened(url, limit_seconds))
+    if HIDDEN in shown or url.startswith("sqlite") or (service := service_of(url, home)) is None:
         return HistoryFacts(shown)
-    host = urlsplit(url).hostname or ""
-    matched = _SERVICE.match(host)
-    if url.startswith("sqlite") or matched is None or host == "localhost":
-        return HistoryFacts(shown)
-    namespace, name = matched["namespace"] or home, matched["name"]
-    return HistoryFacts(shown, True, _service(cluster, namespace, name))
+    return HistoryFacts(shown, _service(cluster, *service))
 
 
 def _opened(url: str, limit_seconds: float) -> str:

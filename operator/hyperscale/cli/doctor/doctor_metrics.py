@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, RequestError
-from hyperscale.cli.doctor.doctor_urls import without_secrets
+from hyperscale.cli.doctor.doctor_urls import service_of, without_secrets
 from hyperscale.doctor.checks.prometheus import LOGIN_NEEDED, NOT_PERMITTED
 from hyperscale.doctor.facts import Metrics, Ways
 from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure, metric_names, summarize
@@ -22,7 +21,6 @@ from hyperscale.observe.prometheus.reader import DENIED, DENYING, PrometheusRead
 from hyperscale.observe.quality import Point, QualityRule, judge, rules
 
 KNOWN_NAMES: Final = "DCGM_FI_.+|dcgm_.+|nvidia_.+|hyperscale_link_.+|hyperscale_agent_.+|hyperscale_gpu_.+"
-_SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
 FROZEN_WINDOW: Final = "[15m:1m]"
 REFUSED_QUERY: Final = "sum by (reason) (increase(hyperscale_link_probe_refused_total[10m]))"
 AGENT_QUERY: Final = 'hyperscale_agent_state{state!~"Starting|Ready|LeftToDCGM|Off"} == 1'
@@ -56,13 +54,13 @@ def proxied(cluster: DoctorCluster, url: str, home: str, access: Access) -> Aske
     access: the operator's; its tenant is sent too. Its credentials are not read, and the API server would not pass them on.
     """
     parts = urlsplit(url)
-    matched = _SERVICE.match(parts.hostname or "")
-    if matched is None or parts.hostname == "localhost":
+    service = service_of(url, home)
+    if service is None:
         return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     scheme = "https:" if parts.scheme == "https" else ""
-    service = f"/api/v1/namespaces/{matched['namespace'] or home}/services/{scheme}{matched['name']}:{port}/proxy"
-    path = f"{service}{parts.path.rstrip('/')}/api/v1/query"
+    proxy = f"/api/v1/namespaces/{service[0]}/services/{scheme}{service[1]}:{port}/proxy"
+    path = f"{proxy}{parts.path.rstrip('/')}/api/v1/query"
     headers = {access.tenant_header: access.tenant} if access.tenant else {}
 
     def ask(query: str) -> list[Series]:
@@ -126,7 +124,7 @@ class QueryAsked:
             pairs=(len(latency), len(bandwidth)),
             linked=frozenset(node for pair in latency | bandwidth for node in pair),
             with_series=frozenset(self._with_series),
-            refused=self._by_label(REFUSED_QUERY, "reason"),
+            refused={reason: count for (reason,), count in self._by_labels(REFUSED_QUERY, "reason").items()},
             agent_states={state: tuple(dict.fromkeys(node for node, _ in gone)) for state, gone in self._unread(AGENT_QUERY).items()},
             gpu_states=self._unread(GPU_QUERY),
             ways=self._ways(),
@@ -159,12 +157,10 @@ class QueryAsked:
         alone: dict[str, int] = {}
         labels: set[str] = set()
         for name in metric_names(query)[:4]:
-            try:
-                alone[name] = _total(self._ask(f"count({name})"))
-                if alone[name]:
-                    labels |= {label for one in self._ask(f"topk(3, {name})") for label in one.labels}
-            except QueryError:
-                continue
+            if (counted := self._series(f"count({name})")) is not None:
+                alone[name] = _total(counted)
+                examples = self._series(f"topk(3, {name})") if alone[name] else None
+                labels |= {label for one in examples or () for label in one.labels}
         return SeriesFigure(query=query, alone=alone, alone_labels=frozenset(labels))
 
     def _node(self, labels: Mapping[str, str]) -> str | None:
@@ -188,18 +184,22 @@ class QueryAsked:
         rule, limit = self._rules.get(figure, QualityRule(1.0, math.inf)), self._policy.limits.max_age_seconds
         return lambda value, stamp: judge([Point(value, stamp)], rule, now, limit).fault
 
-    def _names(self) -> dict[str, int] | None:
+    def _series(self, query: str) -> list[Series] | None:
+        """The answer; None where the question fails."""
         try:
-            counts = self._ask(f'count by (__name__) ({{__name__=~"{KNOWN_NAMES}"}})')
+            return self._ask(query)
         except QueryError:
             return None
-        return {one.labels["__name__"]: _total([one]) for one in counts if "__name__" in one.labels}
+
+    def _names(self) -> dict[str, int] | None:
+        counts = self._series(f'count by (__name__) ({{__name__=~"{KNOWN_NAMES}"}})')
+        return None if counts is None else {one.labels["__name__"]: _total([one]) for one in counts if "__name__" in one.labels}
 
     def _targets(self) -> tuple[tuple[str, int, int], ...]:
         """Scrape jobs with their targets up and down."""
-        everything = self._by_label("count by (job) (up)", "job")
-        down = self._by_label("count by (job) (up == 0)", "job")
-        return tuple((job, round(total) - round(down.get(job, 0)), round(down.get(job, 0))) for job, total in sorted(everything.items()))
+        everything = self._by_labels("count by (job) (up)", "job")
+        down = self._by_labels("count by (job) (up == 0)", "job")
+        return tuple((job[0], round(total) - round(down.get(job, 0)), round(down.get(job, 0))) for job, total in sorted(everything.items()))
 
     def _frozen(self, figures: Mapping[str, SeriesFigure]) -> tuple[int, int] | None:
         """GPUs whose power did not change in a quarter of an hour in which it was scraped ten times, and GPUs asked."""
@@ -207,43 +207,29 @@ class QueryAsked:
         if power is None or not power.count:
             return None
         window = f"(({power.query}){FROZEN_WINDOW})"
-        try:
-            asked = self._ask(f"count(count_over_time{window} >= 10)")
-            still = self._ask(f"count((changes{window} == 0) and (count_over_time{window} >= 10))")
-        except QueryError:
-            return None
-        return _total(still), _total(asked)
+        asked = self._series(f"count(count_over_time{window} >= 10)")
+        still = None if asked is None else self._series(f"count((changes{window} == 0) and (count_over_time{window} >= 10))")
+        return None if asked is None or still is None else (_total(still), _total(asked))
 
     def _unread(self, query: str) -> dict[str, tuple[tuple[str, str], ...]]:
         """(node, gpu) of the series, sorted, by state; `gpu` is "" where a series has none."""
         gpus: dict[str, set[tuple[str, str]]] = {}
-        try:
-            for one in self._ask(query):
-                gpus.setdefault(one.labels.get("state", ""), set()).add((one.labels.get("node", ""), one.labels.get("gpu", "")))
-        except QueryError:
-            return {}
+        for one in self._series(query) or ():
+            gpus.setdefault(one.labels.get("state", ""), set()).add((one.labels.get("node", ""), one.labels.get("gpu", "")))
         return {state: tuple(sorted(gpus[state])) for state in sorted(gpus)}
 
     def _ways(self) -> dict[str, dict[str, Ways]]:
         """Ways between GPUs by node and kind; nothing where either question fails."""
-        pairs, links = (self._by_kind(f"{total} by (node, kind) {EACH_WAY}") for total in ("count", "sum"))
+        pairs, links = (self._by_labels(f"{total} by (node, kind) {EACH_WAY}", "node", "kind") for total in ("count", "sum"))
         ways: dict[str, dict[str, Ways]] = {}
         for node, kind in sorted(pairs.keys() & links.keys()):
-            ways.setdefault(node, {})[kind] = Ways(pairs[node, kind], links[node, kind])
+            ways.setdefault(node, {})[kind] = Ways(round(pairs[node, kind]), round(links[node, kind]))
         return ways
 
-    def _by_kind(self, query: str) -> dict[tuple[str, str], int]:
-        try:
-            series = self._ask(query)
-        except QueryError:
-            return {}
-        return {(one.labels.get("node", ""), one.labels.get("kind", "")): round(one.value) for one in series if math.isfinite(one.value)}
-
-    def _by_label(self, query: str, label: str) -> dict[str, float]:
-        try:
-            return {one.labels.get(label, ""): one.value for one in self._ask(query) if math.isfinite(one.value)}
-        except QueryError:
-            return {}
+    def _by_labels(self, query: str, *labels: str) -> dict[tuple[str, ...], float]:
+        """Finite values by labels; nothing where the question fails."""
+        series = self._series(query) or ()
+        return {tuple(one.labels.get(label, "") for label in labels): one.value for one in series if math.isfinite(one.value)}
 
 
 def _total(series: list[Series]) -> int:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
 HIDDEN: Final = "…"
+_SERVICE: Final = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
+
+
+def service_of(url: str, home: str) -> tuple[str, str] | None:
+    """Namespace and name of the Service that a URL's host may be, None for other hosts; home: namespace where the URL names none."""
+    host = urlsplit(url).hostname or ""
+    matched = _SERVICE.match(host)
+    return None if matched is None or host == "localhost" else (matched["namespace"] or home, matched["name"])
 
 
 def without_secrets(url: str, *, user: bool = True) -> str:

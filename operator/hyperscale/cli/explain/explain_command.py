@@ -13,6 +13,7 @@ from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.explain.explain_view import explanation_table
 from hyperscale.cli.explain.explanation import ExplainedJob, RecordedEvent, explain
 from hyperscale.cli.plan import inputs
+from hyperscale.cli.text_tables import print_answer
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus
 
@@ -27,10 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         resource, events, shown = _from_cluster(arguments)
     explanation = explain(job_record(resource, events, shown))
-    if arguments.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
-    else:
-        print("\n".join(explanation_table(explanation)))
+    print_answer(explanation, explanation_table(explanation), arguments.output)
     return exit_codes.OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from datetime import UTC, datetime
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 import msgspec
 
 from hyperscale.cli.exit_codes import OK, InputError
-from hyperscale.cli.text_tables import seconds_text, table
+from hyperscale.cli.text_tables import print_answer, seconds_text, table
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.model.api.job import Architecture
@@ -48,18 +49,6 @@ class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
     """Of a mean epoch, the slowest rank's."""
     busiest_pairs: tuple[PairBytes, ...] = ()
     """Of ranks, by what one sends the other in a mean epoch."""
-
-
-class _Correction(msgspec.Struct, rename="camel"):
-    by_curve: bool = False
-
-
-class _Prediction(msgspec.Struct):
-    calibration: _Correction
-
-
-class _Plan(msgspec.Struct):
-    predicted: _Prediction
 
 
 class _Measured(msgspec.Struct, rename="camel"):
@@ -106,10 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         return judge_table(arguments)
     shown = _read(arguments)
-    if arguments.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
-    else:
-        print("\n".join(lines(shown, arguments.min_runs)))
+    print_answer(shown, lines(shown, arguments.min_runs), arguments.output)
     return OK
 
 
@@ -197,8 +183,8 @@ def _taught(history: RunStore, min_runs: int, architecture: str | None) -> tuple
 def _by_curve(plan: str) -> bool:
     """Whether the prediction in a plan's JSON was a curve's; plans of earlier versions know none."""
     try:
-        return msgspec.json.decode(plan, type=_Plan).predicted.calibration.by_curve
-    except msgspec.DecodeError:
+        return json.loads(plan)["predicted"]["calibration"]["byCurve"] is True
+    except (ValueError, LookupError, TypeError):
         return False
 
 

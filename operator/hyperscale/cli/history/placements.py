@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from hyperscale.cli.exit_codes import OK, InputError
-from hyperscale.cli.text_tables import pairs
+from hyperscale.cli.text_tables import pairs, print_answer
 from hyperscale.model.graph import FloatArray
 from hyperscale.model.step_curves import Step, StepTime
 from hyperscale.planner.cost.steptime import predict
@@ -111,10 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--placements: {arguments.placements}: {getattr(error, 'strerror', None) or error}") from error
     except ValueError as error:
         raise InputError(f"--placements: {error}") from error
-    if arguments.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(judged), indent=2).decode())
-    else:
-        print("\n".join(lines(judged)))
+    print_answer(judged, lines(judged), arguments.output)
     return OK
 
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-import yaml
 from msgspec import UNSET, Struct, UnsetType
 
 from hyperscale.cli import exit_codes
@@ -19,7 +17,7 @@ from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob, Decided
 from hyperscale.cli.plan.outcome import Then, sentence
 from hyperscale.cli.plan.plan_command import asked_about, decided
-from hyperscale.cli.text_tables import bullets, counted, pairs, seconds_text, table
+from hyperscale.cli.text_tables import bullets, counted, data_text, pairs, seconds_text, table
 from hyperscale.model.admission_query import MAX_TURN_JOBS, Deferral, QueueScore, Start
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan
@@ -81,10 +79,7 @@ def _data(came: Decided, sources: KnownInputs, form: str) -> str:
         for one, answer in came.others
     ]
     document = PlansDocument(came.starts, came.holds, others, came.score, came.fallbacks, sources.shown)
-    if form == "yaml":
-        text: str = yaml.dump(msgspec.to_builtins(document), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-        return text
-    return msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=2).decode() + "\n"
+    return data_text(document, form, "deterministic").rstrip("\n") + "\n"
 
 
 def _table(came: Decided, sources: KnownInputs) -> str:

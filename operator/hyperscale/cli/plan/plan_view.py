@@ -6,11 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-import yaml
-
 from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, ranks_text, worker_row
-from hyperscale.cli.text_tables import bullets, counted, gap_text, pairs, predicted_text, score_text, seconds_text, table
+from hyperscale.cli.text_tables import bullets, counted, data_text, gap_text, pairs, predicted_text, score_text, seconds_text, table
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
 from hyperscale.planner.check.artifact import to_json
@@ -54,12 +51,9 @@ def refused(answer: Infeasible, form: str) -> str:
 
 def _data(value: Plan | Infeasible, form: str) -> str:
     """Canonical JSON as planner/check/artifact.py writes it, or the same data as YAML."""
-    if form == "yaml":
-        text: str = yaml.dump(msgspec.to_builtins(value), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-        return text
-    if isinstance(value, Plan):
+    if isinstance(value, Plan) and form == "json":
         return to_json(value).decode()
-    return msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2).decode() + "\n"
+    return data_text(value, form, "deterministic").rstrip("\n") + "\n"
 
 
 def _plan_table(view: PlanView) -> str:

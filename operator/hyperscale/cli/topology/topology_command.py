@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-import msgspec
-
 from hyperscale.cli import exit_codes
 from hyperscale.cli.files import check_writable, replaced
 from hyperscale.cli.plan import inputs, known_inputs
+from hyperscale.cli.text_tables import print_answer
 from hyperscale.cli.topology.topology_summary import summarize
 from hyperscale.cli.topology.topology_view import topology_table
 from hyperscale.model.api.topology import topology_status
@@ -39,10 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.graphml is not None:
         _write(graphml(snapshot), arguments.graphml, "--graphml")
     summary = summarize(graph)
-    if arguments.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
-    else:
-        print("\n".join(topology_table(summary)))
+    print_answer(summary, topology_table(summary), arguments.output)
     return exit_codes.OK
 
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from hyperscale.cli.topology.domains import DomainPair, by_level, domain_pairs, widest
 from hyperscale.model.cluster import Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.pictures.groups import by_level, links_between, widest
 
 WORST_LINKS: Final = 5
 MAX_DOMAINS: Final = 16
@@ -57,19 +57,6 @@ class KnownShare(msgspec.Struct, frozen=True, rename="camel"):
     """Usable figures by where they came from; those of files that do not tell are left out."""
     confidence: float | None = None
     """Mean of the usable ones, 0..1."""
-
-
-class DomainPair(msgspec.Struct, frozen=True, rename="camel"):
-    """Median figures between two domains, or inside one."""
-
-    first: str
-    second: str
-    latency_seconds: float
-    bandwidth_bytes_per_second: float
-    latency_samples: int
-    """Directed links with a known latency; 0 where it is an estimate from the topology level."""
-    bandwidth_samples: int
-    """Directed links with a known bandwidth; 0 where it is an estimate from the topology level."""
 
 
 class LinkRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -131,7 +118,7 @@ def summarize(graph: ClusterGraph) -> Summary:
         unlisted_pairs=max(0, count * (count - 1) - len(graph.links.key)),
         absent_links=snapshot.absent_links.value,
         quality=_quality(graph),
-        domain_pairs=_domain_pairs(graph),
+        domain_pairs=domain_pairs(graph, widest(graph, MAX_DOMAINS)),
         slowest_links=_worst(snapshot.links, lambda link: link.latency_seconds, -1.0),
         narrowest_links=_worst(snapshot.links, lambda link: link.bandwidth_bytes_per_second, 1.0),
         nodes=tuple(_node_row(node) for node in graph.nodes),
@@ -209,21 +196,6 @@ def _known(samples: Iterable[Sample]) -> KnownShare:
         unknown=counted[Quality.UNKNOWN],
         sources=dict(sorted(Counter(sample.source for sample in usable if sample.source).items())),
         confidence=round(fmean(sample.confidence for sample in usable), 3) if usable else None,
-    )
-
-
-def _domain_pairs(graph: ClusterGraph) -> tuple[DomainPair, ...]:
-    groups = widest(graph, MAX_DOMAINS)
-    return tuple(
-        DomainPair(
-            first=groups[link.first].name,
-            second=groups[link.second].name,
-            latency_seconds=link.latency_seconds,
-            bandwidth_bytes_per_second=link.bandwidth_bytes_per_second,
-            latency_samples=link.latency_samples,
-            bandwidth_samples=link.bandwidth_samples,
-        )
-        for link in links_between(graph, groups)
     )
 
 

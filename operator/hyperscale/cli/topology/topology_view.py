@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hyperscale.cli.text_tables import memory_text, pairs, rate_text, seconds_text, table
-from hyperscale.cli.topology.topology_summary import DomainPair, LinkRow, NodeRow, Summary
+from hyperscale.cli.topology.domains import DomainPair
+from hyperscale.cli.topology.topology_summary import LinkRow, NodeRow, Summary
 
 SHOWN_NODES: Final = 60
 SHOWN_PAIRS: Final = 21

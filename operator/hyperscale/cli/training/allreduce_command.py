@@ -11,7 +11,7 @@ import msgspec
 from hyperscale.cli import exit_codes
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import read_bounded
-from hyperscale.cli.text_tables import bytes_text, counted, pairs, printable, seconds_text, table
+from hyperscale.cli.text_tables import bytes_text, counted, pairs, print_answer, printable, seconds_text, table
 from hyperscale.model.runplan import AllreduceCost
 from hyperscale.training.allreduce import horovod, simulate, variants
 from hyperscale.training.allreduce.parameter_table import Layers, Spread, parse, ready_times
@@ -64,10 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         answer = _answer(arguments, layers, ready)
     except ScheduleError as error:
         raise InputError(f"{arguments.layers}: {error}") from None
-    if arguments.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
-    else:
-        print("\n".join(_lines(answer, layers)))
+    print_answer(answer, _lines(answer, layers), arguments.output)
     return exit_codes.OK
 
 

@@ -11,12 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import read_bounded
-from hyperscale.cli.text_tables import bytes_text, pairs, table
+from hyperscale.cli.text_tables import bytes_text, data_text, pairs, table
 
 if TYPE_CHECKING:
     from hyperscale.training.modelgraph.analyze import ModelGraph
@@ -30,64 +28,6 @@ WEIGHT_BYTES: Final = 16
 """Of one weight: itself, its gradient, and what fusion copies."""
 MOST_CALLEES: Final = 6
 """In a cell of the table; -o json has all."""
-
-
-class OperationDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """One node of `-o json`."""
-
-    name: str
-    op: str
-    module: str
-    shape: tuple[int, ...]
-    weight: float
-    """W_i: operations of one forward pass."""
-    output_bytes: float
-    parameter_bytes: int
-    parts: dict[str, float]
-    """Operations by kind of tensor operation."""
-
-
-class EdgeDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """One edge of `-o json`."""
-
-    source: str
-    target: str
-    bytes: float
-
-
-class RuleDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """One fusion rule that applies."""
-
-    rule: str
-    where: str
-    saved_bytes: float
-    expected_gain: float
-
-
-class ModelDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """What `-o json` prints of a model."""
-
-    name: str
-    vertices: int
-    graph_edges: int
-    weight: float
-    dense_flops_on_sample: float
-    """Dense operations of a forward pass on the small graph that the model ran on."""
-    torch_flops_on_sample: float
-    """The same by torch.utils.flop_counter."""
-    operations: tuple[OperationDocument, ...]
-    edges: tuple[EdgeDocument, ...]
-    fusion: tuple[RuleDocument, ...]
-    kept: tuple[str, ...]
-
-
-class FunctionDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """One function of `-o json`."""
-
-    name: str
-    line: int
-    roles: tuple[str, ...]
-    callees: tuple[str, ...]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -132,8 +72,8 @@ def _script(target: str, form: str) -> str:
     if form == "graphml":
         return _graphml(graph.networkx())
     if form == "json":
-        functions = tuple(FunctionDocument(one.name, one.line, one.roles, one.callees) for one in graph.functions)
-        return _json({"script": path.name, "functions": functions})
+        functions = [{"name": one.name, "line": one.line, "roles": one.roles, "callees": one.callees} for one in graph.functions]
+        return data_text({"script": path.name, "functions": functions})
     return "\n".join(_calls_table(graph))
 
 
@@ -168,7 +108,7 @@ def _model(arguments: argparse.Namespace) -> str:
     if arguments.output == "graphml":
         return _graphml(graph.networkx())
     fusion = fuse(model, statistics)
-    return _json(_document(graph, fusion)) if arguments.output == "json" else "\n".join(_model_table(graph, fusion))
+    return data_text(_document(graph, fusion)) if arguments.output == "json" else "\n".join(_model_table(graph, fusion))
 
 
 def _built(arguments: argparse.Namespace) -> tuple[Network, str]:
@@ -242,41 +182,51 @@ def _model_table(graph: ModelGraph, fusion: Fusion) -> list[str]:
     return lines + [f"not fused: {sentence}" for sentence in fusion.kept]
 
 
-def _largest_part(one: Any) -> str:  # noqa: ANN401 - an Operation, whose module takes torch along
-    shares: dict[str, float] = {}
+def _parts(one: Any) -> dict[str, float]:  # noqa: ANN401 - an Operation, whose module takes torch along
+    """Operations of one node by kind of tensor operation."""
+    parts: dict[str, float] = {}
     for part in one.parts:
-        shares[part.operation] = shares.get(part.operation, 0.0) + part.flops
+        parts[part.operation] = parts.get(part.operation, 0.0) + part.flops
+    return parts
+
+
+def _largest_part(one: Any) -> str:  # noqa: ANN401 - an Operation
+    shares = _parts(one)
     if not shares or not one.weight:
         return ""
     name = max(sorted(shares), key=lambda key: shares[key])
     return f"{name} {100 * shares[name] / one.weight:.0f} %"
 
 
-def _document(graph: ModelGraph, fusion: Fusion) -> ModelDocument:
-    operations = []
-    for one in graph.operations:
-        parts: dict[str, float] = {}
-        for part in one.parts:
-            parts[part.operation] = parts.get(part.operation, 0.0) + part.flops
-        operations.append(
-            OperationDocument(one.name, one.kind, one.module, one.shape, one.weight, one.output_bytes, one.parameter_bytes, parts)
-        )
-    return ModelDocument(
-        graph.name,
-        graph.statistics.vertices,
-        graph.statistics.edges,
-        graph.weight,
-        graph.dense_flops,
-        graph.counted_flops,
-        tuple(operations),
-        tuple(EdgeDocument(*edge) for edge in graph.edges),
-        tuple(RuleDocument(one.rule, one.where, one.saved_bytes, one.expected_gain) for one in fusion.applied),
-        tuple(fusion.kept),
-    )
-
-
-def _json(document: Any) -> str:  # noqa: ANN401
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+def _document(graph: ModelGraph, fusion: Fusion) -> dict[str, Any]:
+    """What `-o json` prints of a model; weight: W_i, operations of one forward pass."""
+    applied = [
+        {"rule": one.rule, "where": one.where, "savedBytes": one.saved_bytes, "expectedGain": one.expected_gain} for one in fusion.applied
+    ]
+    return {
+        "name": graph.name,
+        "vertices": graph.statistics.vertices,
+        "graphEdges": graph.statistics.edges,
+        "weight": graph.weight,
+        "denseFlopsOnSample": graph.dense_flops,  # of a forward pass on the small graph that the model ran on
+        "torchFlopsOnSample": graph.counted_flops,  # the same by torch.utils.flop_counter
+        "operations": [
+            {
+                "name": one.name,
+                "op": one.kind,
+                "module": one.module,
+                "shape": one.shape,
+                "weight": one.weight,
+                "outputBytes": one.output_bytes,
+                "parameterBytes": one.parameter_bytes,
+                "parts": _parts(one),
+            }
+            for one in graph.operations
+        ],
+        "edges": [{"source": source, "target": target, "bytes": passed} for source, target, passed in graph.edges],
+        "fusion": applied,
+        "kept": fusion.kept,
+    }
 
 
 def _graphml(graph: Any) -> str:  # noqa: ANN401 - a networkx graph

@@ -36,10 +36,9 @@ def gpu_paths(facts: Facts) -> list[Finding | None]:
     findings: list[Finding | None] = []
     for alike, nodes in sorted(_classes(facts).items()):
         usual = _usual(nodes)
-        worse = {name: node for name, node in nodes.items() if usual is not None and _fewer(node, usual)}
-        mixed = {name: node for name, node in nodes.items() if name not in worse and _is_mixed(node)}
-        findings.append(_worse(alike, worse, usual) if worse and usual is not None else None)
-        findings.append(_mixed(alike, mixed) if mixed else None)
+        worse = {name: node for name, node in nodes.items() if _fewer(node, usual)}
+        mixed = {name: node for name, node in nodes.items() if name not in worse and NVLINK in node and BETWEEN_PROCESSORS in node}
+        findings += [_worse(alike, worse, usual) if worse else None, _mixed(alike, mixed) if mixed else None]
     return findings
 
 
@@ -54,19 +53,16 @@ def _classes(facts: Facts) -> dict[_Class, dict[str, Node]]:
     return classes
 
 
-def _usual(nodes: Mapping[str, Node]) -> Ways | None:
-    """NVLinks of more than half of the nodes; None where no such majority is, or it has none."""
+def _usual(nodes: Mapping[str, Node]) -> Ways:
+    """NVLinks of more than half of the nodes; NONE where no such majority is."""
     (ways, count), *_ = Counter(node.get(NVLINK, NONE) for node in nodes.values()).most_common(1)
-    return ways if 2 * count > len(nodes) and ways.pairs else None
+    return ways if 2 * count > len(nodes) else NONE
 
 
 def _fewer(node: Node, usual: Ways) -> bool:
+    """Of a majority without pairs there is nothing to miss."""
     own = node.get(NVLINK, NONE)
-    return own.pairs < usual.pairs or own.links < usual.links
-
-
-def _is_mixed(node: Node) -> bool:
-    return NVLINK in node and BETWEEN_PROCESSORS in node
+    return bool(usual.pairs) and (own.pairs < usual.pairs or own.links < usual.links)
 
 
 def _worse(alike: _Class, nodes: Mapping[str, Node], usual: Ways) -> Finding:
