@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -270,24 +271,23 @@ class _Whole:
         return value
 
 
-def _positive_seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 600:  # NaN fails as well
-        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example 5")
-    return value
+def _seconds(example: str, *, zero: bool) -> Callable[[str], float]:
+    """An argparse type for a time of at most 600 s; zero: whether that may be given."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (0 < value <= 600 or (zero and value == 0)):  # NaN fails as well
+            raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example {example}")
+        return value
+
+    return parse
 
 
-def _cost(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 600:  # NaN fails as well
-        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example 5e-4")
-    return value
+_positive_seconds = _seconds("5", zero=False)
+_cost = _seconds("5e-4", zero=True)
 
 
 def program_name(argv0: str) -> str:

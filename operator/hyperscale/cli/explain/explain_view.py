@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from hyperscale.cli.explain.explanation import Explanation, plan_sentence
-from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, worker_row
+from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, rejected_lines, worker_row
 from hyperscale.cli.text_tables import bullets, pairs, score_text, table
 from hyperscale.model.plan import Plan
 
 SHOWN_WORKERS: Final = 32
-SHOWN_REJECTIONS: Final = 5
 
 
 def explanation_table(explanation: Explanation) -> list[str]:
     """Lines: what, what it waits for, what to do, the plan and why, events. Texts of the cluster lose their control characters."""
     lines = [
         *pairs(
-            [
-                ("Job", explanation.job),
-                ("State", explanation.state),
-                ("Reason", explanation.reason),
-                ("Waits for", explanation.waits_for),
-            ]
+            [("Job", explanation.job), ("State", explanation.state), ("Reason", explanation.reason), ("Waits for", explanation.waits_for)]
         ),
         *bullets("What happens", explanation.summary),
         *bullets("What to do", explanation.advice),
@@ -43,16 +36,7 @@ def _plan(plan: Plan) -> list[str]:
     lines += bullets("Why this plan", plan.reasons)
     lines += bullets("Planners", (score_text(score.planner, score.objective, score.regret, score.candidates) for score in plan.scores))
     lines += bullets("Fallbacks taken", plan.fallbacks)
-    return [*lines, *_rejected(plan)]
-
-
-def _rejected(plan: Plan) -> list[str]:
-    if not plan.rejected:
-        return []
-    counted = sorted(Counter(rejection.reason for rejection in plan.rejected).items(), key=lambda item: (-item[1], item[0]))
-    title = f"Nodes not used: {len(plan.rejected)} ({', '.join(f'{count} {reason}' for reason, count in counted)})"
-    rows = [(rejection.node, rejection.reason, rejection.message) for rejection in plan.rejected[:SHOWN_REJECTIONS]]
-    return ["", title, *table(("NODE", "REASON", "WHY"), rows, indent="  ")]
+    return [*lines, *rejected_lines(f"Nodes not used: {len(plan.rejected)}", plan.rejected)]
 
 
 def _conditions(explanation: Explanation) -> list[str]:

@@ -7,14 +7,15 @@ from typing import Final
 import msgspec
 
 from hyperscale.cli.explain.meanings import MEANINGS, Meaning
-from hyperscale.cli.explain.run_text import run_sentences
-from hyperscale.cli.text_tables import counted, predicted_text, seconds_text
+from hyperscale.cli.plan.workers_view import bounds_text
+from hyperscale.cli.text_tables import bytes_text, counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
 from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.model.admission_query import Chooser
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.datasets import SizeSource
+from hyperscale.model.api.measured import Measured
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.status import JobStatus, StateWord
@@ -82,7 +83,7 @@ def explain(record: ExplainedJob) -> Explanation:
         *_sizes(status),
         *_queue(status),
         *_progress(status),
-        *run_sentences(status),
+        *_run(status),
         *_better(status),
         *_stopped(record, status),
         *_stale(record, status),
@@ -106,14 +107,11 @@ def plan_sentence(plan: Plan) -> str:
     nodes = len({worker.node for worker in plan.workers})
     gpus = sum(worker.gpus for worker in plan.workers)
     predicted = plan.predicted
-    bounds = ""
-    if predicted.low_seconds is not None and predicted.high_seconds is not None:
-        bounds = f" ({predicted_text(predicted.low_seconds)} to {predicted_text(predicted.high_seconds)})"
     ranks = f" ({plan.ranks} ranks)" if plan.ranks > len(plan.workers) else ""
     size = f"{counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')}{ranks} on {counted(nodes, 'node')}"
     return (
         f"Plan {plan.plan_id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
-        f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds}, "
+        f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds_text(predicted)}, "
         f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
 
@@ -172,7 +170,7 @@ def _progress(status: JobStatus) -> list[str]:
 
 
 def _sizes(status: JobStatus) -> list[str]:
-    """The sizes that the operator has read: the job does not state them, so its status alone tells what the plan rests on."""
+    """The sizes that the operator has read: the spec does not state them, and the plan rests on them."""
     read = status.dataset
     if read is None or read.source is not SizeSource.READ:
         return []
@@ -217,6 +215,34 @@ def _stopped(record: ExplainedJob, status: JobStatus) -> list[str]:
     waiting = [_sentence(planned.message)] if is_preempted(status) and planned is not None and planned.reason != status.reason else []
     times = f" It has been stopped for others {counted(status.preemptions, 'time')}." if status.preemptions > 1 else ""
     return [*waiting, f"{_sentence(preemption_message(status.last_preemption, key))}{times}"]
+
+
+def _run(status: JobStatus) -> list[str]:
+    """How far the run is, its measured and predicted epoch, its phases, and which rank sends most."""
+    measured = status.measured
+    if measured is None:
+        return []
+    figures = [f"loss {measured.loss:.4g}"] if measured.loss is not None else []
+    if measured.accuracy is not None:
+        figures.append(f"accuracy {measured.accuracy:.2%}{' on a generated graph' if measured.generated else ''}")
+    sentences = [f"Epoch {measured.epoch} of {measured.epochs}{': ' if figures else ''}{', '.join(figures)}."]
+    if measured.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
+        predicted = status.plan.predicted.epoch_seconds
+        ratio = f"{measured.epoch_seconds / predicted:.3g}"
+        sentences.append(f"An epoch takes {seconds_text(measured.epoch_seconds)}, {ratio} × the predicted {predicted_text(predicted)}.")
+    return sentences + _phases(measured)
+
+
+def _phases(measured: Measured) -> list[str]:
+    sentences = []
+    if measured.phases:
+        phases = ", ".join(f"{one.phase} {seconds_text(one.seconds)}" for one in measured.phases)
+        sentences.append(f"A mean epoch of the slowest rank: {phases}.")
+    if measured.busiest_pairs:
+        most = measured.busiest_pairs[0]
+        total = f" of all ranks' {bytes_text(measured.peer_bytes)}" if measured.peer_bytes is not None else ""
+        sentences.append(f"Most is sent by rank {most.sender} to rank {most.receiver}: {bytes_text(most.bytes)} an epoch{total}.")
+    return sentences
 
 
 def _stale(record: ExplainedJob, status: JobStatus) -> list[str]:

@@ -16,6 +16,7 @@ from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
+from hyperscale.model.plan import Correction
 from hyperscale.model.step_curves import StepTime
 
 VARIABLE: Final = "HYPERSCALE_HISTORY_URL"
@@ -57,15 +58,6 @@ class _Measured(msgspec.Struct, rename="camel"):
     busiest_pairs: tuple[PairBytes, ...] = ()
 
 
-class Factor(msgspec.Struct, frozen=True, rename="camel"):
-    """What later predictions for a mix of products are multiplied with."""
-
-    products: str
-    factor: float
-    spread: float
-    runs: int
-
-
 class ShownCurve(msgspec.Struct, frozen=True, rename="camel"):
     """A workload whose runs are enough for a step time curve."""
 
@@ -82,7 +74,7 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
 
     runs: tuple[ShownRun, ...]
     """Newest first."""
-    calibrations: dict[str, tuple[Factor, ...]]
+    calibrations: dict[str, tuple[Correction, ...]]
     """By architecture."""
     curves: tuple[ShownCurve, ...] = ()
     """Of workloads with enough runs, those that ran last first."""
@@ -160,7 +152,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
     except HistoryError as error:
         raise InputError(f"--url: {error}") from error
     kept = {
-        name: tuple(Factor(one.products, one.factor, one.spread, one.runs) for one in factors)
+        name: tuple(Correction(one.products, one.factor, one.spread, one.runs) for one in factors)
         for name, factors in calibrations.items()
         if architecture in (None, name)
     }

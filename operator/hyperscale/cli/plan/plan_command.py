@@ -22,7 +22,7 @@ from hyperscale.cli.plan import inputs, known_inputs
 from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.cli.plan.known_inputs import KnownInputs, UnavailableError
 from hyperscale.cli.plan.outcome import outcome_of, sentence
-from hyperscale.cli.plan.plan_view import PlanView, refused, show
+from hyperscale.cli.plan.plan_view import refused, show
 from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Infeasible, Plan
@@ -143,24 +143,8 @@ def _single(sources: KnownInputs, job: JobInput, spec: JobSpec, arguments: argpa
     answer = _only(decided(sources, [asked], asked.request.deadline_seconds))
     if isinstance(answer, Infeasible):
         return _refuse(answer, arguments)
-    print(show(_view(answer, sources, job, spec, sentence(asked.outcome, job, answer)), arguments.output), end="")
+    print(show(answer, job, sentence(asked.outcome, job, answer), sources.shown, arguments.output, sources), end="")
     return exit_codes.OK
-
-
-def _view(plan: Plan, sources: KnownInputs, job: JobInput, spec: JobSpec, then: str) -> PlanView:
-    snapshot, weight = sources.snapshot, spec.placement.communication_weight
-    metrics = snapshot.metrics
-    return PlanView(
-        plan,
-        job.key,
-        spec,
-        then,
-        sources.shown,
-        f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes",
-        "" if metrics.available else f"none ({metrics.message or metrics.reason})",
-        sources.policy.communication_weight if weight is None else weight,
-        len(snapshot.nodes),
-    )
 
 
 def _only(decisions: Decided | Infeasible) -> Plan | Infeasible:
@@ -197,7 +181,7 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     age = plan.figures.age_seconds if plan.figures is not None else None
     oldest = "" if age is None else f", from figures up to {age:g} s old"
     shown = f"of the operator, asked with the temporary job {job.namespace}/{answered.name}{oldest}"
-    print(show(PlanView(plan, job.key, spec, then, shown), arguments.output), end="")
+    print(show(plan, job, then, shown, arguments.output), end="")
     return exit_codes.OK
 
 

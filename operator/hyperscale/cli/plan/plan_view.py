@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Final
-
-from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, ranks_text, worker_row
+from hyperscale.cli.plan.inputs import JobInput
+from hyperscale.cli.plan.known_inputs import KnownInputs
+from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, bounds_text, ranks_text, rejected_lines, worker_row
 from hyperscale.cli.text_tables import bullets, counted, data_text, gap_text, pairs, predicted_text, score_text, seconds_text, table
-from hyperscale.model.api.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
 from hyperscale.planner.check.artifact import to_json
 
-SHOWN_REJECTIONS: Final = 5
 
+def show(plan: Plan, job: JobInput, then: str, figures: str, form: str, sources: KnownInputs | None = None) -> str:
+    """The plan as `table`, `json` or `yaml`, with a newline at the end.
 
-@dataclass(frozen=True)
-class PlanView:
-    """A plan with what is to be said about it."""
-
-    plan: Plan
-    key: str
-    """namespace/name of the job."""
-    job: JobSpec
-    then: str
-    """What happens with the plan."""
-    figures: str
-    """Where they came from, and how old they are."""
-    snapshot: str = ""
-    metrics: str = ""
-    """What is wrong with them."""
-    weight: float | None = None
-    """λ of the objective; None where only the operator knows it."""
-    nodes: int | None = None
-    """Of the cluster; None where only the operator knows."""
-
-
-def show(view: PlanView, form: str) -> str:
-    """The plan as `table`, `json` or `yaml`, with a newline at the end."""
-    return _plan_table(view) if form == "table" else _data(view.plan, form)
+    then:    what happens with the plan
+    figures: where they came from, and how old they are
+    sources: what the plan was made from; None where only the operator knows
+    """
+    if form != "table":
+        return _data(plan, form)
+    missing = plan.figures.missing if plan.figures is not None else ()
+    lines = [*_header(plan, job, then, figures, sources), *bullets("Approximate: made without", missing), ""]
+    lines += table(WORKER_COLUMNS, map(worker_row, plan.workers), right=WORKER_NUMBERS)
+    lines += [*bullets("Why", plan.reasons), *bullets("Fallbacks", plan.fallbacks)]
+    lines += bullets("Planners", (score_text(score.planner, score.objective, score.regret, score.candidates) for score in plan.scores))
+    unused = len(plan.rejected) if sources is None else len(sources.snapshot.nodes) - len(plan.gpus_by_node())
+    return "\n".join([*lines, *_rejections(plan.rejected, unused)]) + "\n"
 
 
 def refused(answer: Infeasible, form: str) -> str:
@@ -56,43 +43,37 @@ def _data(value: Plan | Infeasible, form: str) -> str:
     return data_text(value, form, "deterministic").rstrip("\n") + "\n"
 
 
-def _plan_table(view: PlanView) -> str:
-    plan = view.plan
-    missing = plan.figures.missing if plan.figures is not None else ()
-    lines = [*_header(view), *bullets("Approximate: made without", missing)]
-    lines += ["", *_workers(plan), *bullets("Why", plan.reasons), *bullets("Fallbacks", plan.fallbacks)]
-    lines += bullets("Planners", (score_text(score.planner, score.objective, score.regret, score.candidates) for score in plan.scores))
-    unused = len(plan.rejected) if view.nodes is None else view.nodes - len(plan.gpus_by_node())
-    return "\n".join([*lines, *_rejections(plan.rejected, unused)]) + "\n"
-
-
-def _header(view: PlanView) -> list[str]:
-    plan, workers = view.plan, view.job.workers
-    gpus_by_node = plan.gpus_by_node()
+def _header(plan: Plan, job: JobInput, then: str, figures: str, sources: KnownInputs | None) -> list[str]:
+    workers, gpus_by_node = job.spec.workers, plan.gpus_by_node()
     allowed = "" if workers.min_replicas == workers.max_replicas else f" (of {workers.min_replicas} to {workers.max_replicas})"
-    formula = "" if view.weight is None else f" = epoch + {view.weight:g} × communication"
+    where = f"{counted(sum(gpus_by_node.values()), 'GPU')} on {counted(len(gpus_by_node), 'node')}"
+    formula, known = ("", []) if sources is None else _sources(plan, job, sources)
     return pairs(
         [
-            ("Job", view.key),
-            ("Then", view.then),
+            ("Job", job.key),
+            ("Then", then),
             ("Planner", f"{plan.planner}, seed {plan.seed}"),
             ("Plan id", plan.plan_id),
-            (
-                "Workers",
-                f"{len(plan.workers)}{allowed}, {counted(sum(gpus_by_node.values()), 'GPU')} on {counted(len(gpus_by_node), 'node')}",
-            ),
+            ("Workers", f"{len(plan.workers)}{allowed}, {where}"),
             ("Ranks", f"{plan.ranks}, {ranks_text(plan)}"),
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),
             ("Communication", f"{predicted_text(plan.predicted.communication_seconds)} an epoch"),
             ("Objective", f"{seconds_text(plan.objective)}{formula}"),
             ("Gap", gap_text(plan.optimality_gap)),
-            ("Figures", view.figures),
+            ("Figures", figures),
             ("Oldest", _oldest(plan)),
-            ("Snapshot", view.snapshot),
-            ("Metrics", view.metrics),
+            *known,
         ]
     )
+
+
+def _sources(plan: Plan, job: JobInput, sources: KnownInputs) -> tuple[str, list[tuple[str, str]]]:
+    """The objective in letters, and what the plan was made from."""
+    snapshot, weight = sources.snapshot, job.spec.placement.communication_weight
+    metrics = "" if snapshot.metrics.available else f"none ({snapshot.metrics.message or snapshot.metrics.reason})"
+    formula = f" = epoch + {sources.policy.communication_weight if weight is None else weight:g} × communication"
+    return formula, [("Snapshot", f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes"), ("Metrics", metrics)]
 
 
 def _oldest(plan: Plan) -> str:
@@ -104,23 +85,12 @@ def _oldest(plan: Plan) -> str:
 
 
 def _predicted(predicted: Prediction) -> str:
-    bounds = ""
-    if predicted.low_seconds is not None and predicted.high_seconds is not None:
-        bounds = f" ({predicted_text(predicted.low_seconds)} to {predicted_text(predicted.high_seconds)})"
     cost = "" if predicted.cost_per_epoch is None else f", costs {predicted.cost_per_epoch:.4g}"
-    return f"{predicted_text(predicted.epoch_seconds)} an epoch{bounds}{cost}"
-
-
-def _workers(plan: Plan) -> list[str]:
-    return table(WORKER_COLUMNS, [worker_row(worker) for worker in plan.workers], right=WORKER_NUMBERS)
+    return f"{predicted_text(predicted.epoch_seconds)} an epoch{bounds_text(predicted)}{cost}"
 
 
 def _rejections(rejected: tuple[Rejection, ...], unused: int) -> list[str]:
-    """The first few of `unused` nodes that were turned down, and how many for which reason; a plan lists only some."""
-    if not rejected:
-        return []
-    by_reason = sorted(Counter(rejection.reason for rejection in rejected).items(), key=lambda item: (-item[1], item[0]))
-    listed = f"of {len(rejected)} listed: " if unused > len(rejected) else ""
-    title = f"Not used: {counted(unused, 'node')} ({listed}{', '.join(f'{count} {reason}' for reason, count in by_reason)})"
-    rows: list[Any] = [(rejection.node, rejection.reason, rejection.message) for rejection in rejected[:SHOWN_REJECTIONS]]
-    return ["", title, *table(("NODE", "REASON", "WHY"), rows, indent="  ")]
+    """Of `unused` nodes; a plan lists only some."""
+    return rejected_lines(
+        f"Not used: {counted(unused, 'node')}", rejected, f"of {len(rejected)} listed: " if unused > len(rejected) else ""
+    )
