@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from e2e.cluster.api import Api
-from hyperscale.cli.doctor.doctor_view import report_lines
+from hyperscale.cli.doctor.doctor_command import report_lines
 from hyperscale.cli.main import main
 from hyperscale.doctor.findings import Report
 from tests.api import doctor_scraped as scraped

@@ -14,9 +14,9 @@ from hyperscale.doctor.checks.kueue import kueue
 from hyperscale.doctor.checks.link_probes import links, topology
 from hyperscale.doctor.checks.mpi import mpi_operator
 from hyperscale.doctor.checks.operator_pods import images, operator
-from hyperscale.doctor.checks.operator_rights import rights
 from hyperscale.doctor.checks.policies import history, policy
 from hyperscale.doctor.checks.prometheus import prometheus, queries
+from hyperscale.doctor.checks.rights import rights
 from hyperscale.doctor.checks.set_apart import objects
 from hyperscale.doctor.common import unread
 from hyperscale.doctor.facts import Facts, Unread

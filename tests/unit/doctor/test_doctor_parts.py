@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.cli.doctor import doctor_narrow as narrow
+from hyperscale.cli.doctor.doctor_command import report_lines
 from hyperscale.cli.doctor.doctor_urls import without_secrets
-from hyperscale.cli.doctor.doctor_view import report_lines
 from hyperscale.doctor.checks.rights import agent_rights, operator_rights, words
 from hyperscale.doctor.checks.schema import OUR_CRDS, expected_fields, schema_fields
 from hyperscale.doctor.diagnose import diagnose

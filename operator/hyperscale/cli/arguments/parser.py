@@ -38,12 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
-    from hyperscale.cli.arguments import (
-        analyze_arguments,
-        convert_arguments,
-        data_arguments,
-        doctor_arguments,
-    )  # which build on this module
+    from hyperscale.cli.arguments import cluster_arguments, training_arguments  # which build on this module
 
     parser = Parser(
         prog=prog,
@@ -58,12 +53,10 @@ def build_parser(prog: str) -> Parser:
     _add_explain(commands, prog)
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)
-    doctor_arguments.add(commands, prog)
-    convert_arguments.add(commands, prog)
+    cluster_arguments.add(commands, prog)
     _add_allreduce(commands, prog)
     _add_history(commands, prog)
-    data_arguments.add(commands, prog)
-    analyze_arguments.add(commands, prog)
+    training_arguments.add(commands, prog)
     _add_learn(commands, prog)
     _add_output(_command(commands, "version", "print the version", f"{prog} version"), ("table", "json"))
     return parser

@@ -11,8 +11,9 @@ import yaml
 
 from hyperscale.cli import exit_codes
 from hyperscale.cli.documents import STDIN, read_objects
-from hyperscale.cli.exit_codes import InputError, one_line
+from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import check_writable, replaced
+from hyperscale.cli.plan.inputs import note
 from hyperscale.model import constants
 from hyperscale.spec.convert import ConvertError, convert
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy
@@ -80,8 +81,3 @@ def _converted(file: str) -> list[dict[str, Any]]:
             note(f"{shown}: {line}")
         kept.append(done.resource)
     return kept
-
-
-def note(line: str) -> None:
-    """One line on standard error."""
-    print(one_line(line), file=sys.stderr)

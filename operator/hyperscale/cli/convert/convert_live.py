@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hyperscale.cli import exit_codes
-from hyperscale.cli.convert.convert_command import note
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import read_bounded, replaced
 from hyperscale.cli.kube_client import KubeClient, KubeError
+from hyperscale.cli.plan.inputs import note
 from hyperscale.model import constants
 from hyperscale.spec.convert import Converted, ConvertError, convert
 

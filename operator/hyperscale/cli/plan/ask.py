@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
@@ -48,17 +47,8 @@ UNDER_WAY: Final = frozenset({"", Reason.PLANNING, Reason.NO_PLAN})
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What the operator said."""
-
-    name: str
-    """Of the temporary job."""
-    answer: Plan | Infeasible
-
-
-def ask(cluster: LiveCluster, job: JobInput, arguments: argparse.Namespace) -> Answered:
-    """The operator's plan for a job, or its refusal.
+def ask(cluster: LiveCluster, job: JobInput, arguments: argparse.Namespace) -> tuple[str, Plan | Infeasible]:
+    """The name of the temporary job, and the operator's plan or refusal.
 
     Raises UnavailableError where no job may be created or no operator answers, InputError where the job itself is at fault.
     """
@@ -66,7 +56,7 @@ def ask(cluster: LiveCluster, job: JobInput, arguments: argparse.Namespace) -> A
     with _created(cluster, job, _resource(job, arguments)) as created:
         name = created["metadata"]["name"]
         spinner.say(f"waiting for the operator's plan of {job.namespace}/{name}")
-        return Answered(name, _wait(cluster, job.namespace, name))
+        return name, _wait(cluster, job.namespace, name)
 
 
 def _resource(job: JobInput, arguments: argparse.Namespace) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from hyperscale.cli.live import ApiRefusedError, LiveCluster
 from hyperscale.cli.plan.inputs import JobInput
@@ -16,16 +16,11 @@ from hyperscale.observe.kube.volume_rules import class_name, class_rules, volume
 UNREAD: Final = "from which nodes the volumes of the job can be reached, which you may not read"
 
 
-class Looked(NamedTuple):
-    """What was found of a job's volumes."""
+def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> tuple[Volumes, bool]:
+    """What is known of the claims that the workers mount, and whether nothing was withheld.
 
-    volumes: Volumes
-    whole: bool
-    """Nothing was withheld."""
-
-
-def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
-    """Of the claims that the workers mount; raises render.template.RenderError for a template that cannot be used."""
+    Raises render.template.RenderError for a template that cannot be used.
+    """
     rules: list[NodeRule] = []
     missing: list[str] = []
     whole = True
@@ -43,7 +38,7 @@ def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
         else:
             read = claim_object
         whole = whole and read != {}
-    return Looked(Volumes(tuple(rules), tuple(missing)), whole)
+    return Volumes(tuple(rules), tuple(missing)), whole
 
 
 def _find(cluster: LiveCluster, path: str) -> dict[str, Any] | None:

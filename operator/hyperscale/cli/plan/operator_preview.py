@@ -89,7 +89,8 @@ class Preview:
 
     def _apart(self, one: AskedJob) -> Plan | Infeasible:
         """The answer about a job that the operator's queue does not decide on."""
-        return one.refusal or self._said(self._alone(one))
+        answer = one.refusal or self._alone(one)
+        return self._dated(answer) if isinstance(answer, Plan) else answer
 
     def _orders(self, queued: Sequence[AskedJob]) -> bool:
         """Whether there is anything to order, as control/scheduler/admission.py sees it."""
@@ -136,7 +137,7 @@ class Preview:
 
     def _alone(self, one: AskedJob) -> Plan | Infeasible:
         request = replace(one.request, free_gpus=self._free, reserved_amounts=self._held)
-        return make_plan(request, self._graph, profile(request.job), self._known.policy, expired=self._expired, planners=self._planners)
+        return self._place(request, self._graph, self._expired)
 
     def _place(self, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
         return make_plan(request, graph, profile(request.job), self._known.policy, expired=expired, planners=self._planners)
@@ -155,9 +156,6 @@ class Preview:
     def _dated(self, plan: Plan) -> Plan:
         known_inputs = self._known
         return with_figures(plan, known_inputs.snapshot, known_inputs.source, known_inputs.elapsed_seconds, self._missing)
-
-    def _said(self, answer: Plan | Infeasible) -> Plan | Infeasible:
-        return self._dated(answer) if isinstance(answer, Plan) else answer
 
     def _expired(self) -> bool:
         return time.monotonic() >= self._ends

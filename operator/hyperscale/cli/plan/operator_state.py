@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -24,18 +24,11 @@ MAX_BYTES: Final = 256 << 20
 MAX_KEY_LENGTH: Final = 1024
 
 
-class Read(NamedTuple):
-    """What was read."""
+def read_state(cluster: LiveCluster, policy: str) -> tuple[str, float, PreviewState]:
+    """The operator's namespace/service, seconds since it made the document, and its state for a policy, "" for the default one.
 
-    where: str
-    """namespace/service."""
-    age_seconds: float
-    """Since the operator made the document."""
-    state: PreviewState
-
-
-def read_state(cluster: LiveCluster, policy: str) -> Read:
-    """The operator's state for a policy, "" for the default one; raises UnavailableError, or InputError where the policy is not there."""
+    Raises UnavailableError, or InputError where the policy is not there.
+    """
     place = _place(cluster)
     where = f"{place.namespace}/{place.service_name}"
     key = _key(cluster, place)
@@ -55,7 +48,7 @@ def read_state(cluster: LiveCluster, policy: str) -> Read:
     if state.operator_version != __version__:
         note(f"the operator is version {state.operator_version}, this program {__version__}: their plans may differ")
     age = answer.headers.get(AGE_HEADER, "0")
-    return Read(where, float(age) if age.isascii() and age.isdigit() and len(age) < 8 else 0.0, state)
+    return where, float(age) if age.isascii() and age.isdigit() and len(age) < 8 else 0.0, state
 
 
 def _place(cluster: LiveCluster) -> TopologyPreview:

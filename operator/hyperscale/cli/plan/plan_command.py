@@ -30,7 +30,6 @@ from hyperscale.model.planning import NO_VOLUMES, Volumes
 
 if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
-    from hyperscale.cli.plan.claim_volumes import Looked
     from hyperscale.cli.plan.operator_preview import AskedJob, Decided
 
 GRACE_SECONDS: Final = 5.0
@@ -85,7 +84,7 @@ def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: a
         allowed = ", ".join(planner.value for planner in sources.policy.planners)
         raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
     try:
-        volumes, missing = _volumes(job, spec, sources)
+        volumes, missing = _volumes(job, spec, sources.cluster)
         calibration = sources.state.calibration(spec) if sources.state is not None else ()
         asked = question_about(job.key, spec, sources.policy, calibration, volumes=volumes.rules)
     except RenderError as error:
@@ -100,24 +99,18 @@ def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: a
     return AskedJob(job, request, outcome_of(job, spec), refusal, missing)
 
 
-def _volumes(job: JobInput, spec: JobSpec, sources: KnownInputs) -> tuple[Volumes, tuple[str, ...]]:
+def _volumes(job: JobInput, spec: JobSpec, cluster: LiveCluster | None) -> tuple[Volumes, tuple[str, ...]]:
     """What the job's volumes allow, and what could not be read; nothing is known of them in a file."""
-    if sources.cluster is None:
+    if cluster is None:
         return NO_VOLUMES, ()
-    from hyperscale.cli.plan.claim_volumes import UNREAD
-
-    looked = _look(sources.cluster, job, spec)
-    return looked.volumes, () if looked.whole else (UNREAD,)
-
-
-def _look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
-    from hyperscale.cli.plan.claim_volumes import look
+    from hyperscale.cli.plan.claim_volumes import UNREAD, look
     from hyperscale.control.render.template import RenderError
 
     try:
-        return look(cluster, job, spec)
+        volumes, whole = look(cluster, job, spec)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
+    return volumes, () if whole else (UNREAD,)
 
 
 def decided(sources: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: float) -> Decided | Infeasible:
@@ -165,23 +158,21 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     from hyperscale.control.specs.plan_question import missing_volumes
 
     cluster = inputs.connect(arguments)
-    missing = _look(cluster, job, spec).volumes.missing
+    missing = _volumes(job, spec, cluster)[0].missing
     if missing and spec.start_policy is not StartPolicy.NEVER:  # a job that never starts says nothing of them
         return _refuse(missing_volumes(job.namespace, missing), arguments)
     try:
-        answered = ask(cluster, job, arguments)
+        name, answer = ask(cluster, job, arguments)
     except UnavailableError as closed:
         if arguments.source == known_inputs.JOB:
             raise InputError(f"--from job: {closed}") from None
         raise
-    if isinstance(answered.answer, Infeasible):
-        return _refuse(answered.answer, arguments)
-    plan = answered.answer
-    then = sentence(outcome_of(job, spec), job, plan)
-    age = plan.figures.age_seconds if plan.figures is not None else None
+    if isinstance(answer, Infeasible):
+        return _refuse(answer, arguments)
+    age = answer.figures.age_seconds if answer.figures is not None else None
     oldest = "" if age is None else f", from figures up to {age:g} s old"
-    shown = f"of the operator, asked with the temporary job {job.namespace}/{answered.name}{oldest}"
-    print(show(plan, job, then, shown, arguments.output), end="")
+    shown = f"of the operator, asked with the temporary job {job.namespace}/{name}{oldest}"
+    print(show(answer, job, sentence(outcome_of(job, spec), job, answer), shown, arguments.output), end="")
     return exit_codes.OK
 
 

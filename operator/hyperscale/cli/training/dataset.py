@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hyperscale.cli import spinner
-from hyperscale.cli.arguments.data_arguments import BUILTIN
+from hyperscale.cli.arguments.training_arguments import BUILTIN
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.text_tables import bytes_text
 
