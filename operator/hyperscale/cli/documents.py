@@ -6,6 +6,7 @@ are no text, aliases that grow or refer to themselves, deep nesting, unknown tag
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import sys
@@ -44,21 +45,22 @@ Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
-    """The UTF-8 text of a file, or of standard input for `-`; at most `max_bytes` are read."""
+def read_text(path: str) -> str:
+    """The UTF-8 text of a file, or of standard input for `-`; at most MAX_DOCUMENT_BYTES are read."""
     shown = display_name(path)
     if not path:
         raise InputError("-f: the file name is empty; name a YAML or JSON file, or - for standard input")
     try:
-        raw = sys.stdin.buffer.read(max_bytes + 1) if path == STDIN else _read_file(path, max_bytes + 1)
+        with contextlib.nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb") as file:
+            raw = file.read(MAX_DOCUMENT_BYTES + 1)
     except IsADirectoryError:
         raise InputError(f"{shown}: is a directory; name one YAML or JSON file") from None
     except FileNotFoundError:
         raise InputError(f"{shown}: no such file; name a YAML or JSON file, or - for standard input") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) > max_bytes:
-        raise InputError(f"{shown}: is larger than {max_bytes >> 20} MiB; a manifest is smaller")
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise InputError(f"{shown}: is larger than {MAX_DOCUMENT_BYTES >> 20} MiB; a manifest is smaller")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -124,11 +126,6 @@ def load_mapping(text: str, shown: str) -> dict[str, Any]:
 def display_name(path: str) -> str:
     """How a file is called in messages."""
     return "standard input" if path == STDIN else path or "-f"
-
-
-def _read_file(path: str, limit_bytes: int) -> bytes:
-    with Path(path).open("rb") as file:
-        return file.read(limit_bytes)
 
 
 def _check_events(text: str, shown: str) -> None:

@@ -1,1 +1,1 @@
-"""In: a cluster graph or a published topology. Out: SVG, HTML and GraphML."""
+"""In: a snapshot or a published topology. Out: SVG, HTML and GraphML."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, RequestError
@@ -30,11 +30,8 @@ EACH_WAY: Final = "(max by (node, gpu, peer, kind) (hyperscale_gpu_path))"
 GONE: Final = ("PrometheusUnreachable", "PrometheusTimeout")
 
 
-class Asker(Protocol):
-    """Puts an instant query to Prometheus."""
-
-    def __call__(self, query: str) -> list[Series]:
-        """Series with the metric's name as `__name__`; raises QueryError."""
+Asker = Callable[[str], list[Series]]
+"""Puts an instant query to Prometheus; series have the metric's name as `__name__`. Raises QueryError."""
 
 
 def shown_url(url: str) -> str:

@@ -47,7 +47,7 @@ def _header(plan: Plan, job: JobInput, then: str, figures: str, sources: KnownIn
     workers, gpus_by_node = job.spec.workers, plan.gpus_by_node()
     allowed = "" if workers.min_replicas == workers.max_replicas else f" (of {workers.min_replicas} to {workers.max_replicas})"
     where = f"{counted(sum(gpus_by_node.values()), 'GPU')} on {counted(len(gpus_by_node), 'node')}"
-    formula, known = ("", []) if sources is None else _sources(plan, job, sources)
+    formula, origin = ("", []) if sources is None else _sources(plan, job, sources)
     return pairs(
         [
             ("Job", job.key),
@@ -63,7 +63,7 @@ def _header(plan: Plan, job: JobInput, then: str, figures: str, sources: KnownIn
             ("Gap", gap_text(plan.optimality_gap)),
             ("Figures", figures),
             ("Oldest", _oldest(plan)),
-            *known,
+            *origin,
         ]
     )
 
