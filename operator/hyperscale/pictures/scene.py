@@ -92,14 +92,17 @@ def arrange(status: TopologyStatus) -> Scene:
     place = {dot.node.name: (dot.x, dot.y) for dot in dots}
     pairs = _both_ways(link for link in status.links if link.source in place and link.destination in place)
     usable = {pair: edge for pair, links in sorted(pairs.items()) if (edge := _edge(links, (place[pair[0]], place[pair[1]]), pair))}
-    routes = _routes(usable, islands, island_of)
-    usual = {pair: edge.latency_seconds for pair, edge in routes.items()}
+    by_islands: dict[tuple[int, int], list[Edge]] = {}
+    for (first, second), edge in usable.items():
+        low, high = sorted((island_of[first], island_of[second]))
+        by_islands.setdefault((low, high), []).append(edge)
+    routes = _routes(by_islands, islands)
     return Scene(
         dots=dots,
         islands=islands,
-        inside=_shown_inside(_inside(usable, islands, island_of)),
-        routes=tuple(edge for (first, second), edge in routes.items() if first != second),
-        outliers=(*_dead(pairs, place), *_slow(usable, usual, island_of)),
+        inside=_shown_inside([by_islands.get((at, at), []) for at in range(len(islands))]),
+        routes=tuple(edge for (low, high), edge in routes.items() if low != high),
+        outliers=(*_dead(pairs, place), *_slow(by_islands, routes)),
         bounds=_bounds(islands),
     )
 
@@ -198,16 +201,12 @@ def _edge(links: Sequence[TopologyLink], ends: tuple[tuple[float, float], tuple[
     return Edge(ends, median(latencies), median(rates) if rates else None, measured, tuple(links), between)
 
 
-def _routes(usable: dict[tuple[str, str], Edge], islands: Sequence[Island], island_of: dict[str, int]) -> dict[tuple[int, int], Edge]:
+def _routes(by_islands: dict[tuple[int, int], list[Edge]], islands: Sequence[Island]) -> dict[tuple[int, int], Edge]:
     """Medians by pair of islands, those of one island with itself too; from rim to rim."""
-    joined: dict[tuple[int, int], list[TopologyLink]] = {}
-    for (first, second), edge in usable.items():
-        one, other = sorted((island_of[first], island_of[second]))
-        joined.setdefault((one, other), []).extend(edge.links)
     routes = {}
-    for (one, other), links in sorted(joined.items()):
-        route = _edge(links, _rims(islands[one], islands[other]), (islands[one].name, islands[other].name))
-        if route is not None:
+    for (one, other), edges in sorted(by_islands.items()):
+        links = [link for edge in edges for link in edge.links]
+        if route := _edge(links, _rims(islands[one], islands[other]), (islands[one].name, islands[other].name)):
             routes[one, other] = route
     return routes
 
@@ -219,15 +218,6 @@ def _rims(first: Island, second: Island) -> tuple[tuple[float, float], tuple[flo
     ux, uy = dx / length, dy / length
     start = (first.x + ux * first.radius, first.y + uy * first.radius)
     return start, (second.x - ux * second.radius, second.y - uy * second.radius)
-
-
-def _inside(usable: dict[tuple[str, str], Edge], islands: Sequence[Island], island_of: dict[str, int]) -> list[list[Edge]]:
-    """Lines between nodes of one island, by island."""
-    inside: list[list[Edge]] = [[] for _ in islands]
-    for (first, second), edge in usable.items():
-        if island_of[first] == island_of[second]:
-            inside[island_of[first]].append(edge)
-    return inside
 
 
 def _shown_inside(edges: list[list[Edge]]) -> tuple[Edge, ...]:
@@ -244,14 +234,15 @@ def _dead(pairs: dict[tuple[str, str], list[TopologyLink]], place: dict[str, tup
     return [Edge((place[a], place[b]), math.inf, 0.0, True, tuple(links), (a, b)) for (a, b), links in dead[:MAX_OUTLIERS]]
 
 
-def _slow(usable: dict[tuple[str, str], Edge], usual: dict[tuple[int, int], float], island_of: dict[str, int]) -> list[Edge]:
+def _slow(by_islands: dict[tuple[int, int], list[Edge]], routes: dict[tuple[int, int], Edge]) -> list[Edge]:
     """The slowest links that their route's median hides, slowest in proportion first."""
     slow = []
-    for (first, second), edge in usable.items():
-        one, other = sorted((island_of[first], island_of[second]))
-        slowest = max(link.latency_seconds or 0.0 for link in edge.links)
-        if 0.0 < OUTLIER_FACTOR * usual[one, other] <= slowest and not any(link.quality is LinkQuality.DEAD for link in edge.links):
-            slow.append((-slowest / usual[one, other], edge.between, edge))
+    for pair, edges in by_islands.items():
+        usual = routes[pair].latency_seconds
+        for edge in edges:
+            slowest = max(link.latency_seconds or 0.0 for link in edge.links)
+            if 0.0 < OUTLIER_FACTOR * usual <= slowest and not any(link.quality is LinkQuality.DEAD for link in edge.links):
+                slow.append((-slowest / usual, edge.between, edge))
     return [edge for _, _, edge in sorted(slow, key=lambda entry: entry[:2])[:MAX_OUTLIERS]]
 
 

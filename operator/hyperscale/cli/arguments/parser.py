@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from hyperscale import __version__
 from hyperscale.cli.exit_codes import InputError
 
 MAX_SEED: Final = 2**31 - 1
@@ -47,7 +48,7 @@ def build_parser(prog: str) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    parser.add_argument("--version", action="version", version=f"hyperscale {__version__}", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _add_plan(commands, prog)
     _add_explain(commands, prog)
@@ -237,16 +238,6 @@ def _add_output(command: Parser, forms: tuple[str, ...]) -> None:
     command.add_argument("-o", "--output", choices=forms, default=forms[0], help="form of the answer (default: %(default)s)")
 
 
-class _Version(argparse.Action):
-    """Prints the version and leaves."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from hyperscale import __version__
-
-        print(f"hyperscale {__version__}")
-        parser.exit()
-
-
 class _Whole:
     """A whole number within bounds, as an argparse type."""
 
@@ -254,13 +245,12 @@ class _Whole:
         self.least, self.most = least, most
 
     def __call__(self, text: str) -> int:
-        fault = argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.least} to {self.most}; write for example 4")
         try:
             value = int(text)
         except ValueError:
-            raise fault from None
+            value = self.least - 1
         if not self.least <= value <= self.most:
-            raise fault
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.least} to {self.most}; write for example 4")
         return value
 
 

@@ -10,7 +10,6 @@ import textwrap
 from typing import Final
 
 from hyperscale.cli import spinner
-from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import inputs
 from hyperscale.cli.text_tables import counted, print_answer, printable, table
 from hyperscale.doctor.faults import FindingState
@@ -26,11 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
     from hyperscale.cli.doctor.doctor_gather import Wishes, gather
     from hyperscale.doctor.diagnose import diagnose
 
-    url = arguments.prometheus or ""
-    if url and not url.startswith(("http://", "https://")):
-        raise InputError(f"--prometheus: {url!r} is no http URL; write for example http://localhost:9090")
+    named, access = inputs.prometheus_url(arguments), inputs.prometheus_access(arguments)
     cluster = DoctorCluster.of_pod_or_kubeconfig(arguments.kubeconfig, arguments.context, arguments.timeout)
-    named, access = url or inputs.prometheus_url(arguments), inputs.prometheus_access(arguments)
     wishes = Wishes(named, access, arguments.history_url or "", arguments.timeout)
     facts = gather(cluster, wishes, spinner.say)
     report = diagnose(facts, cluster.host)

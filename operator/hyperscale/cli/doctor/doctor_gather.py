@@ -201,20 +201,23 @@ def _default_policy(facts: Facts) -> PolicySpec:
         return PolicySpec()
 
 
-def prometheus_of(facts: Facts, wishes: Wishes) -> str:
-    """The URL that was named, else the operator's own."""
-    return wishes.prometheus or next((url for one in operators(facts) if (url := one.environment.get(PROMETHEUS, ""))), "")
+def _home(facts: Facts) -> str:
+    return next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
+
+
+def _variable(facts: Facts, name: str) -> str:
+    """An environment variable of the first operator that has it; "" where none has."""
+    return next((value for one in operators(facts) if (value := one.environment.get(name, ""))), "")
 
 
 def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> Metrics:
-    url = prometheus_of(facts, wishes)
+    url = wishes.prometheus or _variable(facts, PROMETHEUS)
     if not url:
         return Metrics()
     if HIDDEN in shown_url(url):
         return Metrics(url=shown_url(url), way="directly", failure=("PrometheusUnreachable", "it is no URL with a host and a port"))
-    home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
     own = next((from_variables(one.environment) for one in operators(facts)), PLAIN)
-    through = None if wishes.prometheus else proxied(cluster, url, home, own)
+    through = None if wishes.prometheus else proxied(cluster, url, _home(facts), own)
     ask, way = (direct(url, wishes.access, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")
     nodes = or_empty(facts.nodes)
     gpu_nodes = frozenset(node["metadata"]["name"] for node in nodes if is_gpu_node(node))
@@ -231,9 +234,7 @@ def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> 
 
 
 def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> HistoryFacts:
-    url = wishes.history or next((url for one in operators(facts) if (url := one.environment.get(HISTORY, ""))), "")
-    home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
-    return probe(cluster, url, home, bool(wishes.history), wishes.limit_seconds)
+    return probe(cluster, wishes.history or _variable(facts, HISTORY), _home(facts), bool(wishes.history), wishes.limit_seconds)
 
 
 def _suggested(cluster: DoctorCluster) -> str:

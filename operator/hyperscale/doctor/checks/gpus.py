@@ -56,19 +56,16 @@ def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
         return None
     offer = "offers" if len(nodes) == 1 else "offer"
     shown = f"{plural(len(nodes), 'node')} labelled as having GPUs {offer} no {constants.GPU_RESOURCE}: {some(nodes)}"
-    plugins = [one for one in named(facts, "device-plugin") if one.kind == "DaemonSet"]
-    if not plugins and not isinstance(facts.workloads, Unread):
-        cause = "no DaemonSet of NVIDIA's device plugin is in the cluster"
-        return finding(Fault.DEVICE_PLUGIN_MISSING, shown, cause, PLUGIN, nodes)
-    plugin = next(iter(plugins), None)
+    plugin = next((one for one in named(facts, "device-plugin") if one.kind == "DaemonSet"), None)
+    if plugin is None and not isinstance(facts.workloads, Unread):
+        return finding(Fault.DEVICE_PLUGIN_MISSING, shown, "no DaemonSet of NVIDIA's device plugin is in the cluster", PLUGIN, nodes)
     place = f"-n {plugin.namespace} {plugin.name}" if plugin else "of the device plugin"
+    pods = f"{plugin.place} has {plugin.ready} of {plugin.wanted} pods ready; " if plugin else ""
     cause = "its pod does not run there (selector, taint), or it finds no driver: nvidia-smi fails or the nvidia runtime is not the default"
-    if plugin is not None:
-        cause = f"{plugin.place} has {plugin.ready} of {plugin.wanted} pods ready; {cause}"
     fix = (
         f"kubectl describe daemonset {place}; kubectl logs on the pod of such a node; on the node: nvidia-smi, nvidia-ctk runtime configure"
     )
-    return finding(Fault.DEVICE_PLUGIN_SILENT, shown, cause, fix, nodes)
+    return finding(Fault.DEVICE_PLUGIN_SILENT, shown, f"{pods}{cause}", fix, nodes)
 
 
 def _unhealthy(nodes: tuple[dict[str, Any], ...]) -> Finding | None:

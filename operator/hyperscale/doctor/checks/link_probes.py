@@ -134,22 +134,17 @@ _NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
 
 def topology(facts: Facts) -> CheckResult:
     """Labels that say which nodes are close."""
-    nodes = gpu_nodes(facts)
-    sets = [labels_of(node) for node in nodes]
-    configured = facts.policy.topology_levels
-    levels = configured or detect_levels(sets)
-    carried = {level: sum(bool(labels.get(level)) for labels in sets) for level in levels}
-    shown = ", ".join(f"{level} on {count}" for level, count in carried.items())
-    summary = f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}"
-    if len(nodes) < 2:
-        return summary, []
-    findings: list[Finding | None] = [_no_levels(facts, name_of(nodes[0]))] if not levels else []
-    for level, count in carried.items():
-        findings.append(_level(facts, level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
-    return summary, findings
+    nodes, configured = gpu_nodes(facts), facts.policy.topology_levels
+    levels = configured or detect_levels([labels_of(node) for node in nodes])
+    bare = {level: [name_of(node) for node in nodes if not labels_of(node).get(level)] for level in levels}
+    shown = ", ".join(f"{level} on {len(nodes) - len(names)}" for level, names in bare.items())
+    findings = [_level(facts, level, names, len(nodes), bool(configured)) for level, names in bare.items() if names]
+    if len(nodes) > 1 and not levels:
+        findings = [_no_levels(name_of(nodes[0]))]
+    return f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}", findings if len(nodes) > 1 else []
 
 
-def _no_levels(facts: Facts, node: str) -> Finding:
+def _no_levels(node: str) -> Finding:
     return finding(
         Fault.TOPOLOGY_LABELS_MISSING,
         "no GPU node carries a topology label that is known",
@@ -159,13 +154,9 @@ def _no_levels(facts: Facts, node: str) -> Finding:
     )
 
 
-def _level(
-    facts: Facts, level: str, count: int, total: int, sets: list[dict[str, str]], names: list[str], configured: bool
-) -> Finding | None:
-    if count == total:
-        return None
-    bare = [name for name, labels in zip(names, sets, strict=True) if not labels.get(level)]
-    if not count:
+def _level(facts: Facts, level: str, bare: list[str], total: int, configured: bool) -> Finding:
+    """A label that some of the nodes lack; bare: those that do."""
+    if len(bare) == total:
         return finding(
             Fault.TOPOLOGY_LEVEL_UNKNOWN,
             f"spec.topologyLevels names {level}, which no GPU node carries",
@@ -178,5 +169,5 @@ def _level(
         "nodes were added after the others were labelled, or topograph does not run there",
         f"kubectl label node {min(bare)} {level}=VALUE",
         bare,
-        state=FindingState.WARNING if configured or 2 * count >= total else FindingState.INFO,
+        state=FindingState.WARNING if configured or 2 * len(bare) <= total else FindingState.INFO,
     )

@@ -6,51 +6,30 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from msgspec import inspect
-
 from hyperscale.model import constants
-from hyperscale.model.api.job import JobSpec
-from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.topology import TopologyStatus
-from hyperscale.model.status import JobStatus
-from hyperscale.spec.introspect import shape_of, struct_of
+from hyperscale.spec.crd import manifests
 
 OUR_CRDS: Final = tuple(
     f"{plural}.{constants.GROUP}" for plural in (constants.JOB_PLURAL, constants.POLICY_PLURAL, constants.TOPOLOGY_PLURAL)
-)
-_ROOTS: Final = dict(
-    zip(OUR_CRDS, ((("spec", JobSpec), ("status", JobStatus)), (("spec", PolicySpec),), (("status", TopologyStatus),)), strict=True)
 )
 MAX_DEPTH: Final = 24
 
 
 @cache
+def _expected() -> dict[str, frozenset[str]]:
+    manifest = manifests()
+    return {crd: schema_fields(manifest[f"{crd}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]) for crd in OUR_CRDS}
+
+
 def expected_fields(crd: str) -> frozenset[str]:
     """Paths of all fields that this release writes or reads in a kind of ours."""
-    return frozenset(path for root, cls in _ROOTS[crd] for path in (root, *_struct(struct_of(cls), root)))
+    return _expected()[crd]
 
 
 def schema_fields(schema: Mapping[str, Any]) -> frozenset[str]:
     """Paths of all properties below spec and status of a structural schema."""
     properties = schema.get("properties") or {}
     return frozenset(path for root in ("spec", "status") if root in properties for path in (root, *_properties(properties[root], root, 0)))
-
-
-def _struct(struct: inspect.StructType, path: str) -> Iterator[str]:
-    for field in struct.fields:
-        below = f"{path}.{field.encode_name}"
-        yield below
-        yield from _type(field.type, below)
-
-
-def _type(wrapped: inspect.Type, path: str) -> Iterator[str]:
-    bare = shape_of(wrapped).bare
-    if isinstance(bare, inspect.StructType):
-        yield from _struct(bare, path)
-    elif isinstance(bare, inspect.VarTupleType):
-        yield from _type(bare.item_type, f"{path}[]")
-    elif isinstance(bare, inspect.DictType):
-        yield from _type(bare.value_type, f"{path}{{}}")
 
 
 def _properties(schema: object, path: str, depth: int) -> Iterator[str]:
