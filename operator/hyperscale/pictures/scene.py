@@ -92,10 +92,7 @@ def arrange(status: TopologyStatus) -> Scene:
     place = {dot.node.name: (dot.x, dot.y) for dot in dots}
     pairs = _both_ways(link for link in status.links if link.source in place and link.destination in place)
     usable = {pair: edge for pair, links in sorted(pairs.items()) if (edge := _edge(links, (place[pair[0]], place[pair[1]]), pair))}
-    by_islands: dict[tuple[int, int], list[Edge]] = {}
-    for (first, second), edge in usable.items():
-        low, high = sorted((island_of[first], island_of[second]))
-        by_islands.setdefault((low, high), []).append(edge)
+    by_islands = _by_islands(usable, island_of)
     routes = _routes(by_islands, islands)
     return Scene(
         dots=dots,
@@ -199,6 +196,15 @@ def _edge(links: Sequence[TopologyLink], ends: tuple[tuple[float, float], tuple[
         return None
     measured = all(link.quality is not LinkQuality.ESTIMATED for link in links)
     return Edge(ends, median(latencies), median(rates) if rates else None, measured, tuple(links), between)
+
+
+def _by_islands(usable: dict[tuple[str, str], Edge], island_of: dict[str, int]) -> dict[tuple[int, int], list[Edge]]:
+    """Lines between nodes by the islands that these lie on, the lower number first."""
+    by_islands: dict[tuple[int, int], list[Edge]] = {}
+    for (first, second), edge in usable.items():
+        one, other = sorted((island_of[first], island_of[second]))
+        by_islands.setdefault((one, other), []).append(edge)
+    return by_islands
 
 
 def _routes(by_islands: dict[tuple[int, int], list[Edge]], islands: Sequence[Island]) -> dict[tuple[int, int], Edge]:

@@ -134,14 +134,20 @@ _NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
 
 def topology(facts: Facts) -> CheckResult:
     """Labels that say which nodes are close."""
-    nodes, configured = gpu_nodes(facts), facts.policy.topology_levels
-    levels = configured or detect_levels([labels_of(node) for node in nodes])
+    nodes = gpu_nodes(facts)
+    levels = facts.policy.topology_levels or detect_levels([labels_of(node) for node in nodes])
     bare = {level: [name_of(node) for node in nodes if not labels_of(node).get(level)] for level in levels}
     shown = ", ".join(f"{level} on {len(nodes) - len(names)}" for level, names in bare.items())
-    findings = [_level(facts, level, names, len(nodes), bool(configured)) for level, names in bare.items() if names]
-    if len(nodes) > 1 and not levels:
-        findings = [_no_levels(name_of(nodes[0]))]
-    return f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}", findings if len(nodes) > 1 else []
+    summary = f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}"
+    return summary, _levels(facts, bare, [name_of(node) for node in nodes]) if len(nodes) > 1 else []
+
+
+def _levels(facts: Facts, bare: dict[str, list[str]], nodes: list[str]) -> list[Finding]:
+    """bare: nodes without a label, by level."""
+    if not bare:
+        return [_no_levels(nodes[0])]
+    configured = bool(facts.policy.topology_levels)
+    return [_level(facts, level, names, len(nodes), configured) for level, names in bare.items() if names]
 
 
 def _no_levels(node: str) -> Finding:
