@@ -193,6 +193,7 @@ _PULL_CAUSES: Final = (
         "the node cannot reach the registry",
         "check DNS and egress of node {node}, or mirror the image and set {value}.registry",
     ),
+    (("",), "{message}", "kubectl -n {pod.namespace} describe pod {pod.name}; set {value}.* in the chart's values"),
 )
 """What the container runtime's message may contain, with the cause and the fix; the first that fits."""
 
@@ -202,15 +203,11 @@ def _why(pod: Pod, trouble: PodTrouble) -> tuple[str, str]:
     value = {"operator": "image", "agent": "agent.image"}.get(pod.component, "workerImage")
     if trouble.reason == "InvalidImageName":
         return "the reference is malformed", f"correct {value}.registry, {value}.repository and {value}.tag in the chart's values"
-    default = ((), trouble.message[:200] or "the runtime gave no reason", NO_PULL_CAUSE)
-    causes = (one for one in _PULL_CAUSES if any(part in trouble.message.lower() for part in one[0]))
-    _, cause, fix = next(causes, default)
+    _, cause, fix = next(one for one in _PULL_CAUSES if any(part in trouble.message.lower() for part in one[0]))
     of_chart = "--set image.pullSecrets={pull}"
     secret = of_chart if value != "workerImage" else "name it in imagePullSecrets of the namespace's default ServiceAccount"
-    return cause, fix.format(pod=pod, value=value, secret=secret, node=pod.node or "NODE")
-
-
-NO_PULL_CAUSE: Final = "kubectl -n {pod.namespace} describe pod {pod.name}; set {value}.* in the chart's values"
+    message = trouble.message[:200] or "the runtime gave no reason"
+    return cause.format(message=message), fix.format(pod=pod, value=value, secret=secret, node=pod.node or "NODE")
 
 
 def _broken(cases: list[tuple[Pod, PodTrouble]]) -> Finding:
