@@ -39,9 +39,7 @@ def schema_of(wrapped: inspect.Type, path: str, defaults: bool) -> Schema:
         schema = _container(bare, path, defaults)
     else:
         schema = _scalar(bare, path)
-    if shape.format:
-        schema |= {"format": shape.format}
-    return {**schema, "description": shape.description} if shape.description else schema
+    return schema | {"format": shape.format} if shape.format else schema
 
 
 def struct_schema(struct: inspect.StructType, defaults: bool) -> Schema:
@@ -56,7 +54,7 @@ def _property(cls: type, field: inspect.Field, defaults: bool) -> Schema:
     """Schema of one field with its description, default and kind of list."""
     schema = schema_of(field.type, f"{cls.__name__}.{field.name}", defaults)
     documented = _field_docstrings(cls)
-    if "description" not in schema and field.name in documented:
+    if field.name in documented and (defaults or "description" not in schema):
         schema["description"] = documented[field.name]
     if defaults and (default := _default(field)) is not None:
         schema["default"] = default

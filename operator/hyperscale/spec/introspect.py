@@ -29,8 +29,6 @@ class Shape:
 
     bare: inspect.Type
     """Never Metadata, never a union with None."""
-    description: str
-    """"" where the type has none."""
     optional: bool
     """None is allowed and means absent."""
     format: str = ""
@@ -40,25 +38,19 @@ class Shape:
 
 
 def shape_of(wrapped: inspect.Type) -> Shape:
-    """`wrapped` without Metadata and None; the outermost description wins."""
-    said = {"description": "", "format": "", forms.WRITTEN: ""}
-    optional, bare = False, wrapped
+    """`wrapped` without Metadata and None; the outermost format wins."""
+    form, written, optional, bare = "", "", False, wrapped
     while True:
         if isinstance(bare, inspect.Metadata):
-            said = _outermost(said, bare)
+            form = form or (bare.extra_json_schema or {}).get("format", "")
+            written = written or (bare.extra or {}).get(forms.WRITTEN, "")
             bare = bare.type
-        elif isinstance(bare, inspect.UnionType) and any(isinstance(member, inspect.NoneType) for member in bare.types):
+        elif isinstance(bare, inspect.UnionType) and inspect.NoneType() in bare.types:
             optional = True
-            members = tuple(member for member in bare.types if not isinstance(member, inspect.NoneType))
+            members = tuple(member for member in bare.types if member != inspect.NoneType())
             bare = members[0] if len(members) == 1 else inspect.UnionType(members)
         else:
-            return Shape(bare, said["description"], optional, said["format"], said[forms.WRITTEN])
-
-
-def _outermost(said: dict[str, str], wrapper: inspect.Metadata) -> dict[str, str]:
-    """`said`, with its empty words taken from `wrapper`."""
-    more = {**(wrapper.extra_json_schema or {}), **(wrapper.extra or {})}
-    return {word: text or str(more.get(word, "")) for word, text in said.items()}
+            return Shape(bare, optional, form, written)
 
 
 @cache

@@ -27,18 +27,10 @@ Amounts = dict[ResourceName, Amount]
 class ResourceRequirements(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):
     """Of the worker container, as in any container (core/v1 ResourceRequirements), without claims."""
 
-    limits: Annotated[
-        Amounts,
-        Meta(
-            max_length=MAX_NAMES,
-            description="Most that the worker container may use. nvidia.com/gpu is its number of GPUs and MPI ranks, from 1 to 16; absent "
-            "is 1.",
-        ),
-    ] = field(default_factory=dict)
-    requests: Annotated[
-        Amounts,
-        Meta(max_length=MAX_NAMES, description="What the node must have free for the worker container; absent is the limit."),
-    ] = field(default_factory=dict)
+    limits: Annotated[Amounts, Meta(max_length=MAX_NAMES)] = field(default_factory=dict)
+    """Most that the worker container may use. nvidia.com/gpu is its number of GPUs and MPI ranks, from 1 to 16; absent is 1."""
+    requests: Annotated[Amounts, Meta(max_length=MAX_NAMES)] = field(default_factory=dict)
+    """What the node must have free for the worker container; absent is the limit."""
 
     @property
     def gpus(self) -> int:

@@ -120,45 +120,57 @@ class GeneratedKind(enum.StrEnum):
 class ModelSpec(Spec, frozen=True):
     """The network that is trained; decides compute, gradient and halo volumes."""
 
-    architecture: Annotated[Architecture, Meta(description="Kind of layers; Custom needs `parameters`.")]
-    layers: Annotated[int, Meta(ge=1, le=64, description="Number of graph layers.")] = 2
-    hidden_size: Annotated[int, Meta(ge=1, le=65536, description="Width of the hidden layers.")] = 256
-    heads: Annotated[int, Meta(ge=1, le=64, description="Attention heads (GAT).")] = 1
-    fanouts: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=10000)], ...],
-        Meta(max_length=64, description="Sampled neighbours per layer, outermost first; empty trains on whole neighbourhoods."),
-    ] = ()
-    batch_size: Annotated[int, Meta(ge=1, le=10**8, description="Seed vertices per step and GPU; absent trains full graph.")] | None = None
-    epochs: Annotated[int, Meta(ge=1, le=10**6, description="Epochs to train.")] = 100
-    parameters: Annotated[int, Meta(ge=1, le=10**12, description="Trainable parameters; required for Custom.")] | None = None
-    script: Annotated[RelativePath | None, Meta(description="Training script, relative to the image's working directory.")] = None
-    hyperparameters: Annotated[StatedHyperparameters | None, Meta(description="How the worker trains; absent is as published.")] = None
+    architecture: Architecture
+    """Kind of layers; Custom needs `parameters`."""
+    layers: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Number of graph layers."""
+    hidden_size: Annotated[int, Meta(ge=1, le=65536)] = 256
+    """Width of the hidden layers."""
+    heads: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Attention heads (GAT)."""
+    fanouts: Annotated[tuple[Annotated[int, Meta(ge=1, le=10000)], ...], Meta(max_length=64)] = ()
+    """Sampled neighbours per layer, outermost first; empty trains on whole neighbourhoods."""
+    batch_size: Annotated[int, Meta(ge=1, le=10**8)] | None = None
+    """Seed vertices per step and GPU; absent trains full graph."""
+    epochs: Annotated[int, Meta(ge=1, le=10**6)] = 100
+    """Epochs to train."""
+    parameters: Annotated[int, Meta(ge=1, le=10**12)] | None = None
+    """Trainable parameters; required for Custom."""
+    script: RelativePath | None = None
+    """Training script, relative to the image's working directory."""
+    hyperparameters: StatedHyperparameters | None = None
+    """How the worker trains; absent is as published."""
 
 
 class PersistentVolumeClaimSource(Spec, frozen=True):
     """A volume claim in the job's namespace."""
 
-    claim_name: Annotated[Name253, Meta(description="PersistentVolumeClaim to mount read-only.")]
+    claim_name: Name253
+    """PersistentVolumeClaim to mount read-only."""
 
 
 class SecretReference(Spec, frozen=True):
     """A Secret in the job's namespace."""
 
-    name: Annotated[Name253, Meta(description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")]
+    name: Name253
+    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 
 
 class S3Source(Spec, frozen=True):
     """A bucket; credentials come from the pod's own service account or from secretRef."""
 
-    bucket: Annotated[Name63, Meta(description="Bucket name.")]
-    endpoint: Annotated[str, Meta(max_length=253, pattern=r"^https?://[A-Za-z0-9.:-]+$", description="Other than AWS.")] | None = None
+    bucket: Name63
+    """Bucket name."""
+    endpoint: Annotated[str, Meta(max_length=253, pattern=r"^https?://[A-Za-z0-9.:-]+$")] | None = None
+    """Other than AWS."""
     secret_ref: SecretReference | None = None
 
 
 class ConfigMapSource(Spec, frozen=True):
     """A small graph in a ConfigMap."""
 
-    name: Annotated[Name253, Meta(description="ConfigMap to mount.")]
+    name: Name253
+    """ConfigMap to mount."""
 
 
 class BuiltinSource(Spec, frozen=True):
@@ -168,13 +180,15 @@ class BuiltinSource(Spec, frozen=True):
     status.measured.generated is true.
     """
 
-    name: Annotated[Literal["Cora", "CiteSeer", "PubMed"], Meta(description="Public citation graph.")]
+    name: Literal["Cora", "CiteSeer", "PubMed"]
+    """Public citation graph."""
 
 
 class GeneratedSource(Spec, frozen=True):
     """A random graph of the stated size, drawn by every reader from the plan's seed: for trials and scale."""
 
-    kind: Annotated[GeneratedKind, Meta(description="SBM has communities that training finds; RMAT has hubs.")]
+    kind: GeneratedKind
+    """SBM has communities that training finds; RMAT has hubs."""
 
 
 class DatasetSource(Spec, frozen=True):
@@ -190,53 +204,43 @@ class DatasetSource(Spec, frozen=True):
 class DatasetSpec(Spec, frozen=True):
     """The training graph; its size decides compute, memory and halo volumes."""
 
-    source: Annotated[DatasetSource, Meta(description="Exactly one of persistentVolumeClaim, s3, configMap, builtin, generated.")]
-    path: Annotated[RelativePath | None, Meta(description="Path inside the source, relative, without `..`.")] = None
-    format: Annotated[DatasetFormat, Meta(description="Form of the stored graph.")] = DatasetFormat.DGL
-    direction: Annotated[
-        Direction,
-        Meta(description="Ways of an edge; Auto: both for CSV, Parquet and OGB, else as the file says (GraphML, NPZ, DGL)."),
-    ] = Direction.AUTO
-    vertices: Annotated[
-        PositiveCount | None, Meta(description="Vertices; absent: known, or read by a Job before the first plan; required with generated.")
-    ] = None
-    edges: Annotated[PositiveCount | None, Meta(description="Directed edges; absent as for vertices.")] = None
-    feature_size: Annotated[int, Meta(ge=1, le=10**6, description="Width of the vertex features; absent as for vertices.")] | None = None
-    classes: Annotated[int, Meta(ge=1, le=10**6, description="Output classes; absent as for vertices.")] | None = None
-    train_vertices: (
-        Annotated[
-            PositiveCount,
-            Meta(description="Labelled vertices of the training split; absent: known for builtin, generated and OGB graphs, else 60 %."),
-        ]
-        | None
-    ) = None
+    source: DatasetSource
+    """Exactly one of persistentVolumeClaim, s3, configMap, builtin, generated."""
+    path: RelativePath | None = None
+    """Path inside the source, relative, without `..`."""
+    format: DatasetFormat = DatasetFormat.DGL
+    """Form of the stored graph."""
+    direction: Direction = Direction.AUTO
+    """Ways of an edge; Auto: both for CSV, Parquet and OGB, else as the file says (GraphML, NPZ, DGL)."""
+    vertices: PositiveCount | None = None
+    """Vertices; absent: known, or read by a Job before the first plan; required with generated."""
+    edges: PositiveCount | None = None
+    """Directed edges; absent as for vertices."""
+    feature_size: Annotated[int, Meta(ge=1, le=10**6)] | None = None
+    """Width of the vertex features; absent as for vertices."""
+    classes: Annotated[int, Meta(ge=1, le=10**6)] | None = None
+    """Output classes; absent as for vertices."""
+    train_vertices: PositiveCount | None = None
+    """Labelled vertices of the training split; absent: known for builtin, generated and OGB graphs, else 60 %."""
 
 
-PodTemplate = Annotated[
-    dict[str, Any],
-    Meta(
-        max_length=16,
-        description="PodTemplateSpec, free-form here, checked by a server dry-run of the rendered pod; fields that the operator owns are "
-        "overwritten.",
-    ),
-]
+PodTemplate = Annotated[dict[str, Any], Meta(max_length=16)]
 
 
 class WorkersSpec(Spec, frozen=True):
     """How many workers, what each needs, and what its pod has besides."""
 
-    max_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
-    min_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
+    max_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS)]
+    """Most workers that the planner may choose."""
+    min_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS)] = 1
+    """Fewest workers that the job makes sense with."""
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
-    gpu_memory: (
-        Annotated[int, Meta(ge=1, le=16 * 2**40, extra=written_numbers.QUANTITY, description="Memory that each GPU must have, e.g. 24Gi.")]
-        | None
-    ) = None
-    gpu_products: Annotated[
-        tuple[Annotated[str, Meta(min_length=1, max_length=63, pattern=LABEL_VALUE)], ...],
-        Meta(max_length=32, description="Allowed nvidia.com/gpu.product values; empty allows all."),
-    ] = ()
+    gpu_memory: Annotated[int, Meta(ge=1, le=16 * 2**40, extra=written_numbers.QUANTITY)] | None = None
+    """Memory that each GPU must have, e.g. 24Gi."""
+    gpu_products: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=63, pattern=LABEL_VALUE)], ...], Meta(max_length=32)] = ()
+    """Allowed nvidia.com/gpu.product values; empty allows all."""
     template: PodTemplate = field(default_factory=dict)
+    """PodTemplateSpec, free-form here, checked by a server dry-run of the rendered pod; fields that the operator owns are overwritten."""
 
     @property
     def gpus_per_worker(self) -> int:
@@ -251,134 +255,101 @@ class WorkersSpec(Spec, frozen=True):
 class PartitioningSpec(Spec, frozen=True):
     """How the training graph is cut into parts."""
 
-    method: Annotated[PartitioningMethod, Meta(description="Partitioner; Auto lets the planner choose.")] = PartitioningMethod.AUTO
-    count: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=MAX_RANKS,
-                description="Number of parts, a multiple of the ranks (workers times their GPUs); absent gives one part a rank.",
-            ),
-        ]
-        | None
-    ) = None
-    balance: Annotated[Balance, Meta(description="Capacity gives faster GPUs larger parts; Equal does not.")] = Balance.CAPACITY
-    claim_name: Annotated[
-        Name253 | None,
-        Meta(description="ReadWriteMany claim for partitions, written once by a Job before training; absent partitions in the workers."),
-    ] = None
+    method: PartitioningMethod = PartitioningMethod.AUTO
+    """Partitioner; Auto lets the planner choose."""
+    count: Annotated[int, Meta(ge=1, le=MAX_RANKS)] | None = None
+    """Number of parts, a multiple of the ranks (workers times their GPUs); absent gives one part a rank."""
+    balance: Balance = Balance.CAPACITY
+    """Capacity gives faster GPUs larger parts; Equal does not."""
+    claim_name: Name253 | None = None
+    """ReadWriteMany claim for partitions, written once by a Job before training; absent partitions in the workers."""
 
 
 class AllreduceSpec(Spec, frozen=True):
     """How gradients travel."""
 
-    schedule: Annotated[AllreduceSchedule, Meta(description="Order and fusion of gradients.")] = AllreduceSchedule.AUTO
-    compression: Annotated[Compression, Meta(description="FP16 halves the gradient bytes.")] = Compression.NONE
-    host_staging: Annotated[
-        bool,
-        Meta(
-            description="Accept an image whose Horovod knows no GPU: ranks on GPUs then copy every message to host memory and send it over "
-            "TCP. Otherwise they refuse to start in such an image."
-        ),
-    ] = False
+    schedule: AllreduceSchedule = AllreduceSchedule.AUTO
+    """Order and fusion of gradients."""
+    compression: Compression = Compression.NONE
+    """FP16 halves the gradient bytes."""
+    host_staging: bool = False
+    """Accept an image whose Horovod knows no GPU: ranks on GPUs then copy every message to host memory and send it over TCP. Otherwise
+    they refuse to start in such an image."""
 
 
 class TopologyConstraint(Spec, frozen=True):
     """Label keys of a topology level."""
 
-    required: Annotated[LabelKey | None, Meta(description="All workers inside one domain of this label.")] = None
-    preferred: Annotated[LabelKey | None, Meta(description="Inside one domain of this label where that costs nothing.")] = None
+    required: LabelKey | None = None
+    """All workers inside one domain of this label."""
+    preferred: LabelKey | None = None
+    """Inside one domain of this label where that costs nothing."""
 
 
 class PlacementSpec(Spec, frozen=True):
     """Where workers may run, and how binding the plan is."""
 
-    mode: Annotated[PlacementMode, Meta(description="Strict pins each rank; Preferred asks the scheduler; Advisory only reports.")] = (
-        PlacementMode.STRICT
-    )
-    communication_weight: (
-        Annotated[
-            float,
-            Meta(
-                ge=0, le=1000, extra=written_numbers.DECIMAL, description="λ: weight of communication seconds; absent takes the policy's."
-            ),
-        ]
-        | None
-    ) = None
-    node_selector: Annotated[dict[LabelKey, LabelValue], Meta(max_length=32, description="Labels that every worker's node must have.")] = (
-        field(default_factory=dict)
-    )
-    topology: Annotated[TopologyConstraint, Meta(description="Topology constraints.")] = TopologyConstraint()
+    mode: PlacementMode = PlacementMode.STRICT
+    """Strict pins each rank; Preferred asks the scheduler; Advisory only reports."""
+    communication_weight: Annotated[float, Meta(ge=0, le=1000, extra=written_numbers.DECIMAL)] | None = None
+    """λ: weight of communication seconds; absent takes the policy's."""
+    node_selector: Annotated[dict[LabelKey, LabelValue], Meta(max_length=32)] = field(default_factory=dict)
+    """Labels that every worker's node must have."""
+    topology: TopologyConstraint = TopologyConstraint()
+    """Topology constraints."""
 
 
 class RecoverySpec(Spec, frozen=True):
     """What happens when a rank or its node is lost."""
 
-    max_plan_changes: Annotated[
-        int,
-        Meta(
-            ge=0, le=100, description="Times a plan may be changed after the job started, and gangs in a row that the scheduler may refuse."
-        ),
-    ] = 3
-    replace_lost_workers: Annotated[bool, Meta(description="Place a lost rank again, the others stay.")] = True
-    shrink_after_seconds: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=604800,
-                description="Resume from the checkpoint with fewer workers after lost ranks found no room for this time; absent waits.",
-            ),
-        ]
-        | None
-    ) = None
-    scheduling_timeout_seconds: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=86400,
-                description="Release all ranks when one is not on a node so long after its gate opened; absent takes the policy's.",
-            ),
-        ]
-        | None
-    ) = None
-    force_delete_after_seconds: (
-        Annotated[int, Meta(ge=30, le=86400, description="Delete pods stuck on an unreachable node after this time; absent never does.")]
-        | None
-    ) = None
+    max_plan_changes: Annotated[int, Meta(ge=0, le=100)] = 3
+    """Times a plan may be changed after the job started, and gangs in a row that the scheduler may refuse."""
+    replace_lost_workers: bool = True
+    """Place a lost rank again, the others stay."""
+    shrink_after_seconds: Annotated[int, Meta(ge=1, le=604800)] | None = None
+    """Resume from the checkpoint with fewer workers after lost ranks found no room for this time; absent waits."""
+    scheduling_timeout_seconds: Annotated[int, Meta(ge=1, le=86400)] | None = None
+    """Release all ranks when one is not on a node so long after its gate opened; absent takes the policy's."""
+    force_delete_after_seconds: Annotated[int, Meta(ge=30, le=86400)] | None = None
+    """Delete pods stuck on an unreachable node after this time; absent never does."""
 
 
 class CheckpointSpec(Spec, frozen=True):
     """Where training state survives a restart."""
 
-    claim_name: Annotated[Name253, Meta(description="ReadWriteMany claim mounted at $CHECKPOINT_DIR.")]
-    every_epochs: Annotated[int, Meta(ge=1, le=10**6, description="Epochs between two checkpoints.")] = 1
+    claim_name: Name253
+    """ReadWriteMany claim mounted at $CHECKPOINT_DIR."""
+    every_epochs: Annotated[int, Meta(ge=1, le=10**6)] = 1
+    """Epochs between two checkpoints."""
 
 
 class RunPolicy(Spec, frozen=True):
     """The MPIJob's own run policy."""
 
-    suspend: Annotated[bool, Meta(description="True keeps or takes all pods away; the job counts as queued, not failed.")] = False
-    clean_pod_policy: Annotated[CleanPodPolicy, Meta(description="Pods to delete when the job ends.")] = CleanPodPolicy.RUNNING
-    backoff_limit: Annotated[int, Meta(ge=0, le=100, description="Launcher retries.")] = 2
-    active_deadline_seconds: Annotated[int, Meta(ge=1, le=31536000, description="Longest run.")] | None = None
-    ttl_seconds_after_finished: (
-        Annotated[int, Meta(ge=0, le=31536000, description="Delete the MPIJob, not this object, so long after its end.")] | None
-    ) = None
+    suspend: bool = False
+    """True keeps or takes all pods away; the job counts as queued, not failed."""
+    clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
+    """Pods to delete when the job ends."""
+    backoff_limit: Annotated[int, Meta(ge=0, le=100)] = 2
+    """Launcher retries."""
+    active_deadline_seconds: Annotated[int, Meta(ge=1, le=31536000)] | None = None
+    """Longest run."""
+    ttl_seconds_after_finished: Annotated[int, Meta(ge=0, le=31536000)] | None = None
+    """Delete the MPIJob, not this object, so long after its end."""
 
 
 class LauncherSpec(Spec, frozen=True):
     """The pod that starts the ranks."""
 
     template: PodTemplate = field(default_factory=dict)
+    """PodTemplateSpec, free-form here, checked by a server dry-run of the rendered pod; fields that the operator owns are overwritten."""
 
 
 class PolicyReference(Spec, frozen=True):
     """A cluster-scoped PlannerPolicy."""
 
-    name: Annotated[Name253, Meta(description="PlannerPolicy to plan by; absent takes `default`, else built-in figures.")]
+    name: Name253
+    """PlannerPolicy to plan by; absent takes `default`, else built-in figures."""
 
 
 class JobSpec(Spec, frozen=True):
@@ -390,19 +361,15 @@ class JobSpec(Spec, frozen=True):
     partitioning: PartitioningSpec = PartitioningSpec()
     allreduce: AllreduceSpec = AllreduceSpec()
     placement: PlacementSpec = PlacementSpec()
-    planner: Annotated[PlannerChoice, Meta(description="Auto takes the best checked plan; None gives a plain MPIJob.")] = PlannerChoice.AUTO
-    start_policy: Annotated[
-        StartPolicy,
-        Meta(
-            description="Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the "
-            "plan; Never plans and reports only."
-        ),
-    ] = StartPolicy.AUTOMATIC
+    planner: PlannerChoice = PlannerChoice.AUTO
+    """Auto takes the best checked plan; None gives a plain MPIJob."""
+    start_policy: StartPolicy = StartPolicy.AUTOMATIC
+    """Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the plan; Never plans and
+    reports only."""
     recovery: RecoverySpec = RecoverySpec()
     checkpoint: CheckpointSpec | None = None
     run_policy: RunPolicy = RunPolicy()
-    queue_weight: Annotated[
-        int, Meta(ge=1, le=1000, description="Weight among the pending jobs that no external queue owns; 1 is an ordinary job.")
-    ] = 1
+    queue_weight: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """Weight among the pending jobs that no external queue owns; 1 is an ordinary job."""
     launcher: LauncherSpec = LauncherSpec()
     policy_ref: PolicyReference | None = None
