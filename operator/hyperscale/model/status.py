@@ -240,8 +240,17 @@ class JobStatus(Out, frozen=True):
     @property
     def reason(self) -> str:
         """Reason of the last step; "" before the first. A finished job's is its state: an earlier version wrote the MPIJob's reason."""
-        summary = next((condition for condition in self.conditions if condition.type == SUMMARY_CONDITION), None)
+        summary = self.condition(SUMMARY_CONDITION)
         return self.state.value if self.ended else summary.reason if summary is not None else ""
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of this type as last written."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+    def is_true(self, kind: str) -> bool:
+        """Whether the condition of this type is True."""
+        condition = self.condition(kind)
+        return condition is not None and condition.status == "True"
 
 
 STATES_WITHOUT_MPIJOB = {

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import accumulate, count
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
 from hyperscale.model.plan import Plan, WorkerPlacement
-from hyperscale.model.status import JobStatus, ProposedMigration, ProposedPreemption
+from hyperscale.model.status import JobStatus
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, is_future, timestamp, unix_seconds
 
 MAX_FIGURE: Final = 1e15
@@ -54,9 +54,8 @@ def is_status(status: JobStatus) -> bool:
     """Whether its times can be read, its figures are in bounds and its plan is one. What the run measured is not judged here."""
     if status.plan is not None and not is_plan(status.plan):
         return False
-    if not _in_bounds((replace(status, plan=None, measured=None),)):
-        return False
-    return all(map(_is_time, _times(status)))
+    own = replace(status, plan=None, measured=None)
+    return _in_bounds((own,)) and _with_times(own, readable_time) == own
 
 
 def settled(status: JobStatus, now: float, created: float) -> JobStatus:
@@ -64,42 +63,16 @@ def settled(status: JobStatus, now: float, created: float) -> JobStatus:
 
     A user who may write a status could else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
     """
-    stop, move, scheduling = status.last_preemption, status.last_migration, status.scheduling
 
     def at(time: str) -> str:
         return timestamp(now) if is_future(time, now) else time
 
-    if stop is not None:
-        age = max(0.0, unix_seconds(at(stop.start_time)) - created)
-        too_long = stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS
-        stop = replace(stop, start_time=at(stop.start_time), waited_seconds=age if too_long else stop.waited_seconds)
-    if scheduling is not None:
-        refused = tuple(replace(one, refusal_time=at(one.refusal_time)) for one in scheduling.refused)
-        scheduling = replace(
-            scheduling,
-            waiting_start_time=at(scheduling.waiting_start_time),
-            last_release_time=at(scheduling.last_release_time),
-            refused=refused,
-        )
-    corrected = replace(
-        status,
-        conditions=tuple(replace(one, last_transition_time=at(one.last_transition_time)) for one in status.conditions),
-        start_time=at(status.start_time) if status.start_time else status.start_time,
-        completion_time=at(status.completion_time) if status.completion_time else status.completion_time,
-        last_preemption=stop,
-        last_migration=replace(move, start_time=at(move.start_time)) if move is not None else None,
-        proposed_migration=_first_proposed(status.proposed_migration, at),
-        proposed_preemption=_first_proposed(status.proposed_preemption, at),
-        scheduling=scheduling,
-    )
+    corrected: JobStatus = replace(_with_times(replace(status, plan=None), at), plan=status.plan)
+    if (stop := corrected.last_preemption) is not None:
+        age = max(0.0, unix_seconds(stop.start_time) - created)
+        if stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS:
+            corrected = replace(corrected, last_preemption=replace(stop, waited_seconds=age))
     return status if corrected == status else corrected
-
-
-_Proposal = TypeVar("_Proposal", ProposedMigration, ProposedPreemption)
-
-
-def _first_proposed(proposal: _Proposal | None, at: Callable[[str], str]) -> _Proposal | None:
-    return replace(proposal, first_proposed_time=at(proposal.first_proposed_time)) if proposal is not None else None
 
 
 def readable_time(text: object) -> str:
@@ -107,14 +80,14 @@ def readable_time(text: object) -> str:
     return text if isinstance(text, str) and _is_time(text) else ""
 
 
-def _times(status: JobStatus) -> Iterator[str]:
-    yield status.start_time or ""
-    yield status.completion_time or ""
-    yield from (condition.last_transition_time for condition in status.conditions)
-    yield from (one.start_time for one in (status.last_migration, status.last_preemption) if one is not None)
-    yield from (one.first_proposed_time for one in (status.proposed_migration, status.proposed_preemption) if one is not None)
-    if (scheduling := status.scheduling) is not None:
-        yield from (scheduling.waiting_start_time, scheduling.last_release_time, *(refused.refusal_time for refused in scheduling.refused))
+def _with_times(value: Any, at: Callable[[str], str]) -> Any:  # noqa: ANN401 - any value of a status
+    """`value` with each of its times as `at` makes of it."""
+    if isinstance(value, tuple):
+        return tuple(_with_times(one, at) for one in value)
+    if not isinstance(value, msgspec.Struct):
+        return value
+    given = {name: field for name in value.__struct_fields__ if (field := getattr(value, name))}
+    return replace(value, **{name: at(field) if name.endswith("_time") else _with_times(field, at) for name, field in given.items()})
 
 
 def _is_time(text: str) -> bool:

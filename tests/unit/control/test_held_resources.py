@@ -94,6 +94,10 @@ def summed(holdings: Iterable[Holding]) -> dict[str, dict[str, float]]:
     return rounded(sums)
 
 
+def thousandths(workers: dict[str, int], amounts: dict[str, float]) -> dict[str, dict[str, int]]:
+    return {node: {name: round(amount * 1000) * count for name, amount in amounts.items()} for node, count in workers.items()}
+
+
 def rounded(held: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return {node: {name: round(amount, 6) for name, amount in amounts.items()} for node, amounts in held.items()}
 
@@ -103,11 +107,13 @@ def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tupl
     kept: Reservations[str] = Reservations()
     known: dict[str, Holding] = {}
     for job, workers, amounts in steps:
-        kept.set(job, workers, amounts)
+        kept.set(job, thousandths(workers, amounts))
         known[job] = (workers, amounts)
     for asking in ("a", "b", None):
         held = kept.held_by_others(asking)
-        assert rounded(held) == summed(holding for job, holding in known.items() if job != asking)
+        assert rounded({node: {name: amount / 1000 for name, amount in amounts.items()} for node, amounts in held.items()}) == summed(
+            holding for job, holding in known.items() if job != asking
+        )
         assert kept.held_by_others(asking, ["n1"]) == {node: amounts for node, amounts in held.items() if node == "n1"}
 
 
@@ -115,7 +121,7 @@ def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tupl
 def test_nothing_is_reserved_once_every_job_holds_nothing(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
     kept: Reservations[str] = Reservations()
     for job, workers, amounts in steps:
-        kept.set(job, workers, amounts)
+        kept.set(job, thousandths(workers, amounts))
     for job, _, _ in steps:
-        kept.set(job, {}, {})
+        kept.set(job, {})
     assert kept.held_by_others(None) == {}

@@ -13,11 +13,12 @@ MAX_MESSAGE: Final = 4096
 class ApiError(Exception):
     """The API server refused; `status` is the HTTP code, `message` the server's own sentence."""
 
-    def __init__(self, status: int, message: str, reason: str = "") -> None:
+    def __init__(self, status: int, message: str, reason: str = "", retry_after_seconds: float | None = None) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
         self.status = status
         self.message = message
         self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
 
 
 class NotFoundError(ApiError):
@@ -35,13 +36,12 @@ class ConflictError(ApiError):
 class TransientError(ApiError):
     """429, 5xx or no answer: the same request may succeed later; `retry_after_seconds` when the server said so."""
 
-    def __init__(self, status: int, message: str, reason: str = "", retry_after_seconds: float | None = None) -> None:
-        super().__init__(status, message, reason)
-        self.retry_after_seconds = retry_after_seconds
-
 
 class TooLargeError(ApiError):
     """The answer is longer than MAX_BODY_BYTES."""
+
+
+_KINDS: Final = {404: NotFoundError, 409: ConflictError, 410: GoneError}
 
 
 def check_status(status: int, body: bytes, headers: Mapping[str, str]) -> None:
@@ -59,15 +59,9 @@ def error_of(status: int, body: bytes | str, headers: Mapping[str, str]) -> ApiE
         reason, message = str(parsed.get("reason", "")), str(parsed.get("message", message))[:MAX_MESSAGE]
     except (ValueError, AttributeError, RecursionError):
         pass
-    if status == 404:
-        return NotFoundError(status, message, reason)
-    if status == 409:
-        return ConflictError(status, message, reason)
-    if status == 410:
-        return GoneError(status, message, reason)
     if status == 429 or status >= 500:
         return TransientError(status, message, reason, _seconds(headers.get("Retry-After")))
-    return ApiError(status, message, reason)
+    return _KINDS.get(status, ApiError)(status, message, reason)
 
 
 def _seconds(text: str | None) -> float | None:

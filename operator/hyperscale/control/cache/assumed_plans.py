@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from hyperscale.control.cache.plan_limits import holding_plan
 from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.cache.reservations import GpuReservations, Reservations
+from hyperscale.control.cache.reservations import Reservations
 from hyperscale.control.lifecycle.movable import held_gpus, is_moving
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
+
+THOUSANDTHS: Final = 1000
+"""Amounts beside GPUs are kept in whole thousandths."""
 
 
 class AssumedPlans:
@@ -22,7 +27,7 @@ class AssumedPlans:
         self._plans: dict[Key, Plan] = {}
         self._amounts: dict[Key, Mapping[str, float]] = {}
         """What a worker of each assumed plan takes."""
-        self._gpus: GpuReservations[Key] = GpuReservations()
+        self._gpus: Reservations[Key] = Reservations()
         self._others: Reservations[Key] = Reservations()
 
     def __contains__(self, key: Key) -> bool:
@@ -53,9 +58,12 @@ class AssumedPlans:
 
         written: what one worker takes beside GPUs as its MPIJob says, which counts where no pass has said so
         """
-        each = plan.workers[0].gpus if plan is not None and plan.workers else 1
-        self._others.set(key, {node: count // max(1, each) for node, count in gpus.items()}, self._amounts.get(key) or written)
-        return self._gpus.set(key, gpus)
+        each = max(1, plan.workers[0].gpus) if plan is not None and plan.workers else 1
+        amounts = {name: round(amount * THOUSANDTHS) for name, amount in (self._amounts.get(key) or written).items()}
+        held = {name: amount for name, amount in amounts.items() if amount > 0}
+        others = {node: {name: count // each * amount for name, amount in held.items()} for node, count in gpus.items()}
+        self._others.set(key, others if held else {})
+        return self._gpus.set(key, {node: {GPU_RESOURCE: count} for node, count in gpus.items()})
 
     def recount(self, key: Key, plans: PlanRecord, record: JobRecord | None, view: MpiJobView | None, pods: Iterable[PodView]) -> bool:
         """Reserve what a job's plan holds beside its bound pods; whether it held other GPUs before."""
@@ -67,8 +75,10 @@ class AssumedPlans:
     def free_gpus(self, snapshot: ClusterSnapshot, asking: Key | None = None) -> dict[str, int]:
         """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""
         taken = self._gpus.held_by_others(asking)
-        return {node.name: max(0, node.free_gpus - taken[node.name]) for node in snapshot.nodes if node.name in taken} if taken else {}
+        taken_nodes = (node for node in snapshot.nodes if node.name in taken) if taken else ()
+        return {node.name: max(0, node.free_gpus - taken[node.name][GPU_RESOURCE]) for node in taken_nodes}
 
     def reserved_amounts(self, asking: Key | None = None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
         """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet; of some `nodes`, or of all."""
-        return self._others.held_by_others(asking, nodes)
+        held = self._others.held_by_others(asking, nodes)
+        return {node: {name: amount / THOUSANDTHS for name, amount in amounts.items()} for node, amounts in held.items()}

@@ -126,7 +126,8 @@ def _message(decision: Decision, after: JobStatus) -> str:
     """An end is reported as its condition reports it, which knows more than the MPIJob: whether the graph was a stand-in."""
     if decision.reason != Reason.SUCCEEDED:
         return decision.message
-    return next((condition.message for condition in after.conditions if condition.type == "Succeeded"), decision.message)
+    succeeded = after.condition("Succeeded")
+    return succeeded.message if succeeded is not None else decision.message
 
 
 def is_warning(state: ReconcileInput, decision: Decision) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import Actions
-from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError, TransientError
+from hyperscale.control.apply.api_errors import ApiError, ConflictError
 from hyperscale.control.apply.dependents import DependentRefusedError
 from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
@@ -129,12 +129,8 @@ class Reconciler:
             except ConflictError as error:
                 await self._hooks.confirm_leader()
                 raise RetryLaterError(str(error)) from error
-            except NotFoundError as error:
-                raise RetryLaterError(str(error)) from error
-            except TransientError as error:
-                raise RetryLaterError(str(error), error.retry_after_seconds) from error
             except ApiError as error:
-                raise RetryLaterError(str(error)) from error
+                raise RetryLaterError(str(error), error.retry_after_seconds) from error
             finally:
                 self._planning.end_reconcile(key)
                 self._passed(key)

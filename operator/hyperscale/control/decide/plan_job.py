@@ -86,5 +86,5 @@ def misfits_text(state: ReconcileInput) -> str:
 def _planned_generation_differs(state: ReconcileInput) -> bool:
     """Whether the recorded plan was made for another generation of the spec."""
     job = state.job
-    planned = next((condition for condition in job.status.conditions if condition.type == "Planned"), None)
+    planned = job.status.condition("Planned")
     return planned is not None and state.plan.metrics is None and planned.observed_generation != job.metadata.generation

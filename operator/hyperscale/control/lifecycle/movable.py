@@ -52,7 +52,7 @@ def resizes(state: ReconcileInput) -> bool:
 
 def is_moving(status: JobStatus) -> bool:
     """Whether a move was written down that has not ended."""
-    return any(condition.type == MIGRATING_CONDITION and condition.status == "True" for condition in status.conditions)
+    return status.is_true(MIGRATING_CONDITION)
 
 
 def holds_plan(mpijob: MpiJobView, moving: bool) -> bool:

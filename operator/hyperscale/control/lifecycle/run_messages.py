@@ -27,10 +27,10 @@ def run_condition(state: ReconcileInput, kind: str) -> tuple[str, str]:
     if true and kind != "Failed":
         return reason, "; ".join((*_notes(state), *filter(None, [message])))
     words = _last_words(state)
-    before = next((condition.message for condition in state.job.status.conditions if condition.type == kind), "")
     if words:
         return reason, f"{message}; the launcher's last line: {words}" if message else f"the launcher's last line: {words}"
-    return reason, before if message and before.startswith(f"{message}; ") else message
+    before = state.job.status.condition(kind)
+    return reason, before.message if message and before is not None and before.message.startswith(f"{message}; ") else message
 
 
 def _notes(state: ReconcileInput) -> Iterator[str]:

@@ -39,7 +39,7 @@ def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:
     return (
         not (view is not None and (view.holder or resumed_by_other(view)))
         and status.last_preemption is not None
-        and any(condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions)
+        and status.is_true(PREEMPTED_CONDITION)
     )
 
 

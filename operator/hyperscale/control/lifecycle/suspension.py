@@ -26,14 +26,13 @@ def resumed_by_other(mpijob: MpiJobView) -> bool:
 
 def awaits_report(status: JobStatus) -> bool:
     """Whether the status still says that the operator is moving or preempting the job."""
-    return any(condition.type in _OWN_STOPS and condition.status == "True" for condition in status.conditions)
+    return any(map(status.is_true, _OWN_STOPS))
 
 
 def _suspended_by_operator(mpijob: MpiJobView, status: JobStatus) -> bool:
     """By the annotation; an MPIJob of an earlier version has none: there the status tells."""
     if mpijob.suspend_intent is not None:
         return mpijob.suspend_intent
-    suspended = any(
-        (condition.type, condition.status, condition.reason) == ("Suspended", "True", Reason.SUSPENDED) for condition in status.conditions
-    )
-    return suspended or awaits_report(status)
+    suspended = status.condition("Suspended")
+    own = suspended is not None and (suspended.status, suspended.reason) == ("True", Reason.SUSPENDED)
+    return own or awaits_report(status)

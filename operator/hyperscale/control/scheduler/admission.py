@@ -173,12 +173,12 @@ def is_pending(state: ReconcileInput) -> bool:
 def settled(turn: AdmissionAnswer, status: JobStatus) -> AdmissionAnswer:
     """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written again each time."""
     before, now = status.queue_decision, turn.decision
-    written = next(
-        (condition.message for condition in status.conditions if condition.type == "Planned" and condition.reason == turn.reason), None
-    )
-    if before is None or written is None or not before.position or _nearer(before, now) or _differs(before.run_seconds, now.run_seconds):
+    written = status.condition("Planned")
+    if before is None or written is None or written.reason != turn.reason or not before.position:
         return turn
-    return replace(turn, decision=before, message=written)
+    if _nearer(before, now) or _differs(before.run_seconds, now.run_seconds):
+        return turn
+    return replace(turn, decision=before, message=written.message)
 
 
 def _nearer(before: QueueDecision, now: QueueDecision) -> bool:

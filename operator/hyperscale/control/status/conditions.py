@@ -163,8 +163,8 @@ def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
 
 
 def _plan_accepted(state: ReconcileInput, plan: Plan) -> Condition:
-    before = next((one for one in state.job.status.conditions if one.type == "Planned" and one.status == "True"), None)
-    if before is not None and state.plan.metrics is None and state.gang.mpijob is None:
+    before = state.job.status.condition("Planned")
+    if before is not None and before.status == "True" and state.plan.metrics is None and state.gang.mpijob is None:
         return before  # its observedGeneration tells which spec the plan was made for
     return new_condition("Planned", True, "PlanAccepted", f"{len(plan.workers)} workers, {plan.partitions} partitions by {plan.planner}")
 
@@ -173,7 +173,7 @@ def _degraded(state: ReconcileInput) -> Condition | None:
     """Whether the plan had to do without something; kept from the pass that made the plan."""
     metrics, plan = state.plan.metrics, state.plan.in_force
     if metrics is None or plan is None:
-        kept = next((condition for condition in state.job.status.conditions if condition.type == "Degraded"), None)
+        kept = state.job.status.condition("Degraded")
         lost = kept is None and plan is not None and bool(plan.fallbacks)  # the operator died between create and report
         return degraded(MetricsState(available=True), plan) if lost and plan is not None else kept
     return degraded(metrics, plan)
@@ -193,14 +193,8 @@ def _approved(state: ReconcileInput, decision: Decision) -> Condition | None:
     """With startPolicy Manual whether a person approved the plan; it stays true after the start, when plans change without approval."""
     if decision.reason == Reason.AWAITING_APPROVAL:
         return new_condition("Approved", False, str(decision.reason), decision.message)
-    if state.gang.mpijob is not None or state.job.status.mpi_job_ref is not None:
-        before = (one for one in state.job.status.conditions if one.type == "Approved" and one.status == "True")
-        return next(before, _plan_approved(state))
-    return _plan_approved(state)
-
-
-def _plan_approved(state: ReconcileInput) -> Condition | None:
-    """True where the annotation names the plan in force."""
+    if state.job.status.is_true("Approved") and (state.gang.mpijob is not None or state.job.status.mpi_job_ref is not None):
+        return state.job.status.condition("Approved")
     plan, spec = state.plan.in_force, state.job.parsed
     if plan is None or spec is None or spec.start_policy is not StartPolicy.MANUAL:
         return None
@@ -215,7 +209,7 @@ def _partitioned(state: ReconcileInput, decision: Decision) -> Condition | None:
         return new_condition(PARTITIONED_CONDITION, True, "PartitionsWritten")
     if decision.reason in (Reason.PARTITIONING, Reason.PARTITIONING_FAILED):
         return new_condition(PARTITIONED_CONDITION, False, str(decision.reason), decision.message)
-    return next((condition for condition in state.job.status.conditions if condition.type == PARTITIONED_CONDITION), None)
+    return state.job.status.condition(PARTITIONED_CONDITION)
 
 
 def _dated(condition: Condition, before: Condition | None, state: ReconcileInput) -> Condition:

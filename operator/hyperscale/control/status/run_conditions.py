@@ -24,18 +24,18 @@ def run_conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | 
         return [*_finished(state, decision, job)]
     summary = Condition(SUMMARY_CONDITION, "Unknown", str(decision.reason), decision.message[:MAX_MESSAGE])
     if job is None:
-        return [summary, _kept(state, PLACED_CONDITION) if state.job.status.mpi_job_ref is not None else None, _suspended(decision, job)]
-    return [summary, _running(state, job), _placed(state, job), _suspended(decision, job)]
+        return [
+            summary,
+            state.job.status.condition(PLACED_CONDITION) if state.job.status.mpi_job_ref is not None else None,
+            _suspended(decision, job),
+        ]
+    running = new_condition("Running", job.is_true("Running"), *run_condition(state, "Running"), otherwise="Starting")
+    return [summary, running, _placed(state, job), _suspended(decision, job)]
 
 
 def new_condition(kind: str, true: bool, reason: str = "", message: str = "", otherwise: str = "Unknown") -> Condition:
     """A condition that is True or False, not dated yet; `otherwise` is the reason where none is given."""
     return Condition(type=kind, status="True" if true else "False", reason=reason or otherwise, message=message[:MAX_MESSAGE])
-
-
-def _kept(state: ReconcileInput, kind: str) -> Condition | None:
-    """The condition as last written."""
-    return next((condition for condition in state.job.status.conditions if condition.type == kind), None)
 
 
 def _finished(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Iterator[Condition]:
@@ -54,33 +54,20 @@ def _told_of_end(state: ReconcileInput, decision: Decision, job: MpiJobView | No
     kind = str(decision.reason)
     if job is not None and job.is_true(kind):
         return run_condition(state, kind)
-    before = _kept(state, kind)
+    before = state.job.status.condition(kind)
     return (before.reason, before.message) if before is not None else (kind, decision.message)
-
-
-def _running(state: ReconcileInput, job: MpiJobView) -> Condition:
-    """As mpi-operator says."""
-    return new_condition("Running", job.is_true("Running"), *run_condition(state, "Running"), otherwise="Starting")
 
 
 def _placed(state: ReconcileInput, job: MpiJobView) -> Condition | None:
     """Whether every rank has a node; None where the job is not gated or its MPIJob is suspended."""
     if not job.gated:
         return None
-    if (left_out := _left_out(state)) is not None:
-        return left_out
-    return None if job.suspended else _placed_count(sum(1 for pod in state.gang.workers if pod.bound), job)
-
-
-def _left_out(state: ReconcileInput) -> Condition | None:
-    """The condition of a released gang until its workers are back."""
     release = state.job.status.scheduling
-    if not state.restart.released or is_back(state) or release is None:
+    if state.restart.released and not is_back(state) and release is not None:
+        return new_condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), release.message)
+    if job.suspended:
         return None
-    return new_condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), release.message)
-
-
-def _placed_count(placed: int, job: MpiJobView) -> Condition:
+    placed = sum(1 for pod in state.gang.workers if pod.bound)
     complete = placed == job.workers
     return new_condition(PLACED_CONDITION, complete, "AllRanksBound" if complete else "RanksWaiting", f"{placed} of {job.workers}")
 

@@ -36,121 +36,81 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._register_jobs()
-        self._register_plans()
-        self._register_changes()
-        self._register_inputs()
-        self._register_process()
+        self._register_jobs_and_plans()
+        self._register_changes_and_inputs()
+        Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry).labels(__version__).set(1)
 
-    def _register_jobs(self) -> None:
-        """Register what happens to jobs, and the passes over them."""
-        self.jobs = Gauge("hyperscale_jobs", "GNNTrainingJobs by state.", ["state"], registry=self.registry)
-        self.jobs_finished = Counter(
-            "hyperscale_jobs_finished_total", "Jobs that ended, by state: Succeeded or Failed.", ["state"], registry=self.registry
+    def _register_jobs_and_plans(self) -> None:
+        """Register what happens to jobs, the passes over them, and answers of the planners."""
+        self.jobs = self._gauge("hyperscale_jobs", "GNNTrainingJobs by state.", "state")
+        self.jobs_finished = self._counter("hyperscale_jobs_finished_total", "Jobs that ended, by state: Succeeded or Failed.", "state")
+        self.scheduling_timeouts = self._counter(
+            "hyperscale_scheduling_timeouts_total", "Times that all ranks of a job were released because the scheduler left one out."
         )
-        self.scheduling_timeouts = Counter(
-            "hyperscale_scheduling_timeouts_total",
-            "Times that all ranks of a job were released because the scheduler left one out.",
-            registry=self.registry,
+        self.reconcile_seconds = self._histogram("hyperscale_reconcile_duration_seconds", "One pass over one job.", _SECONDS)
+        self.reconcile_errors = self._counter("hyperscale_reconcile_errors_total", "Passes that are tried again.", "error")
+        self.plan_seconds = self._histogram("hyperscale_plan_duration_seconds", "One question to the planners.", _SECONDS, "planner")
+        self.plans = self._counter("hyperscale_plans_total", "Answers of the planners.", "planner", "outcome")
+        self.plan_wins = self._counter("hyperscale_plan_wins_total", "Plans by the planner whose placement was the best.", "planner")
+        self.plan_regret = self._histogram(
+            "hyperscale_plan_regret_ratio", "Objective of a planner's best placement over the plan's, minus 1.", _REGRETS, "planner"
         )
-        self.reconcile_seconds = Histogram(
-            "hyperscale_reconcile_duration_seconds", "One pass over one job.", buckets=_SECONDS, registry=self.registry
-        )
-        self.reconcile_errors = Counter(
-            "hyperscale_reconcile_errors_total", "Passes that are tried again.", ["error"], registry=self.registry
-        )
-
-    def _register_plans(self) -> None:
-        """Register answers of the planners."""
-        self.plan_seconds = Histogram(
-            "hyperscale_plan_duration_seconds", "One question to the planners.", ["planner"], buckets=_SECONDS, registry=self.registry
-        )
-        self.plans = Counter("hyperscale_plans_total", "Answers of the planners.", ["planner", "outcome"], registry=self.registry)
-        self.plan_wins = Counter(
-            "hyperscale_plan_wins_total", "Plans by the planner whose placement was the best.", ["planner"], registry=self.registry
-        )
-        self.plan_regret = Histogram(
-            "hyperscale_plan_regret_ratio",
-            "Objective of a planner's best placement over the plan's, minus 1.",
-            ["planner"],
-            buckets=_REGRETS,
-            registry=self.registry,
-        )
-        self.plan_gap = Histogram(
+        self.plan_gap = self._histogram(
             "hyperscale_plan_optimality_gap_ratio",
             "Objective of the plan over the proven lower bound, minus 1; plans without a bound are not counted.",
-            buckets=_REGRETS,
-            registry=self.registry,
+            _REGRETS,
         )
-        self.predicted_seconds = Gauge(
-            "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", ["namespace", "job"], registry=self.registry
+        self.predicted_seconds = self._gauge(
+            "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", "namespace", "job"
         )
 
-    def _register_changes(self) -> None:
-        """Register decisions about running jobs and about the queue."""
-        self.migrations = Counter(
-            "hyperscale_migrations_total",
-            "Migrations of running jobs: Proposed, Started or Abandoned.",
-            ["outcome"],
-            registry=self.registry,
+    def _register_changes_and_inputs(self) -> None:
+        """Register what changes running and pending jobs, what plans rest on, and how the process itself does."""
+        self.migrations = self._counter(
+            "hyperscale_migrations_total", "Migrations of running jobs: Proposed, Started or Abandoned.", "outcome"
         )
-        self.preemptions = Counter(
-            "hyperscale_preemptions_total",
-            "Preemptions of running jobs: Proposed, Started, Abandoned or Resumed.",
-            ["outcome"],
-            registry=self.registry,
+        self.preemptions = self._counter(
+            "hyperscale_preemptions_total", "Preemptions of running jobs: Proposed, Started, Abandoned or Resumed.", "outcome"
         )
-        self.misplaced_workers = Counter(
-            "hyperscale_misplaced_workers_total", "Workers that the scheduler bound to another node than planned.", registry=self.registry
+        self.misplaced_workers = self._counter(
+            "hyperscale_misplaced_workers_total", "Workers that the scheduler bound to another node than planned."
         )
-        self.queue_decisions = Counter(
-            "hyperscale_queue_decisions_total",
-            "Pending jobs decided on together, each time.",
-            ["chooser", "outcome"],
-            registry=self.registry,
+        self.queue_decisions = self._counter(
+            "hyperscale_queue_decisions_total", "Pending jobs decided on together, each time.", "chooser", "outcome"
         )
-        self.queue_waiting_seconds = Histogram(
+        self.queue_waiting_seconds = self._histogram(
             "hyperscale_queue_waiting_seconds",
             "From the creation of a job to its plan, where it was decided on together with others.",
-            buckets=_WAITING_SECONDS,
-            registry=self.registry,
+            _WAITING_SECONDS,
         )
-        self.planner_failures = Counter(
-            "hyperscale_planner_failures_total", "Fallbacks because the planner process failed.", ["fallback"], registry=self.registry
+        self.planner_failures = self._counter(
+            "hyperscale_planner_failures_total", "Fallbacks because the planner process failed.", "fallback"
         )
+        self.topology_nodes = self._gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.")
+        self.topology_links = self._gauge("hyperscale_topology_links", "Measured links in the last snapshot.")
+        self.topology_age_seconds = self._gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.")
+        self.topology_writes = self._counter(
+            "hyperscale_topology_writes_total", "Writes of the ClusterTopology: Written or Failed.", "outcome"
+        )
+        self.query_failures = self._counter("hyperscale_prometheus_query_failures_total", "Failed metric queries.", "query")
+        self.prediction_ratio = self._histogram(
+            "hyperscale_prediction_ratio", "Measured epoch over the predicted one, of finished runs.", _RATIOS, "architecture"
+        )
+        self.history_failures = self._counter("hyperscale_history_failures_total", "Failed reads and writes of history.")
+        self.unreadable = self._gauge(
+            "hyperscale_unreadable_objects", "API objects that cannot be used as they are; the log names each.", "kind"
+        )
+        self.workqueue_depth = self._gauge("hyperscale_workqueue_depth", "Jobs waiting to be reconciled.")
+        self.loop_lag_seconds = self._gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.")
 
-    def _register_inputs(self) -> None:
-        """Register the topology, Prometheus and the history of runs."""
-        self.topology_nodes = Gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.", registry=self.registry)
-        self.topology_links = Gauge("hyperscale_topology_links", "Measured links in the last snapshot.", registry=self.registry)
-        self.topology_age_seconds = Gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.", registry=self.registry)
-        self.topology_writes = Counter(
-            "hyperscale_topology_writes_total", "Writes of the ClusterTopology: Written or Failed.", ["outcome"], registry=self.registry
-        )
-        self.query_failures = Counter(
-            "hyperscale_prometheus_query_failures_total", "Failed metric queries.", ["query"], registry=self.registry
-        )
-        self.prediction_ratio = Histogram(
-            "hyperscale_prediction_ratio",
-            "Measured epoch over the predicted one, of finished runs.",
-            ["architecture"],
-            buckets=_RATIOS,
-            registry=self.registry,
-        )
-        self.history_failures = Counter("hyperscale_history_failures_total", "Failed reads and writes of history.", registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
 
-    def _register_process(self) -> None:
-        """Register what the operator process says of itself."""
-        self.unreadable = Gauge(
-            "hyperscale_unreadable_objects",
-            "API objects that cannot be used as they are; the log names each.",
-            ["kind"],
-            registry=self.registry,
-        )
-        self.workqueue_depth = Gauge("hyperscale_workqueue_depth", "Jobs waiting to be reconciled.", registry=self.registry)
-        self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
-        build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)
-        build.labels(version=__version__).set(1)
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def count_finished(self, before: StateWord, after: StateWord) -> None:
         """Count a job whose run has just ended."""
