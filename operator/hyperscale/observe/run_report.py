@@ -1,13 +1,16 @@
-"""Results that a run reports about itself, from untrusted sources: bounded, checked, unknown fields ignored. Pure."""
+"""Results that a run, or the Job `NAME-inspect`, reports about itself, from untrusted sources: bounded, checked. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
+from hyperscale.model.api.datasets import DatasetStatus, SizeSource
+from hyperscale.model.api.job import PositiveCount
 from hyperscale.model.api.measured import LONGEST_SECONDS, MOST_BYTES, Measured
 from hyperscale.model.pods import LAUNCHER, PodView
 
@@ -73,3 +76,23 @@ def _lists_possible(measured: Measured) -> bool:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
+
+
+class DatasetReport(msgspec.Struct, frozen=True, rename="camel"):
+    """Figures of a graph as read: directed edges, feature width, classes, labelled vertices of the training split."""
+
+    vertices: PositiveCount
+    edges: Annotated[int, Meta(ge=0, le=10**12)]
+    feature_size: Annotated[int, Meta(ge=1, le=10**6)]
+    classes: Annotated[int, Meta(ge=1, le=10**6)]
+    train_vertices: Annotated[int, Meta(ge=0, le=10**12)]
+
+
+def read_report(termination: str, key: str) -> DatasetStatus | None:
+    """The sizes of the dataset with this key; None for a message that holds none."""
+    try:
+        report = msgspec.json.decode(termination, type=DatasetReport)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    sizes = (report.vertices, report.edges, report.feature_size, report.classes)
+    return DatasetStatus(*sizes, SizeSource.READ, key, report.train_vertices or None)

@@ -24,7 +24,7 @@ from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.pods import INSPECT, PodView
 from hyperscale.model.status import JobStatus, StateWord, to_wire
-from hyperscale.observe.dataset_report import read_report
+from hyperscale.observe.run_report import read_report
 from tests.builders.seen import GONE, UID, changed, condition, job_spec, mpijob, plan, seen, status
 
 STORED: Final = {"source": {"persistentVolumeClaim": {"claimName": "graphs"}}, "path": "own.npz", "format": "NPZ"}

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.control.decide.inspect_dataset import lacks_dataset_sizes
+from hyperscale.control.decide.batch_jobs import lacks_dataset_sizes, lacks_new_partitions, lacks_partitions
 from hyperscale.control.decide.migrate_job import migrating, migration_pays
 from hyperscale.control.decide.open_gates import gates_closed, launcher_closed
 from hyperscale.control.decide.plan_job import (
@@ -34,7 +34,6 @@ from hyperscale.control.decide.suspend_job import (
     suspended_by_another,
     suspension_differs,
 )
-from hyperscale.control.decide.write_partitions import lacks_new_partitions, lacks_partitions
 from hyperscale.control.lifecycle.unscheduled import seconds_left
 from hyperscale.model.decision import Decision, Reason, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput

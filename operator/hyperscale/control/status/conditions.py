@@ -8,8 +8,7 @@ from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, p
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
-from hyperscale.control.status.columns import columns
-from hyperscale.control.status.dataset_sizes import dataset_status
+from hyperscale.control.status.fields import columns, dataset_status
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED, UNSIZED
 from hyperscale.control.status.run_conditions import new_condition, run_conditions
 from hyperscale.model import constants

@@ -107,7 +107,12 @@ def dataset_key(dataset: DatasetSpec) -> str:
 
 def is_sized(job: JobSpec) -> bool:
     """Whether the size of the job's training graph is stated or known, so that it can be planned."""
-    return known_size(job.dataset) is not None or not any(value is None for _, value in _stated(job.dataset))
+    return known_size(job.dataset) is not None or states_size(job.dataset)
+
+
+def states_size(dataset: DatasetSpec) -> bool:
+    """Whether the spec itself gives every figure of the size."""
+    return all(value is not None for _, value in _stated(dataset))
 
 
 def must_be_read(job: JobSpec) -> bool:

@@ -152,6 +152,12 @@ class BatchJobState(msgspec.Struct, frozen=True):
     pods: tuple[PodView, ...] = ()
     """Pods of the Job, oldest first."""
 
+    @property
+    def last_pod(self) -> PodView | None:
+        """The latest pod of the Job; pods of others under its labels do not count."""
+        uid = self.job.uid if self.job is not None else ""
+        return next((pod for pod in reversed(self.pods) if uid and pod.owner_uid == uid), None)
+
 
 class CapacityState(msgspec.Struct, frozen=True):
     """Nodes that matter to the job and cannot be used."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hyperscale.model.api.datasets import SizeSource
-from hyperscale.observe.dataset_report import read_report
+from hyperscale.observe.run_report import read_report
 from hyperscale.training.runtime.termination import MESSAGE_VARIABLE
 from hyperscale.training.worker import inspect_dataset
 from tests.builders.training import environment
