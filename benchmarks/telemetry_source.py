@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from hyperscale.agent.probe.probe_schedule import ProbeSchedule
-from hyperscale.observe.prometheus.targets import target_query
+from hyperscale.observe.prometheus.known_series import target_query
 
 GPUS_PER_NODE: Final = 8
 RACK_NODES: Final = 16

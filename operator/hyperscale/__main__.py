@@ -21,10 +21,9 @@ with required("operator", "hyperscale"):
     import kopf
 
     from hyperscale.control.apply.client import ApiClient, ConfigException
-    from hyperscale.control.apply.lease import Lease
-    from hyperscale.control.apply.lease_thread import LeaseThread
+    from hyperscale.control.apply.lease import Lease, LeaseThread
     from hyperscale.control.apply.pace import Pace
-    from hyperscale.control.controller import kopf_internals
+    from hyperscale.control.controller import handlers
     from hyperscale.control.controller.handlers import register
     from hyperscale.control.controller.manager import Operator
     from hyperscale.control.controller.preview_server import PreviewServer
@@ -88,12 +87,12 @@ async def _hold_and_work(operator: Operator, lease: LeaseThread, identity: str, 
     lease.hold()
     registry = kopf.OperatorRegistry()
     register(registry, operator)
-    kopf_internals.read_from(operator.feed)
+    handlers.read_from(operator.feed)
     started = asyncio.Event()
     watching = asyncio.create_task(
         kopf.operator(
             registry=registry,
-            identity=kopf_internals.identity(identity),
+            identity=handlers.identity(identity),
             standalone=True,
             clusterwide=True,  # which namespaces are served is the feed's affair
             stop_flag=stop,

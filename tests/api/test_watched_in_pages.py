@@ -22,7 +22,7 @@ from hyperscale.control.apply import client
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, NODE, POD, POLICY
-from hyperscale.control.controller import handlers, kopf_internals
+from hyperscale.control.controller import handlers
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.controller.manager import Operator
 from hyperscale.model.api.policy import PolicySpec
@@ -87,7 +87,7 @@ async def watch_until_late(api: Api, kubeconfig: Path, world: ClusterCache) -> H
     connected = await connect(kubeconfig)
     feed = Feed(connected, world, ())
     handlers.register(registry, cast("Operator", heard))
-    kopf_internals.read_from(feed)
+    handlers.read_from(feed)
     for kind in KINDS:
         await feed.list_kind(kind)
     watching = asyncio.create_task(kopf.operator(registry=registry, standalone=True, clusterwide=True, stop_flag=stop))

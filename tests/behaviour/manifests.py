@@ -11,9 +11,8 @@ import yaml
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import suspension
-from hyperscale.control.render.inspect_job_manifest import inspect_job
+from hyperscale.control.render.batch_jobs import inspect_job, partition_job, partition_key
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
-from hyperscale.control.render.partition_job_manifest import partition_job, partition_key
 from hyperscale.control.render.plan_file import config_map
 from hyperscale.control.render.pod import common_labels
 from hyperscale.control.render.release import launcher_release_patch, release_patch

@@ -9,9 +9,8 @@ import msgspec
 
 from hyperscale.model.admission_query import AdmissionRequest, Claim, QueuedJob, RunningShare
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.migration_query import MigrationQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptibleJob, PreemptionQuestion
+from hyperscale.model.running_query import MigrationQuestion, PreemptibleJob, PreemptionQuestion, RunningJob
 from hyperscale.planner.service.frames import AskMoves, AskStops, AskTurns, ClusterFrame, MigrationAdvice, Stopped, Turned
 from hyperscale.planner.service.worker import PlannerService
 from tests.behaviour.clusters import A100, T4, Json, cluster, link, mesh, mixed, node

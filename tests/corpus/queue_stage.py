@@ -18,11 +18,10 @@ from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Reason
-from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
 from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
 from hyperscale.model.status import JobStatus
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build

@@ -18,8 +18,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.metrics_reading import MetricsReading, Series
-from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
-from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.migration.migration_evaluation import evaluate_migrations

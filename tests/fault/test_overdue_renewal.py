@@ -12,8 +12,7 @@ from kubernetes.aio import config
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.apply.lease import Lease
-from hyperscale.control.apply.lease_thread import LeaseThread
+from hyperscale.control.apply.lease import Lease, LeaseThread
 from hyperscale.control.apply.pace import Pace
 from tests.fault.conftest import Stage
 from tests.fault.process import LEASE

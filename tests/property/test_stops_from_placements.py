@@ -13,10 +13,9 @@ from hyperscale.model.admission_query import AdmissionRequest, Claim, QueuedJob,
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.migration_query import RunningJob
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptibleJob, PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import PreemptibleJob, PreemptionAnswer, PreemptionQuestion, RunningJob
 from hyperscale.planner.check.drained_snapshot import added
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build

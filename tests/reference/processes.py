@@ -20,7 +20,7 @@ from hyperscale.cli.arguments.parser import build_parser
 from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.control import settings
 from hyperscale.model.decision import Reason
-from hyperscale.observe.prometheus import access
+from hyperscale.observe.prometheus import credentials
 from tests.reference.markdown import code, page, table
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "operator/hyperscale"
@@ -129,7 +129,7 @@ def process_settings() -> str:
     """Return the page of all environment variables of operator and agent."""
     header = ("variable", "default", "meaning")
     operator = [row for row in _variables(settings.Settings, settings.PREFIX) if row[0] != "`HYPERSCALE_PROMETHEUS_ACCESS`"]
-    operator += _variables(access.Access, access.PREFIX)
+    operator += _variables(credentials.Access, credentials.PREFIX)
     agent = [
         *_variables(agent_settings.AgentSettings, agent_settings.PREFIX),
         *_variables(probe_settings.LinkSettings, agent_settings.PREFIX),

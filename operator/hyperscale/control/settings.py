@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from hyperscale.observe.prometheus.access import PLAIN, Access, from_variables
+from hyperscale.observe.prometheus.credentials import PLAIN, Access, from_variables
 
 
 class Settings(msgspec.Struct, frozen=True):

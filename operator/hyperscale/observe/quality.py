@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import Quality, Sample
 from hyperscale.model.metrics_reading import Verdict
-from hyperscale.observe.provenance import rank
+from hyperscale.observe.identity import rank
 
 MIB: Final = 1024 * 1024
 FUTURE_SECONDS: Final = 60.0

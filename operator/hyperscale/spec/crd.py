@@ -1,6 +1,6 @@
 """Writes crds/ from the types in model/: `python -m hyperscale.spec.crd` writes, `--check` exits 1 where a file differs.
 
-Input:  JobSpec, JobStatus, PolicySpec, TopologyStatus and the rules of crd_cel.py. Output: structural OpenAPI v3, one file per kind,
+Input:  JobSpec, JobStatus, PolicySpec, TopologyStatus and the rules of rules.py. Output: structural OpenAPI v3, one file per kind,
 and the same bytes in charts/hyperscale/files/crds/. A type without a bound is an error: whatever is stored is bounded.
 """
 
@@ -18,8 +18,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import METRICS_AVAILABLE, TopologyStatus
 from hyperscale.model.status import SUMMARY_CONDITION, JobStatus
-from hyperscale.spec import crd_cel
-from hyperscale.spec.crd_schema import Schema, struct_schema
+from hyperscale.spec.crd_schema import Schema, root_rules, spec_rules, struct_schema
 from hyperscale.spec.former_fields import chart_data
 from hyperscale.spec.introspect import struct_of
 
@@ -40,12 +39,12 @@ def manifests() -> dict[str, Schema]:
 
 def _job() -> Schema:
     spec = struct_schema(struct_of(JobSpec), defaults=True)
-    spec["x-kubernetes-validations"] = crd_cel.spec_rules()
+    spec["x-kubernetes-validations"] = spec_rules()
     status = struct_schema(struct_of(JobStatus), defaults=False)
     _plan_of_any_version(status["properties"]["plan"])
     schema = _root("A GNN training job: measured, planned, placed and run as an MPIJob.", {"spec": spec, "status": status}, ["spec"])
     schema["properties"]["metadata"]["properties"] = {"name": {"type": "string", "maxLength": 253}}
-    schema["x-kubernetes-validations"] = crd_cel.root_rules()
+    schema["x-kubernetes-validations"] = root_rules()
     columns = [
         ("Status", "string", f'.status.conditions[?(@.type=="{SUMMARY_CONDITION}")].reason', 0),
         ("Partitions", "integer", ".status.plan.partitions", 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import textwrap
 from functools import cache
 from inspect import cleandoc, getsource
@@ -13,9 +14,85 @@ import msgspec
 from msgspec import inspect
 
 from hyperscale.model.api import written_numbers as forms
-from hyperscale.spec import crd_cel
 from hyperscale.spec.introspect import Shape, choices_of, shape_of, words_of
+from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN, Rule
 from hyperscale.spec.written import write_field
+
+_FIXED_AFTER_START: Final = ("model", "dataset", "workers", "partitioning", "allreduce", "placement", "planner", "launcher")
+_OPTIONAL_FIXED_AFTER_START: Final = ("checkpoint", "policyRef")
+"""They may be absent, before and after."""
+
+_STARTED: Final = "has(oldSelf.status) && has(oldSelf.status.mpiJobRef)"
+
+
+def spec_rules() -> list[dict[str, Any]]:
+    """Validations of `spec`."""
+    return [_validation(rule) for rule in JOB_RULES]
+
+
+def root_rules() -> list[dict[str, Any]]:
+    """Validations of the whole object: only here are the name, the status and the old spec in sight."""
+    return [
+        {
+            "rule": f"self.metadata.name.size() <= {MAX_NAME_LENGTH} && self.metadata.name.matches({json.dumps(NAME_PATTERN)})",
+            "message": NAME_HELP,
+            "fieldPath": ".metadata.name",
+        },
+        *(_fixed(field, f"self.spec.{field} == oldSelf.spec.{field}") for field in _FIXED_AFTER_START),
+        *(_fixed(field, _same_optional(field)) for field in _OPTIONAL_FIXED_AFTER_START),
+    ]
+
+
+def _validation(rule: Rule) -> dict[str, Any]:
+    validation: dict[str, Any] = {"rule": rule.cel, "fieldPath": f".{rule.path}", "message": rule.message}
+    if rule.detail_cel is not None:
+        text, values = rule.detail_cel
+        validation["messageExpression"] = f"{json.dumps(f'{text}; {rule.message}')}.format([{values}])"
+    if rule.required:
+        validation["reason"] = "FieldValueRequired"
+    return validation
+
+
+def _same_optional(field: str) -> str:
+    """CEL: absent before and after, or equal; comparing optionals (`.?`) is over CEL's cost budget."""
+    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+
+
+def _fixed(field: str, equal: str) -> dict[str, Any]:
+    return {
+        "rule": f"!({_STARTED}) || ({equal})",
+        "message": f"{field} cannot change once the MPIJob exists; delete the job and create it again, or set it back",
+        "fieldPath": f".spec.{field}",
+        "reason": "FieldValueForbidden",
+    }
+
+
+def key_rules(max_length: int, pattern: str, words: str) -> list[dict[str, Any]]:
+    """Validations of a map's keys, which OpenAPI cannot bound; `words` say what a key is."""
+    return [
+        {
+            "rule": f"self.all(key, key.size() > 0 && key.size() <= {max_length} && key.matches({json.dumps(pattern)}))",
+            "message": f"every key must be {words}",
+        }
+    ]
+
+
+def decimal_rule(limits: tuple[tuple[str, float], ...], words: str) -> dict[str, Any]:
+    """Validation of a decimal string; each limit is an operator with its number."""
+    return {"rule": " && ".join(f"double(self) {sign} {float(limit)}" for sign, limit in limits), "message": f"write {words}"}
+
+
+def quantity_rule(lowest: int, highest: int, words: str) -> dict[str, Any]:
+    """Validation of a quantity within bounds, an integer or a string."""
+    bounds = f"!quantity(string(self)).isLessThan(quantity('{lowest}')) && !quantity(string(self)).isGreaterThan(quantity('{highest}'))"
+    return {"rule": f"isQuantity(string(self)) && {bounds}", "message": f"write {words}"}
+
+
+def amount_rule(words: str) -> dict[str, Any]:
+    """Validation of what a container asks for: a quantity of 0 asks for nothing, and leaving it out says so without doubt."""
+    return {"rule": "isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))", "message": f"write {words}"}
+
 
 Schema = dict[str, Any]
 
@@ -93,7 +170,7 @@ def _written(shape: Shape, path: str) -> Schema:
     """A decimal string, or a quantity: OpenAPI cannot bound a text's number, CEL can."""
     bare = shape.bare
     if isinstance(bare, inspect.StrType):
-        return _quantity(crd_cel.amount_rule(words_of(shape)))
+        return _quantity(amount_rule(words_of(shape)))
     if not isinstance(bare, inspect.IntType | inspect.FloatType):
         raise TypeError(f"{path}: only a number can be written as text")
     given = ((">=", bare.ge), (">", bare.gt), ("<=", bare.le), ("<", bare.lt))
@@ -101,11 +178,11 @@ def _written(shape: Shape, path: str) -> Schema:
     if len(limits) != 2:
         raise TypeError(f"{path}: a number written as text needs a lower and an upper bound")
     if shape.written == forms.DECIMAL[forms.WRITTEN]:
-        rule = crd_cel.decimal_rule(limits, words_of(shape))
+        rule = decimal_rule(limits, words_of(shape))
         return {"type": "string", "maxLength": forms.MAX_LENGTH, "pattern": forms.DECIMAL_PATTERN, "x-kubernetes-validations": [rule]}
     if bare.ge is None or bare.le is None:
         raise TypeError(f"{path}: a quantity needs Meta(ge=..., le=...)")
-    return _quantity(crd_cel.quantity_rule(int(bare.ge), int(bare.le), words_of(shape)))
+    return _quantity(quantity_rule(int(bare.ge), int(bare.le), words_of(shape)))
 
 
 def _quantity(rule: Schema) -> Schema:
@@ -145,7 +222,7 @@ def _container(bare: inspect.DictType | inspect.VarTupleType, path: str, default
     }
     key = shape_of(bare.key_type).bare
     if isinstance(key, inspect.StrType) and key.pattern is not None and key.max_length is not None:
-        schema["x-kubernetes-validations"] = crd_cel.key_rules(key.max_length, key.pattern, words_of(shape_of(bare.key_type)))
+        schema["x-kubernetes-validations"] = key_rules(key.max_length, key.pattern, words_of(shape_of(bare.key_type)))
     return schema
 
 

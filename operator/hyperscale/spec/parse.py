@@ -13,11 +13,29 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hyperscale.model import constants
+from hyperscale.model.api.datasets import DatasetStatus, SizeSource, dataset_key, is_sized, with_sizes
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.spec import errors, introspect, written
 from hyperscale.spec.api_objects import fault_of
 from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
+
+
+def with_read_sizes(job: JobSpec, resource: Mapping[str, Any]) -> JobSpec:
+    """The job with the sizes in `status.dataset` where its spec states none; unchanged where those are of another `spec.dataset`.
+
+    A job that has started keeps the sizes that its plan rests on.
+    """
+    status = resource.get("status")
+    if is_sized(job) or not isinstance(status, Mapping):
+        return job
+    try:
+        read = msgspec.convert(status.get("dataset"), DatasetStatus)
+    except msgspec.ValidationError:
+        return job
+    current = read.source is SizeSource.READ and read.dataset_key == dataset_key(job.dataset)
+    return with_sizes(job, read) if current or status.get("mpiJobRef") is not None else job
+
 
 MAX_SPEC_BYTES: Final = 65_535
 """JSON of one spec. kubectl repeats it in an annotation, and all annotations together may have 262,144 bytes."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hyperscale.control.settings import from_environment
-from hyperscale.observe.prometheus.access import Access
+from hyperscale.observe.prometheus.credentials import Access
 
 Render = Any
 URL = "https://thanos.monitoring:9091"

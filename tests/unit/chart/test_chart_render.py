@@ -12,7 +12,7 @@ import yaml
 
 from hyperscale.control import settings
 from hyperscale.model import constants
-from hyperscale.observe.prometheus.access import Access
+from hyperscale.observe.prometheus.credentials import Access
 
 Render = Any
 ROOT = Path(__file__).resolve().parents[3]

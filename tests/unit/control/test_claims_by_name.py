@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.api_errors import TransientError
+from hyperscale.control.apply.api_answers import TransientError
 from hyperscale.control.apply.claims import Claims
 from hyperscale.control.apply.client import ApiClient
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.scheduler.claim_index import ClaimIndex
+from hyperscale.control.scheduler.running_jobs import ClaimIndex
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.planner.check.drained_snapshot import added

@@ -10,8 +10,7 @@ import aiohttp
 import pytest
 from kubernetes.aio import client as official
 
-from hyperscale.control.apply.api_answers import MAX_BODY_BYTES
-from hyperscale.control.apply.api_errors import ApiError, TransientError
+from hyperscale.control.apply.api_answers import MAX_BODY_BYTES, ApiError, TransientError
 from hyperscale.control.apply.client import ApiClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hyperscale.control.cache.assumed_plans import Reservations
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
-from hyperscale.control.cache.reservations import Reservations
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus, ObjectReference, to_wire
 from tests.builders.seen import MPIJOB_UID, UID, plan
@@ -74,7 +74,8 @@ def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
     assert seen.assumed_plans.reserved_amounts(OTHER) == {}
 
 
-JOBS = st.sampled_from(["a", "b", "c"])
+A, B, C = Key("ns", "a"), Key("ns", "b"), Key("ns", "c")
+JOBS = st.sampled_from([A, B, C])
 NODES = st.sampled_from(["n0", "n1", "n2"])
 HOLDINGS = st.tuples(
     JOBS, st.dictionaries(NODES, st.integers(1, 4)), st.dictionaries(st.sampled_from(["cpu", RDMA]), st.sampled_from([0.1, 0.3, 2.0]))
@@ -103,13 +104,13 @@ def rounded(held: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, floa
 
 
 @given(st.lists(HOLDINGS, max_size=12))
-def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
-    kept: Reservations[str] = Reservations()
-    known: dict[str, Holding] = {}
+def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tuple[Key, dict[str, int], dict[str, float]]]) -> None:
+    kept = Reservations()
+    known: dict[Key, Holding] = {}
     for job, workers, amounts in steps:
         kept.set(job, thousandths(workers, amounts))
         known[job] = (workers, amounts)
-    for asking in ("a", "b", None):
+    for asking in (A, B, None):
         held = kept.held_by_others(asking)
         assert rounded({node: {name: amount / 1000 for name, amount in amounts.items()} for node, amounts in held.items()}) == summed(
             holding for job, holding in known.items() if job != asking
@@ -118,8 +119,8 @@ def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tupl
 
 
 @given(st.lists(HOLDINGS, max_size=12))
-def test_nothing_is_reserved_once_every_job_holds_nothing(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
-    kept: Reservations[str] = Reservations()
+def test_nothing_is_reserved_once_every_job_holds_nothing(steps: list[tuple[Key, dict[str, int], dict[str, float]]]) -> None:
+    kept = Reservations()
     for job, workers, amounts in steps:
         kept.set(job, thousandths(workers, amounts))
     for job, _, _ in steps:

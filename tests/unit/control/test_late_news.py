@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD
+from hyperscale.control.cache.listings import Versions
 from hyperscale.control.cache.records import Key
-from hyperscale.control.cache.versions import Versions
 from tests.unit.control.test_world import CORA, OTHER, cache, free, job, mpijob, node, pod
 
 

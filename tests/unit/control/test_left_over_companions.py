@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.control.apply.api_errors import ConflictError
+from hyperscale.control.apply.api_answers import ConflictError
 from hyperscale.control.apply.dependents import Companions, DependentRefusedError
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.render.plan_file import config_map

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.apply.lease import Lease
-from hyperscale.control.apply.pace import Pace, turn
-from hyperscale.control.apply.server_time import ServerTime
+from hyperscale.control.apply.pace import Pace, ServerTime, turn
 from hyperscale.control.settings import SettingsError, from_environment
 
 

@@ -10,8 +10,7 @@ from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.metrics_reading import MetricsReading
-from hyperscale.model.migration_query import RunningJob
-from hyperscale.model.preemption_query import PreemptibleJob
+from hyperscale.model.running_query import PreemptibleJob, RunningJob
 from hyperscale.model.status import to_wire
 from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import plan as seen_plan

@@ -13,7 +13,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.context import is_progress
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.history.recorder import RunRecorder
-from hyperscale.control.render.inspect_job_manifest import inspect_job
+from hyperscale.control.render.batch_jobs import inspect_job
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry

@@ -33,7 +33,7 @@ from hyperscale.model.decision import BeginPreemption, DeletePods, MakePlan, Rea
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer, MigrationView, PreemptionView, ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
-from hyperscale.model.preemption_query import JobPreemption
+from hyperscale.model.running_query import JobPreemption
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, ProposedPreemption, QueueDecision, StateWord
 from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 

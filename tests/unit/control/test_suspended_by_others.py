@@ -18,7 +18,7 @@ from hyperscale.model.decision import FindWorkload, MakePlan, Reason, ReleaseWor
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.status import LastPreemption, StateWord
-from hyperscale.observe.kube.mpijob_view import mpijob_view
+from hyperscale.observe.kube.owned_objects import mpijob_view
 from tests.builders import placement
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, ProbeSchedule
-from hyperscale.control.apply.api_errors import ConflictError, TransientError
+from hyperscale.control.apply.api_answers import ConflictError, TransientError
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology import writer as publish
 from hyperscale.control.topology.topology_changes import ALL_PAIRS_NODES

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.observe.kube.demand import MAX_CONTAINERS, MAX_RESOURCES, pod_demand
-from hyperscale.observe.kube.mpijob_view import mpijob_view
+from hyperscale.observe.kube.owned_objects import mpijob_view
 
 NAMES = ("cpu", "memory", "nvidia.com/gpu", "rdma/hca")
 REQUESTS = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9).map(str), max_size=3)

@@ -14,7 +14,7 @@ from hyperscale.control.settings import SettingsError, from_environment
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import NOT_CONFIGURED
 from hyperscale.observe.prometheus import credentials
-from hyperscale.observe.prometheus.access import Access
+from hyperscale.observe.prometheus.credentials import Access
 from hyperscale.observe.prometheus.reader import PrometheusReader, QueryError
 from tests.unit.observe.stub_prometheus import Handler, serving
 

@@ -10,8 +10,8 @@ from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides, P
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, Origin, Quality
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics_reading import Series
+from hyperscale.observe.identity import RANKS, rank
 from hyperscale.observe.kube import overrides as overrides_module
-from hyperscale.observe.provenance import RANKS, rank
 from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 

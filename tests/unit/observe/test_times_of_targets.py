@@ -8,7 +8,7 @@ import pytest
 
 from hyperscale.model.api.policy import MetricQueries, PolicySpec
 from hyperscale.model.metrics_reading import Series
-from hyperscale.observe.prometheus import targets
+from hyperscale.observe.prometheus import known_series, reader
 from hyperscale.observe.prometheus.reader import PrometheusReader
 from tests.unit.observe.stub_prometheus import Handler, serving
 
@@ -22,7 +22,7 @@ Scraped = list[tuple[dict[str, str], float]]
 
 @pytest.fixture(autouse=True)
 def _any_number_of_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "LEAST_SERIES", 1)
+    monkeypatch.setattr(reader, "LEAST_SERIES", 1)
 
 
 def gpu(node: int, number: int, **more: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ def test_each_series_has_the_time_of_its_target_and_no_series_is_asked_for_its_o
     scraped = [(gpu(node, number), NOW - node) for node in (1, 2) for number in (0, 1)]
     (found,), asked = read(scraped)
     assert stamps(found) == [NOW - 1, NOW - 1, NOW - 2, NOW - 2]
-    assert asked == [POWER, targets.target_query(POWER)]
+    assert asked == [POWER, known_series.target_query(POWER)]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import MigrationPolicy, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link
-from hyperscale.model.migration_query import JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.model.running_query import JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
 from hyperscale.planner.migration.vacated import unsound_moves

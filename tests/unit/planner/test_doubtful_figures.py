@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
-from hyperscale.model.migration_query import JobMigration, MigrationQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
+from hyperscale.model.running_query import JobMigration, MigrationQuestion, RunningJob
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
 from hyperscale.planner.search.heuristic import Heuristic

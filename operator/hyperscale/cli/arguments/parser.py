@@ -220,7 +220,7 @@ def _add_cluster(command: Parser, prometheus: bool = True) -> None:
 
 
 def _add_access(command: Parser) -> None:
-    """Fields of hyperscale.observe.prometheus.access.Access."""
+    """Fields of hyperscale.observe.prometheus.credentials.Access."""
     summary = "as the chart's prometheus.tls, auth and tenant; default: $HYPERSCALE_PROMETHEUS_CA_FILE and so on"
     group = command.add_argument_group("access to Prometheus", summary)
     for name, metavar, text in (

@@ -45,7 +45,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube.fields import is_gpu_node
-from hyperscale.observe.prometheus.access import PLAIN, Access, from_variables
+from hyperscale.observe.prometheus.credentials import PLAIN, Access, from_variables
 from hyperscale.spec.parse import SpecError, parse_policy
 
 THREADS: Final = 8

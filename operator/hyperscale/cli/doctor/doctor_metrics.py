@@ -16,7 +16,7 @@ from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure, metric_names, s
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import FIGURES, Series
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus.access import Access
+from hyperscale.observe.prometheus.credentials import Access
 from hyperscale.observe.prometheus.reader import DENIED, DENYING, PrometheusReader, QueryError
 from hyperscale.observe.quality import Point, QualityRule, judge, rules
 

@@ -10,7 +10,7 @@ from hyperscale.cli.live import BOUND_AND_LIVE
 from hyperscale.control.apply import paths
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY, Intake, Refused
-from hyperscale.control.cache.versions import EVERYWHERE
+from hyperscale.control.cache.listings import EVERYWHERE
 from hyperscale.doctor.facts import Unusable
 
 LISTED: Final = (

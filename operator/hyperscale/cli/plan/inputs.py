@@ -18,7 +18,7 @@ from hyperscale.cli.exit_codes import InputError, one_line
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.observe.prometheus.access import Access, from_variables
+from hyperscale.observe.prometheus.credentials import Access, from_variables
 
 if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
@@ -71,8 +71,7 @@ def read_jobs(paths: list[str], namespace: str | None) -> list[JobInput]:
 
 def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> JobInput:
     from hyperscale.model.api.datasets import dataset_size
-    from hyperscale.spec.parse import SpecError, parse_job
-    from hyperscale.spec.read_sizes import with_read_sizes
+    from hyperscale.spec.parse import SpecError, parse_job, with_read_sizes
 
     try:
         spec = with_read_sizes(parse_job(resource), resource)

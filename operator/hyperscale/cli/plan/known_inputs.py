@@ -15,7 +15,7 @@ from hyperscale.cli.plan.inputs import JobInput, note
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.preview import PreviewState
-from hyperscale.observe.prometheus.access import Access
+from hyperscale.observe.prometheus.credentials import Access
 from hyperscale.util.rfc3339 import duration_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError
+from hyperscale.control.apply.api_answers import ApiError, ConflictError, NotFoundError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.apply.dependents import HTTP_FORBIDDEN, UNACCEPTABLE, Companions, DependentRefusedError
 from hyperscale.control.cache.cluster_cache import ClusterCache

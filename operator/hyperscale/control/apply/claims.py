@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.api_errors import ApiError, TransientError
+from hyperscale.control.apply.api_answers import ApiError, TransientError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.model.planning import NO_VOLUMES, NodeRule, Volumes
 from hyperscale.observe.kube.volume_rules import class_name, class_rules, volume_name, volume_rules

@@ -19,18 +19,21 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from hyperscale import __version__
-from hyperscale.control.apply.api_answers import Json, bounded_body, lines_of, plain_object, read_object
-from hyperscale.control.apply.api_errors import (
+from hyperscale.control.apply.api_answers import (
     ApiError,
     ConflictError,
+    Json,
     NotFoundError,
     TooLargeError,
     TransientError,
+    bounded_body,
     check_status,
     error_of,
+    lines_of,
+    plain_object,
+    read_object,
 )
-from hyperscale.control.apply.pace import Pace, Term, turn
-from hyperscale.control.apply.server_time import ServerTime
+from hyperscale.control.apply.pace import Pace, ServerTime, Term, turn
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
 from hyperscale.util.threads import in_daemon_thread

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.api_errors import ApiError, ConflictError
+from hyperscale.control.apply.api_answers import ApiError, ConflictError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.milestones import Milestone, OnMilestone
-from hyperscale.control.render.inspect_job_manifest import inspect_job
-from hyperscale.control.render.partition_job_manifest import partition_job
+from hyperscale.control.render.batch_jobs import inspect_job, partition_job
 from hyperscale.control.render.plan_file import config_map, config_map_name
 from hyperscale.control.render.pod import common_labels
 from hyperscale.model import constants

@@ -1,20 +1,120 @@
-"""Plans that are on their way to an MPIJob, and the resources that plans hold before any bound pod shows it."""
+"""The plans of each job by where they are written, how much they may hold, and what they hold before any bound pod shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from hyperscale.control.cache.plan_limits import holding_plan
-from hyperscale.control.cache.plan_record import PlanRecord
+from msgspec.structs import replace
+
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.cache.reservations import Reservations
-from hyperscale.control.lifecycle.movable import held_gpus, is_moving
+from hyperscale.control.lifecycle.movable import held_gpus, holds_plan, is_moving
+from hyperscale.control.lifecycle.unscheduled import is_released
+from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
+
+Amounts = Mapping[str, int]
+"""Whole units by resource name, so that sums come back to nothing when all is given back."""
+
+
+class Reservations:
+    """Held resources of each job, and their sum by node.
+
+    Of thousands of ranks one is bound at a time, and only its node is counted again.
+    """
+
+    def __init__(self) -> None:
+        self._of_job: dict[Key, Mapping[str, Amounts]] = {}
+        self._by_node: dict[str, dict[str, int]] = {}
+
+    def set(self, job: Key, by_node: Mapping[str, Amounts]) -> bool:
+        """What a job holds from now on, empty for nothing; whether it held something else before."""
+        before = self._of_job.pop(job, {})
+        if by_node:
+            self._of_job[job] = by_node
+        changed = [node for node in {*before, *by_node} if before.get(node) != by_node.get(node)]
+        for node in changed:
+            left = _sum(self._by_node.pop(node, {}), before.get(node, {}), -1)
+            if amounts := _sum(left, by_node.get(node, {})):
+                self._by_node[node] = amounts
+        return bool(changed)
+
+    def held_by_others(self, job: Key | None, nodes: Collection[str] | None = None) -> dict[str, dict[str, int]]:
+        """By node and resource name what jobs other than `job` hold; of these `nodes` alone where they are given."""
+        own = self._of_job.get(job, {}) if job is not None else {}
+        asked = self._by_node if nodes is None else self._by_node.keys() & nodes
+        reserved = {node: _sum(self._by_node[node], own.get(node, {}), -1) for node in asked}
+        return {node: amounts for node, amounts in reserved.items() if amounts}
+
+
+def _sum(one: Amounts, other: Amounts, factor: int = 1) -> dict[str, int]:
+    """`one` and `factor` times `other`, sorted, without what is nothing."""
+    sums = {name: one.get(name, 0) + factor * other.get(name, 0) for name in sorted({*one, *other})}
+    return {name: amount for name, amount in sums.items() if amount}
+
+
+def holding_plan(plans: PlanRecord, record: JobRecord, view: MpiJobView, moving: bool) -> Plan | None:
+    """Return the recorded plan as far as it reserves GPUs: while its MPIJob is gated, unfinished and runs or migrates, within the spec."""
+    if plans.recorded is None or not holds_plan(view, moving) or not _wants_gpus(record, view):
+        return None
+    return within_spec(plans.recorded, plans.in_status is not None, record, view)
+
+
+def within_spec(plan: Plan, from_status: bool, record: JobRecord, view: MpiJobView) -> Plan:
+    """The plan with no more workers and GPUs than the job's spec allows.
+
+    A spec that cannot be read allows nothing, but what a status that names the MPIJob has recorded stays taken.
+    """
+    most, gpus, reference = record.max_workers, record.gpus_per_worker, record.status.mpi_job_ref
+    recorded = from_status and reference is not None and reference.uid == view.uid
+    if (recorded and not most) or (len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers)):
+        return plan
+    return replace(plan, workers=tuple(replace(worker, gpus=min(worker.gpus, gpus)) for worker in plan.workers[:most]))
+
+
+def _wants_gpus(record: JobRecord, view: MpiJobView) -> bool:
+    """Whether the job's spec lets its ranks be placed by a plan at all, whatever another resumed or wrote on its MPIJob.
+
+    Ranks that were released wait for another plan. A queue's MPIJob is not suspended for that.
+    """
+    if view.holder and is_released(record.status, view):
+        return False
+    spec = record.resource.get("spec")
+    policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
+    suspended = isinstance(policy, Mapping) and policy.get("suspend") is True
+    return not suspended and not (isinstance(spec, Mapping) and spec.get("planner") == PlannerChoice.NONE)
+
+
+class PlanRecord(NamedTuple):
+    """Up to three plans of one job; None where there is none."""
+
+    unwritten: Plan | None = None
+    """Made by a reconcile and written nowhere yet: it is lost with the process."""
+    in_status: Plan | None = None
+    on_mpijob: Plan | None = None
+    """In the annotation of the job's own MPIJob."""
+
+    @property
+    def recorded(self) -> Plan | None:
+        """The plan that can be read back after a crash: the status is written last, so it comes first."""
+        return self.in_status or self.on_mpijob
+
+    def with_unwritten(self, plan: Plan | None) -> PlanRecord:
+        """Return the record as a reconcile sees it that has made `plan` itself.
+
+        A plan that another job's reconcile got for this job counts only once this job's own reconcile has taken it.
+        """
+        return self._replace(unwritten=plan)
+
+    @property
+    def in_force(self) -> Plan | None:
+        """The newest plan."""
+        return self.unwritten or self.recorded
+
 
 THOUSANDTHS: Final = 1000
 """Amounts beside GPUs are kept in whole thousandths."""
@@ -27,8 +127,8 @@ class AssumedPlans:
         self._plans: dict[Key, Plan] = {}
         self._amounts: dict[Key, Mapping[str, float]] = {}
         """What a worker of each assumed plan takes."""
-        self._gpus: Reservations[Key] = Reservations()
-        self._others: Reservations[Key] = Reservations()
+        self._gpus = Reservations()
+        self._others = Reservations()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._plans

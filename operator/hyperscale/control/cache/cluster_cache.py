@@ -11,15 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.assumed_plans import AssumedPlans
+from hyperscale.control.cache.assumed_plans import AssumedPlans, PlanRecord
 from hyperscale.control.cache.intake import BATCH_JOB, JOB, MPIJOB, NODE, POD, POLICY, Intake
 from hyperscale.control.cache.job_standing import Standing, standing
-from hyperscale.control.cache.listings import Listing, Listings
+from hyperscale.control.cache.listings import EVERYWHERE, Listing, Listings
 from hyperscale.control.cache.mpijob_owners import MayStart, MpiJobOwners
-from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key, key_of
 from hyperscale.control.cache.snapshot_source import SnapshotSource
-from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot

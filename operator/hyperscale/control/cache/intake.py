@@ -31,10 +31,9 @@ from hyperscale.control.cache.object_readers import (
 from hyperscale.control.cache.records import JobRecord, Key, key_of, metadata_text
 from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.pods import PodView
-from hyperscale.observe.kube.batch_job import batch_job_view
 from hyperscale.observe.kube.fabric import Fabric, fabric_of
 from hyperscale.observe.kube.fields import closing_view
-from hyperscale.observe.kube.mpijob_view import unreadable_view
+from hyperscale.observe.kube.owned_objects import batch_job_view, unreadable_view
 from hyperscale.spec import api_objects
 from hyperscale.spec.parse import SpecError
 from hyperscale.util.rfc3339 import is_future

@@ -48,7 +48,7 @@ class MpiJobOwners:
         """Whether an MPIJob with a job's name is the one that the job's status names, or before that one that names the job as controller.
 
         A job that may not start has none before its status names one. What a forged one of another job can hold is bounded by the job's
-        spec (`plan_limits.within_spec`), and the job's next pass plans again what does not fit.
+        spec (`assumed_plans.within_spec`), and the job's next pass plans again what does not fit.
         """
         reference = record.status.mpi_job_ref
         if reference is not None and reference.uid == self._made.get(key):

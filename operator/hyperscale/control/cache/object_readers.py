@@ -16,7 +16,7 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, read_status
 from hyperscale.observe.kube.fabric import HyperNode, hypernode, topology_levels
 from hyperscale.observe.kube.fields import node_view, pod_view
-from hyperscale.observe.kube.mpijob_view import mpijob_view
+from hyperscale.observe.kube.owned_objects import mpijob_view
 from hyperscale.observe.kube.projection import narrow_job, narrow_node
 from hyperscale.observe.run_report import checked
 from hyperscale.spec import api_objects, written

@@ -14,14 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.api_answers import LARGE_BYTES, read_object
-from hyperscale.control.apply.api_errors import ApiError, GoneError, NotFoundError, TransientError
+from hyperscale.control.apply.api_answers import LARGE_BYTES, ApiError, GoneError, NotFoundError, TransientError, read_object
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY
-from hyperscale.control.cache.listings import Listing
+from hyperscale.control.cache.listings import EVERYWHERE, Listing
 from hyperscale.control.cache.records import Key
-from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.model import constants
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage

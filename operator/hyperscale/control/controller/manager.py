@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.actions import Actions
-from hyperscale.control.apply.api_errors import ApiError
+from hyperscale.control.apply.api_answers import ApiError
 from hyperscale.control.apply.claims import Claims
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import Actions
-from hyperscale.control.apply.api_errors import ApiError, ConflictError
+from hyperscale.control.apply.api_answers import ApiError, ConflictError
 from hyperscale.control.apply.dependents import DependentRefusedError
-from hyperscale.control.cache.plan_record import PlanRecord
+from hyperscale.control.cache.assumed_plans import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision
 from hyperscale.control.controller.steps import Steps
@@ -26,7 +26,7 @@ from hyperscale.control.lifecycle.movable import is_moving
 from hyperscale.control.lifecycle.stoppable import is_preempted
 from hyperscale.control.lifecycle.unscheduled import is_released
 from hyperscale.control.milestones import Milestone, OnMilestone, ignore
-from hyperscale.control.render.partition_job_manifest import partition_key
+from hyperscale.control.render.batch_jobs import partition_key
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import metadata_of

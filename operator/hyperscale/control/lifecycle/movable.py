@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec, PlacementMode, StartPolicy
-from hyperscale.model.migration_query import JobMigration
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
+from hyperscale.model.running_query import JobMigration
 from hyperscale.model.status import MAX_MOVED, JobStatus, ProposedMigration, WorkerMigration
 
 MIGRATING_CONDITION = "Migrating"

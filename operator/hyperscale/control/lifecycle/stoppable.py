@@ -15,7 +15,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
-from hyperscale.model.preemption_query import JobPreemption, PreemptibleJob
+from hyperscale.model.running_query import JobPreemption, PreemptibleJob
 from hyperscale.model.status import MAX_BENEFICIARIES, JobStatus, LastPreemption, ProposedPreemption
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 

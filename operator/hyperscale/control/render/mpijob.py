@@ -9,9 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale.control.render.commands import SSH_PATH
-from hyperscale.control.render.owner import owner_references
 from hyperscale.control.render.pod import common_labels, follows_plan, gated, launcher_template, worker_template
-from hyperscale.control.render.template import Json
+from hyperscale.control.render.template import Json, owner_references
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PlacementMode
 from hyperscale.model.meta import JobMetadata, RenderDefaults

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hyperscale.control.render.owner import owner_references
-from hyperscale.control.render.template import Json
+from hyperscale.control.render.template import Json, owner_references
 from hyperscale.model import constants
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan

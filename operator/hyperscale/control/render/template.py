@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
+from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.constants import GPU_RESOURCE
+from hyperscale.model.meta import JobMetadata
 from hyperscale.model.planning import Toleration, toleration
 from hyperscale.util.quantity import parse_exact
 
@@ -181,3 +183,17 @@ def worker_tolerations(job: JobSpec) -> tuple[Toleration, ...]:
 def _worker_pod(job: JobSpec) -> Json:
     copy = own_copy(job.workers.template, "spec.workers.template")
     return mapping_at(copy, "spec", "spec.workers.template")
+
+
+def owner_references(metadata: JobMetadata) -> list[Json]:
+    """`metadata.ownerReferences` with the job as controller."""
+    return [
+        {
+            "apiVersion": constants.API_VERSION,
+            "kind": constants.JOB_KIND,
+            "name": metadata.name,
+            "uid": metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        },
+    ]

@@ -12,24 +12,73 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.lifecycle.movable import ADVISES, migration_blocker
+from hyperscale.control.lifecycle.movable import ADVISES, material, migration_blocker, shown_move
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.control.scheduler.migration_evaluation import MigrationEvaluation, MigrationTerms, evaluate
 from hyperscale.control.scheduler.running_job_evaluator import RunningJobEvaluator
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
-from hyperscale.model.api.policy import MigrationMode, PolicySpec
+from hyperscale.model.api.policy import MigrationMode, MigrationPolicy, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MAX_MOVE_JOBS, JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import MigrationView
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
-from hyperscale.util.rfc3339 import unix_seconds
+from hyperscale.model.running_query import MAX_MOVE_JOBS, JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
+from hyperscale.model.status import LastMigration, ProposedMigration
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from hyperscale.util.slices import Slices
+
+
+class MigrationEvaluation(NamedTuple):
+    """The last result for one job."""
+
+    since: float | None = None
+    """Unix seconds since when a migration has paid without interruption; None where none pays."""
+    shown: ProposedMigration | None = None
+    plan: Plan | None = None
+    """To be carried out."""
+    epochs_kept: float = 0.0
+    """Predicted, what the checkpoints hold."""
+
+    @property
+    def due(self) -> bool:
+        """Whether a plan is to be carried out."""
+        return self.plan is not None
+
+
+class MigrationTerms(NamedTuple):
+    """What advice is measured against."""
+
+    policy: MigrationPolicy
+    blocker: str
+    """Why the operator must not migrate the job; "" where it may."""
+    last: LastMigration | None
+    now: float
+    """Unix seconds."""
+
+
+def evaluate(before: MigrationEvaluation, advice: JobMigration, running: Plan, terms: MigrationTerms) -> MigrationEvaluation:
+    """Return the next evaluation of a job that runs on the plan `running`."""
+    pays = advice.plan is not None and advice.gain_ratio >= terms.policy.min_gain_ratio
+    # A proposal that people see stays as long as any migration pays its cost: figures swing around the threshold.
+    lasts = pays or (before.shown is not None and advice.plan is not None)
+    since = (before.since or terms.now) if lasts else None
+    if since is None or not _held_down(since, terms):
+        return MigrationEvaluation(since)
+    if pays and not terms.blocker:
+        return MigrationEvaluation(since, plan=advice.plan)
+    fresh = shown_move(advice, running, timestamp(since), terms.blocker)
+    return MigrationEvaluation(since, fresh if before.shown is None or material(before.shown, fresh) else before.shown)
+
+
+def _held_down(since: float, terms: MigrationTerms) -> bool:
+    """Whether the gain, and the last migration, are both at least the hold-down time old."""
+    newest = since if terms.last is None else max(since, unix_seconds(terms.last.start_time))
+    return terms.now - newest >= terms.policy.hold_down_seconds
+
 
 DEADLINE_SECONDS: Final = 0.5
 """Of one question: pending jobs wait behind it."""

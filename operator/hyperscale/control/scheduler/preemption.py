@@ -11,11 +11,14 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
+from hyperscale.control.lifecycle.movable import ADVISES
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
     is_preempted,
+    material,
     preemption_blocker,
+    shown_stop,
     undisturbed,
     usable_gpus,
 )
@@ -23,7 +26,6 @@ from hyperscale.control.scheduler.admission import AdmissionScheduler
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner
 from hyperscale.control.scheduler.pending import Pending
-from hyperscale.control.scheduler.preemption_evaluation import PreemptionEvaluation, advised, not_advised
 from hyperscale.control.scheduler.queue_entry import QueueEntry, with_workers
 from hyperscale.control.scheduler.running_job_evaluator import RunningJobEvaluator
 from hyperscale.control.scheduler.running_jobs import Running
@@ -31,10 +33,48 @@ from hyperscale.model.admission_query import MAX_RUNNING
 from hyperscale.model.api.policy import PolicySpec, PreemptionMode
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.reconcile_input import PreemptionView
-from hyperscale.model.preemption_query import MAX_STOPPABLE, JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion
-from hyperscale.model.status import LastPreemption
-from hyperscale.util.rfc3339 import unix_seconds
+from hyperscale.model.running_query import MAX_STOPPABLE, JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.status import LastPreemption, ProposedPreemption
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from hyperscale.util.slices import Slices
+
+WITHDRAWN_AFTER: Final = 2
+"""Answers in a row that must not name a job before its proposal is withdrawn: figures swing around the threshold."""
+
+
+class PreemptionEvaluation(NamedTuple):
+    """The last result for one running job."""
+
+    shown: ProposedPreemption | None = None
+    due: bool = False
+    """To be carried out by the job's next reconcile."""
+    begun: bool = False
+    """That reconcile has come."""
+    beneficiaries: tuple[str, ...] = ()
+    epochs_kept: float = 0.0
+    """Predicted, what the checkpoints hold."""
+    missed: int = 0
+    """Answers in a row that did not name the job."""
+
+
+def advised(
+    before: PreemptionEvaluation, advice: JobPreemption, job: PreemptibleJob, mode: PreemptionMode, now: float
+) -> PreemptionEvaluation:
+    """Return the next evaluation of a job that the answer names; `now` in Unix seconds."""
+    running = job.running
+    kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
+    if mode is PreemptionMode.AUTOMATIC:
+        return PreemptionEvaluation(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
+    since = before.shown.first_proposed_time if before.shown is not None else timestamp(now)
+    fresh = shown_stop(advice, since, ADVISES)
+    return PreemptionEvaluation(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
+
+
+def not_advised(before: PreemptionEvaluation, asked: bool) -> PreemptionEvaluation:
+    """Return the next evaluation of a job that the answer does not name; not `asked`: there was no question."""
+    missed = before.missed + 1 if asked else WITHDRAWN_AFTER
+    return PreemptionEvaluation(before.shown if missed < WITHDRAWN_AFTER else None, missed=missed)
+
 
 DEADLINE_SECONDS: Final = 1.0
 """Of one question: pending jobs wait behind it."""

@@ -19,8 +19,7 @@ from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes
 from hyperscale.model.step_curves import Workload, workload_of
-from hyperscale.spec.parse import SpecError, parse_job, parse_policy
-from hyperscale.spec.read_sizes import with_read_sizes
+from hyperscale.spec.parse import SpecError, parse_job, parse_policy, with_read_sizes
 from hyperscale.util.quantity import parse_bytes
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.api_errors import ApiError
+from hyperscale.control.apply.api_answers import ApiError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.telemetry.metrics import Telemetry

@@ -1,7 +1,7 @@
 """The job as asked for: the types behind `GNNTrainingJob.spec`, and the one source of its CRD schema.
 
 Every bound, default and description here is what `python -m hyperscale.spec.crd` writes into crds/; a test fails when they differ.
-Cross-field rules (CEL) are in `spec/crd_cel.py`, beside the same rules in `spec/rules.py`. Longer than other modules: one type, read as
+Cross-field rules (CEL) are in `spec/crd_schema.py`, beside the same rules in `spec/rules.py`. Longer than other modules: one type, read as
 the document that users write.
 """
 

@@ -24,7 +24,7 @@ from hyperscale.model.pods import INSPECT, LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.observe.kube.demand import MAX_FURTHER, Amounts, further, is_further, mig_devices, pod_demand
 from hyperscale.observe.kube.nested import controller_of, entries, nested, text_at
 from hyperscale.observe.kube.node_labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
-from hyperscale.observe.kube.overlay import own_labels, topology_source
+from hyperscale.observe.kube.overrides import own_labels, topology_source
 from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork
 from hyperscale.util.quantity import parse_bytes, parse_number
 

@@ -1,9 +1,9 @@
-"""What an administrator wrote into PlannerPolicy counts before anything measured or labelled. Pure."""
+"""What an administrator says of nodes and links, and topology of others, laid over what the nodes say themselves. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -119,3 +119,45 @@ def _sorted(by_pair: Mapping[Pair, Link]) -> tuple[Link, ...]:
 
 def _said(value: float) -> Sample:
     return Sample(value=value, age_seconds=None, quality=Quality.ESTIMATED, source=Origin.OVERRIDE)
+
+
+OWN: Final = "ownLabels"
+"""In metadata: the labels that the API server has, where others were laid over them."""
+GIVEN_BY: Final = "topologyGivenBy"
+
+RawNode = Mapping[str, Any]
+
+
+def overlaid(nodes: Iterable[RawNode], overrides: Overrides, hypernodes: Mapping[str, Mapping[str, str]]) -> Iterable[RawNode]:
+    """`nodes` with labels of HyperNodes behind, and those of overrides before, their own; untouched ones are the same objects.
+
+    hypernodes: labels by node name, see `fabric.Claims`
+    """
+    said = {name: override.topology for name, override in by_name(overrides).items() if override.topology}
+    if not said and not hypernodes:
+        return nodes
+    return [_laid(node, said.get(node["metadata"]["name"], {}), hypernodes.get(node["metadata"]["name"], {})) for node in nodes]
+
+
+def own_labels(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    """The node's labels as the API server has them."""
+    labels: Mapping[str, str] = metadata.get(OWN, metadata.get("labels")) or {}
+    return labels
+
+
+def topology_source(metadata: Mapping[str, Any], levels: Iterable[str]) -> str:
+    """Where the node's domains come from: the first word in the precedence that gave one of them; "" where it has none."""
+    labels = metadata.get("labels") or {}
+    given = metadata.get(GIVEN_BY) or {}
+    sources = [given.get(level, Origin.LABELS) for level in levels if labels.get(level)]
+    order = list(Origin)
+    return min(sources, key=order.index).value if sources else ""
+
+
+def _laid(node: RawNode, said: Mapping[str, str], hypernodes: Mapping[str, str]) -> RawNode:
+    if not said and not hypernodes:
+        return node
+    metadata = node["metadata"]
+    own = metadata.get("labels") or {}
+    given = {**dict.fromkeys((key for key in hypernodes if key not in own), Origin.HYPERNODE), **dict.fromkeys(said, Origin.OVERRIDE)}
+    return {**node, "metadata": {**metadata, "labels": {**hypernodes, **own, **said}, OWN: own, GIVEN_BY: given}}

@@ -15,11 +15,10 @@ from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import Gpu, Link
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.columns import Labels, column
-from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.identity import Agents, NodeIndex
 from hyperscale.observe.prometheus.changed_series import ChangedSeries, Unit, UnitOf, part
-from hyperscale.observe.provenance import Agents
 from hyperscale.observe.series import dcgm, links
-from hyperscale.observe.series.gpu_paths import paths_by_node
+from hyperscale.observe.series.links import paths_by_node
 from hyperscale.observe.series.network_cards import bounded, networks
 from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, state_of
 

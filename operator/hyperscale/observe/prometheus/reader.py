@@ -16,10 +16,10 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.metrics_reading import FIGURES, NOT_CONFIGURED, OPTIONAL, MetricsReading, Series
 from hyperscale.observe.columns import Column
 from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
-from hyperscale.observe.prometheus import credentials, targets
-from hyperscale.observe.prometheus.access import PLAIN, Access
+from hyperscale.observe.prometheus import credentials
+from hyperscale.observe.prometheus.credentials import PLAIN, Access
 from hyperscale.observe.prometheus.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, HttpRefusedError
-from hyperscale.observe.prometheus.known_series import KnownSeries, one_by_one
+from hyperscale.observe.prometheus.known_series import LEAST_SERIES, TARGET_LABELS, KnownSeries, one_by_one, target_query
 from hyperscale.observe.prometheus.vector import Decoder, Floats, NotJsonError, SeriesShape, Vector
 from hyperscale.observe.series.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
 from hyperscale.observe.series.debounce import History, advance
@@ -50,7 +50,7 @@ T = TypeVar("T")
 _CONNECTION = re.compile(r"^(<[^>]*>|\w+\([^)]*\)): ")
 KEPT_LABELS: Final = frozenset(
     {
-        *targets.TARGET_LABELS,
+        *TARGET_LABELS,
         *NODE_LABELS,
         *UUID_LABELS,
         *INDEX_LABELS,
@@ -173,8 +173,8 @@ class _Reading:
     def _scraped(self, figure: str, query: str, vector: Vector) -> Floats:
         """(n,) Unix seconds; the moment of evaluation where Prometheus does not tell."""
         moment = float(vector.evaluated[0])
-        if len(vector.values) >= targets.LEAST_SERIES:
-            answer = self._told(targets.target_query(query), self._known.expected(figure, of_targets=True), moment)
+        if len(vector.values) >= LEAST_SERIES:
+            answer = self._told(target_query(query), self._known.expected(figure, of_targets=True), moment)
             if answer is not None and (times := self._known.times(figure, vector, answer)) is not None:
                 return times
         answer = self._told(f"timestamp({query})", vector.shape, moment)

@@ -13,8 +13,7 @@ from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import Gpu, Origin, Quality, Sample
 from hyperscale.model.metrics_reading import MetricsReading, Series
 from hyperscale.observe.dropped_counter import Tally
-from hyperscale.observe.identity import POD_LABELS, NodeIndex
-from hyperscale.observe.provenance import Agents
+from hyperscale.observe.identity import POD_LABELS, Agents, NodeIndex
 from hyperscale.observe.quality import FROZEN, MISSING, Point, judge, rules, unknown
 from hyperscale.observe.series.debounce import FREEZING
 from hyperscale.observe.series.recently_freed import IDLE_RATIO, PodName

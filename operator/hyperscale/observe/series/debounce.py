@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.columns import Column, Labels, column
-from hyperscale.observe.provenance import Agents
+from hyperscale.observe.identity import Agents
 from hyperscale.observe.quality import rules
 
 FloatArray = NDArray[np.float64]

@@ -7,11 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.model.api.policy import QualityLimits
-from hyperscale.model.cluster import Link, Origin, Sample
+from hyperscale.model.cluster import NVLINK, PATH_KINDS, GpuPaths, Link, Origin, Sample
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.dropped_counter import Tally
-from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.provenance import Agents
+from hyperscale.observe.identity import Agents, NodeIndex
 from hyperscale.observe.quality import Point, judge, rules, unknown
 
 LINK_FIGURES: Final = ("link_latency", "link_bandwidth", "link_loss")
@@ -91,3 +90,22 @@ def _points(figure: str, reading: MetricsReading, index: NodeIndex, agents: Agen
                 Point(series.value, series.timestamp, Origin.AGENT if agents.exported(series.labels) else Origin.PROMETHEUS, series.verdict)
             )
     return points
+
+
+FIGURE: Final = "gpu_paths"
+
+
+def paths_by_node(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> dict[str, GpuPaths]:
+    """The narrowest way between two GPUs of each node that tells ways; kinds that are not known count for nothing."""
+    points: dict[tuple[str, str], list[Point]] = {}
+    for one in reading.series.get(FIGURE, ()):
+        node, kind = index.of_series(one.labels), one.labels.get("kind", "")
+        if node is not None and kind in PATH_KINDS:
+            points.setdefault((node, kind), []).append(Point(one.value, one.timestamp, Origin.AGENT))
+    rule = rules(limits)[FIGURE]
+    narrowest: dict[str, GpuPaths] = {}
+    for (node, kind), given in sorted(points.items(), key=lambda entry: (entry[0][0], PATH_KINDS.index(entry[0][1]))):
+        links = judge(given, rule, now, limits.max_age_seconds).value
+        if links is not None:
+            narrowest[node] = GpuPaths(kind, int(links) if kind == NVLINK else 0)
+    return narrowest

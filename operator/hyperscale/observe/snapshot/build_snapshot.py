@@ -22,7 +22,7 @@ from hyperscale.observe.kube.fields import node_view
 from hyperscale.observe.kube.overrides import MAX_MESSAGE, spoken_for
 from hyperscale.observe.quality import FROZEN, STALE
 from hyperscale.observe.series import dcgm, links
-from hyperscale.observe.series.gpu_paths import paths_by_node
+from hyperscale.observe.series.links import paths_by_node
 from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork, bounded, networks
 from hyperscale.observe.series.recently_freed import Holders, PodName, Release, Tenancy, settled
 from hyperscale.observe.snapshot.snapshot_cache import Memory

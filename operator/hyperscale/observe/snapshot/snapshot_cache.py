@@ -18,7 +18,7 @@ from hyperscale.observe.kube import node_labels
 from hyperscale.observe.kube.demand import Amounts
 from hyperscale.observe.kube.fabric import Fabric, FabricClaims, declared_levels
 from hyperscale.observe.kube.fields import is_gpu_node, requested_by_node
-from hyperscale.observe.kube.overlay import overlaid
+from hyperscale.observe.kube.overrides import overlaid
 from hyperscale.observe.series.recently_freed import PodName, Release
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.migration_query import JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
+from hyperscale.model.running_query import JobMigration, MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.drained_snapshot import emptied

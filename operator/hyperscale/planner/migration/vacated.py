@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
+from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, RunningJob
 from hyperscale.planner.check.drained_snapshot import emptied_snapshot
 from hyperscale.planner.check.plan_check import violations
 

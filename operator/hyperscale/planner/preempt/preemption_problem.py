@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import QueuedJob
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptibleJob, PreemptionQuestion
+from hyperscale.model.running_query import PreemptibleJob, PreemptionQuestion
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import feasible
 from hyperscale.planner.queue.gpu_kinds import kinds_of

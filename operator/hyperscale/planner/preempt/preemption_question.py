@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob, RunningShare
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Plan
-from hyperscale.model.preemption_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import advise, margin_seconds

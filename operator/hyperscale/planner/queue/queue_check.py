@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.preemption_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.check_needs import add_worker
 from hyperscale.planner.check.plan_check import violations
 

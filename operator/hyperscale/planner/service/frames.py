@@ -13,10 +13,9 @@ import msgspec
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
 
 HEADER_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 64 * 2**20

@@ -20,10 +20,9 @@ from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MigrationAnswer, MigrationQuestion
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.migration.vacated import unsound_moves
 from hyperscale.planner.queue.queue_check import unsound, unsound_stops

@@ -20,10 +20,9 @@ from typing import BinaryIO, Final
 from hyperscale.model.admission_query import AdmissionResult
 from hyperscale.model.api.policy import PolicySpec, QueuePolicy
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.migration_query import MigrationAnswer
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import PreemptionAnswer
+from hyperscale.model.running_query import MigrationAnswer, PreemptionAnswer
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned.learned_planner import planners

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.control.render.batch_jobs import partition_job, partition_key
 from hyperscale.control.render.mpijob import render
-from hyperscale.control.render.partition_job_manifest import partition_job, partition_key
 from hyperscale.control.render.plan_file import config_map, json_schema
 from hyperscale.control.render.template import RenderError
 from hyperscale.model import constants

@@ -9,7 +9,7 @@ from hyperscale.control.render.commands import UNKNOWN_IMAGE_PROGRAM
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
 from hyperscale.model import constants
 from hyperscale.model.plan import Plan, Rejection
-from hyperscale.observe.kube.mpijob_view import mpijob_view
+from hyperscale.observe.kube.owned_objects import mpijob_view
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 
 PLAN = plan("node-b", "node-a")

@@ -9,8 +9,8 @@ from pathlib import Path
 from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.migration_query import MigrationQuestion, RunningJob
 from hyperscale.model.plan import Plan
+from hyperscale.model.running_query import MigrationQuestion, RunningJob
 from hyperscale.planner.service.process import ENVIRONMENT, MOVES_FAILED, PlannerProcess
 from tests.builders.clusters import both_ways, gpu_node, link, snapshot, training
 from tests.builders.placement import plan, request

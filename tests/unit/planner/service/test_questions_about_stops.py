@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Claim, QueuedJob
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.migration_query import RunningJob
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.preemption_query import JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion
+from hyperscale.model.running_query import JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion, RunningJob
 from hyperscale.planner.queue.queue_check import unsound_stops
 from hyperscale.planner.service.process import ENVIRONMENT, STOPS_FAILED, PlannerProcess
 from tests.builders.clusters import gpu_node, snapshot, training

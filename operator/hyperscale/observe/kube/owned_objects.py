@@ -1,4 +1,4 @@
-"""Projection of an MPIJob (kubeflow.org/v2beta1) to what the operator decides by. Pure.
+"""What the operator reads of the MPIJobs and the Jobs that it made. Pure.
 
 Everything in an MPIJob may have been written by a tenant: kubeflow's edit role includes `mpijobs/status`.
 """
@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from hyperscale.model import constants
-from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.constants import DATASET_KEY_LABEL, PARTITION_KEY_LABEL
+from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.plan import Plan, plan_of
 from hyperscale.model.planning import PODS
 from hyperscale.observe.kube.demand import further, pod_demand
 from hyperscale.observe.kube.fields import MAX_AMOUNT
-from hyperscale.observe.kube.nested import entries, nested, text_at
+from hyperscale.observe.kube.nested import controller_of, entries, nested, text_at
 from hyperscale.spec.plausible import is_plan, readable_time
 
 CONDITIONS: Final = frozenset({"Created", "Running", "Restarting", "Succeeded", "Suspended", "Failed"})
@@ -147,3 +148,19 @@ def _plan(annotation: object) -> tuple[Plan | None, str]:
     except (ValueError, OverflowError) as error:  # msgspec's errors are ValueErrors, as are those of UTF-8
         return None, f"{path}: {str(error)[:200]}"
     return (plan, "") if is_plan(plan) else (None, f"{path}: ranks, GPUs or figures that no plan can have")
+
+
+def batch_job_view(resource: Mapping[str, Any]) -> BatchJobView:
+    """The view of one Job as the API server gives it; absent parts are empty."""
+    metadata, status = nested(resource, "metadata"), nested(resource, "status")
+    labels = nested(metadata, "labels")
+    conditions = {entry.get("type"): entry for entry in entries(status, "conditions") if entry.get("status") == "True"}
+    return BatchJobView(
+        uid=metadata.get("uid", ""),
+        owner_uid=text_at(controller_of(metadata), "uid"),
+        key=labels.get(PARTITION_KEY_LABEL) or labels.get(DATASET_KEY_LABEL, ""),
+        succeeded="Complete" in conditions,
+        failed="Failed" in conditions,
+        message=str(text_at(conditions.get("Failed", {}), "message")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )

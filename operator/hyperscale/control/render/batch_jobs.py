@@ -1,4 +1,4 @@
-"""The Job (batch/v1) that writes a job's partitions to the shared volume, and the key that says what they are made from. Pure."""
+"""The Jobs (batch/v1) of one pod that a run rests on: one reads the sizes of its training graph, one writes its partitions. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,58 @@ from typing import Final
 import msgspec
 
 from hyperscale.control.render import commands, environment
-from hyperscale.control.render.batch_job import batch_job
 from hyperscale.control.render.pod import common_labels, data_template
-from hyperscale.control.render.template import Json, mapping_at
+from hyperscale.control.render.template import Json, mapping_at, owner_references
 from hyperscale.model import constants
+from hyperscale.model.api.datasets import dataset_key
 from hyperscale.model.api.job import JobSpec, PartitioningMethod
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import PARTITION
+from hyperscale.model.pods import INSPECT, PARTITION
+
+BACKOFF_LIMIT: Final = 2
+"""Evictions and lost nodes are tried again so often."""
+REFUSED_EXIT_CODE: Final = 2
+"""Of the programs, for input that will not do and memory that will not suffice: trying again changes nothing."""
+KEY_LABELS: Final = (constants.PARTITION_KEY_LABEL, constants.DATASET_KEY_LABEL)
+
+
+def batch_job(metadata: JobMetadata, name: str, labels: dict[str, str], pod: Json) -> Json:
+    """The whole Job. pod: its template with one container; the label among `labels` that says what the Job is for is copied to it."""
+    pod["metadata"]["labels"].update({key: labels[key] for key in KEY_LABELS if key in labels})
+    container = pod["spec"]["containers"][0]["name"]
+    rule = {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": [REFUSED_EXIT_CODE]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "namespace": metadata.namespace,
+            "name": name,
+            "labels": labels,
+            "ownerReferences": owner_references(metadata),
+        },
+        "spec": {
+            "backoffLimit": BACKOFF_LIMIT,
+            "completions": 1,
+            "parallelism": 1,
+            "podFailurePolicy": {
+                "rules": [rule, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}],
+            },
+            "template": pod,
+        },
+    }
+
+
+def inspect_job(metadata: JobMetadata, job: JobSpec, defaults: RenderDefaults) -> Json:
+    """The whole Job; the same arguments give the same object.
+
+    It mounts the dataset as the partition Job does and asks for no GPU, and for no memory: nothing is known yet of the graph.
+    Raises RenderError, with the field's path, where the user's worker template cannot be merged.
+    """
+    pod = data_template(metadata, job, None, defaults, INSPECT, commands.INSPECT_COMMAND)
+    labels = {**common_labels(metadata, None, INSPECT), constants.DATASET_KEY_LABEL: dataset_key(job.dataset)}
+    return batch_job(metadata, f"{metadata.name}-inspect", labels, pod)
+
 
 KEY_DIGITS: Final = 16
 MEBIBYTE: Final = 2**20
