@@ -62,7 +62,7 @@ class LiveCluster(KubeClient):
         """Topology that other operators describe; none where their CRDs are not installed, or not for this user to read."""
         from hyperscale.control.apply import paths
 
-        return _intake().fabric(self._optional(paths.hypernodes()), self._optional(paths.kueue_topologies()))
+        return _intake().fabric(self._optional(paths.HYPERNODES), self._optional(paths.KUEUE_TOPOLOGIES))
 
     def _optional(self, choices: tuple[str, ...]) -> list[Json]:
         for path in choices:

@@ -37,14 +37,14 @@ class Answers(ApiClient):
     ids=["another kind", "another name", "a list", "nothing"],
 )
 async def test_an_answer_about_something_else_counts_as_none(wrong: dict[str, Any]) -> None:
-    claims = Claims(Answers({paths.claim("space", "state"): wrong}), lambda: 0.0)
+    claims = Claims(Answers({paths.claims("space", "state"): wrong}), lambda: 0.0)
     with pytest.raises(TransientError, match="PersistentVolumeClaim"):
         await claims.read(("space", "a"), ("state",))
 
 
 @pytest.mark.parametrize("spec", [{"volumeName": "../../nodes/a"}, {"volumeName": ".."}, {"storageClassName": "a/b?watch=true"}])
 async def test_a_claim_that_names_no_volume_and_no_class_allows_no_node_less(spec: dict[str, str]) -> None:
-    client = Answers({paths.claim("space", "state"): {**CLAIM, "spec": spec}})
+    client = Answers({paths.claims("space", "state"): {**CLAIM, "spec": spec}})
     volumes = await Claims(client, lambda: 0.0).read(("space", "a"), ("state",))
     assert (volumes.rules, volumes.missing) == ((), ())
-    assert client.asked == [paths.claim("space", "state")]
+    assert client.asked == [paths.claims("space", "state")]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hyperscale.control.apply import paths
 
 OF_A_NAME: list[Callable[[str], str]] = [
-    paths.topology,
-    paths.volume,
-    paths.storage_class,
+    paths.topologies,
+    paths.volumes,
+    paths.storage_classes,
     *(
         lambda name, path=path: path("space", name)
-        for path in (paths.job, paths.mpijob, paths.pod, paths.claim, paths.config_map, paths.batch_job)
+        for path in (paths.jobs, paths.mpijobs, paths.pods, paths.claims, paths.config_maps, paths.batch_jobs)
     ),
 ]
 OF_A_NAMESPACE: list[Callable[[str], str]] = [
@@ -30,7 +30,7 @@ OF_A_NAMESPACE: list[Callable[[str], str]] = [
     paths.leases,
     *(
         lambda space, path=path: path(space, "name")
-        for path in (paths.job, paths.mpijob, paths.pod, paths.claim, paths.config_map, paths.batch_job)
+        for path in (paths.jobs, paths.mpijobs, paths.pods, paths.claims, paths.config_maps, paths.batch_jobs)
     ),
     *(lambda space, index=index: paths.kueue_workloads(space)[index] for index in range(len(paths.kueue_workloads("any")))),
 ]

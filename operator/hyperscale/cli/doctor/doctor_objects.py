@@ -31,7 +31,7 @@ def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
         for resource in cluster.items(path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
             cache.take_listed(listing, resource)
         cache.replace_listing(listing)
-    for choices in (paths.hypernodes(), paths.kueue_topologies()):
+    for choices in (paths.HYPERNODES, paths.KUEUE_TOPOLOGIES):
         _of_others(cluster, cache.intake, choices)
     return tuple(Unusable(one.kind, str(one.key), one.message) for one in refusals if (one.kind, one.key) in cache.intake.refused)
 
@@ -44,6 +44,6 @@ def _of_others(cluster: DoctorCluster, intake: Intake, choices: tuple[str, ...])
         except RequestError:
             return
         if topologies:
-            switches = path in paths.hypernodes()
+            switches = path in paths.HYPERNODES
             intake.fabric(topologies if switches else [], [] if switches else topologies)
             return

@@ -105,7 +105,7 @@ def _created(cluster: LiveCluster, job: JobInput, resource: Json) -> Iterator[Js
 def _wait(cluster: LiveCluster, namespace: str, name: str) -> Plan | Infeasible:
     started = time.monotonic()
     while True:
-        resource = cluster.object(paths.job(namespace, name))
+        resource = cluster.object(paths.jobs(namespace, name))
         status = _status(resource)
         if (answer := _answer(status, name)) is not None:
             return answer
@@ -153,7 +153,7 @@ def _sweep(cluster: LiveCluster, namespace: str) -> None:
 
 def _delete(cluster: LiveCluster, namespace: str, name: str) -> None:
     try:
-        cluster.request(paths.job(namespace, name), method="DELETE")
+        cluster.request(paths.jobs(namespace, name), method="DELETE")
     except ApiRefusedError as error:
         if error.status != 404:
             note(f"the temporary job is still there: {error.message}; run kubectl delete gnntj {name} -n {namespace}")

@@ -25,15 +25,15 @@ def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> tuple[Volumes, b
     missing: list[str] = []
     whole = True
     for claim in worker_asks(spec).claims[:MAX_CLAIMS]:
-        claim_object = _find(cluster, paths.claim(job.namespace, claim))
+        claim_object = _find(cluster, paths.claims(job.namespace, claim))
         if claim_object is None:
             missing.append(claim)
             continue
         if volume := volume_name(claim_object):
-            read = _find(cluster, paths.volume(volume))
+            read = _find(cluster, paths.volumes(volume))
             rules += volume_rules(read or {}, claim)
         elif storage_class := class_name(claim_object):
-            read = _find(cluster, paths.storage_class(storage_class))
+            read = _find(cluster, paths.storage_classes(storage_class))
             rules += class_rules(read or {}, claim)
         else:
             read = claim_object

@@ -152,7 +152,7 @@ def topology_status(cluster: LiveCluster) -> TopologyStatus | None:
     from hyperscale.util.rfc3339 import unix_seconds
 
     try:
-        status = msgspec.convert(cluster.object(paths.topology(constants.TOPOLOGY_NAME)).get("status"), TopologyStatus)
+        status = msgspec.convert(cluster.object(paths.topologies(constants.TOPOLOGY_NAME)).get("status"), TopologyStatus)
         unix_seconds(status.snapshot_time)
     except (ApiRefusedError, msgspec.ValidationError, ValueError):
         return None

@@ -54,7 +54,7 @@ def read_state(cluster: LiveCluster, policy: str) -> tuple[str, float, PreviewSt
 def _place(cluster: LiveCluster) -> TopologyPreview:
     """Where the ClusterTopology says that previews are; the usual place where it cannot be read."""
     try:
-        topology = cluster.object(paths.topology(constants.TOPOLOGY_NAME))
+        topology = cluster.object(paths.topologies(constants.TOPOLOGY_NAME))
     except ApiRefusedError as error:
         if error.status == 403:
             return DEFAULT_PLACE

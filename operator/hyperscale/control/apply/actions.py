@@ -103,7 +103,7 @@ class Actions:
 
     async def _confirm(self, key: Key, state: ReconcileInput) -> None:
         """Raise ConflictError when the job is not what the pass saw."""
-        current = await self._client.find(paths.job(*key))
+        current = await self._client.find(paths.jobs(*key))
         if current is None or current["metadata"]["uid"] != state.job.metadata.uid:
             raise ConflictError(409, "the job was deleted during the pass")
         if current["metadata"].get("generation") != state.job.metadata.generation or current["metadata"].get("deletionTimestamp"):
@@ -137,7 +137,7 @@ class Actions:
         """Delete exactly these pods, by uid; by force only where the job opted in."""
         for pod in state.gang.pods:
             if pod.uid in step.pod_uids:
-                await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
+                await self._client.delete(paths.pods(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
                 if step.force and pod.role == LAUNCHER:
                     await self._untrack(pod)
 
@@ -147,7 +147,7 @@ class Actions:
         mpi-operator 0.8.2 has the Job keep what has not failed, with a finalizer, and make no other launcher before; on a lost node no
         component says that it failed.
         """
-        path = paths.pod(pod.namespace, pod.name)
+        path = paths.pods(pod.namespace, pod.name)
         left = await self._client.find(path)
         finalizers = left["metadata"].get("finalizers", []) if left is not None and left["metadata"]["uid"] == pod.uid else []
         if left is not None and constants.JOB_TRACKING_FINALIZER in finalizers:
@@ -161,7 +161,7 @@ class Actions:
         if mpijob is None:
             return
         self._on_milestone(Milestone.BEFORE_SUSPEND if step.suspend else Milestone.BEFORE_RESUME)
-        self._cache.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(mpijob, state, step), constants.FIELD_MANAGER))
+        self._cache.see_mpijob(await self._client.merge(paths.mpijobs(*key), suspension(mpijob, state, step), constants.FIELD_MANAGER))
 
     async def find_workload(self, key: Key, mpijob: MpiJobView) -> str | None:
         """Name of the Kueue Workload that stands for an MPIJob; "" where there is none, None where Kueue cannot be asked."""
@@ -190,7 +190,7 @@ class Actions:
         record = self._cache.jobs.get(key)
         if record is not None and record.status_fault:
             cleared = {"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": None}
-            answer = await self._client.merge(f"{paths.job(*key)}/status", cleared, constants.FIELD_MANAGER)
+            answer = await self._client.merge(f"{paths.jobs(*key)}/status", cleared, constants.FIELD_MANAGER)
             version = answer["metadata"]["resourceVersion"]
         identity = {"name": key.name, "namespace": key.namespace, "uid": metadata.uid}
         body = {
@@ -199,7 +199,7 @@ class Actions:
             "metadata": identity | ({"resourceVersion": version} if version else {}),
             "status": to_wire(status),
         }
-        self._cache.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, constants.FIELD_MANAGER))
+        self._cache.see_job(await self._client.apply(f"{paths.jobs(*key)}/status", body, constants.FIELD_MANAGER))
         self._cache.wrote_status(key, status)
         self._on_milestone(Milestone.AFTER_STATUS)
 
@@ -231,7 +231,7 @@ class Actions:
             _LOG.warning("an event was lost: %s", error, extra={"job": metadata.key, "reason": reason})
 
     async def _patch_pod(self, pod: PodView, operations: list[Json]) -> None:
-        self._cache.see_pod(await self._client.json_patch(paths.pod(pod.namespace, pod.name), operations, constants.FIELD_MANAGER))
+        self._cache.see_pod(await self._client.json_patch(paths.pods(pod.namespace, pod.name), operations, constants.FIELD_MANAGER))
 
     async def _check_templates(self, key: Key, job: JobSpec, manifest: Json) -> None:
         """Dry-run the rendered pods where the job brings templates of its own: a bad one is shown here, not in a pod controller's log."""

@@ -62,13 +62,13 @@ class Claims:
         rules: list[NodeRule] = []
         missing: list[str] = []
         for claim in claims:
-            resource = await self._find("PersistentVolumeClaim", claim, paths.claim(namespace, claim))
+            resource = await self._find("PersistentVolumeClaim", claim, paths.claims(namespace, claim))
             if resource is None:
                 missing.append(claim)
             elif volume := volume_name(resource):
-                rules += volume_rules(await self._find("PersistentVolume", volume, paths.volume(volume)) or {}, claim)
+                rules += volume_rules(await self._find("PersistentVolume", volume, paths.volumes(volume)) or {}, claim)
             elif storage_class := class_name(resource):
-                rules += class_rules(await self._find("StorageClass", storage_class, paths.storage_class(storage_class)) or {}, claim)
+                rules += class_rules(await self._find("StorageClass", storage_class, paths.storage_classes(storage_class)) or {}, claim)
         return Volumes(tuple(rules), tuple(missing))
 
     async def _find(self, kind: str, name: str, path: str) -> Mapping[str, Any] | None:

@@ -107,7 +107,7 @@ class Companions:
         identity = self._files.get(metadata.uid)
         if identity is None:
             plan_file = await self._create(
-                paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata
+                paths.config_maps(metadata.namespace), paths.config_maps(metadata.namespace, name), body, metadata
             )
             self._remember(metadata.uid, plan_file)
             if plan_file.get("data") != body["data"]:
@@ -117,7 +117,7 @@ class Companions:
         self._on_milestone(Milestone.PLAN_FILE)
 
     async def _update(self, metadata: JobMetadata, body: Json) -> None:
-        path = paths.config_map(metadata.namespace, body["metadata"]["name"])
+        path = paths.config_maps(metadata.namespace, body["metadata"]["name"])
         as_read = {**body, "metadata": {**body["metadata"], **self._files[metadata.uid]}}
         try:
             self._remember(metadata.uid, await self._client.apply(path, as_read, constants.FIELD_MANAGER))
@@ -142,7 +142,7 @@ class Companions:
         await self._ensure(key, state.job.metadata, body, _INSPECTION, again=again)
 
     async def _ensure(self, key: Key, metadata: JobMetadata, body: Json, kind: _BatchJob, *, again: bool = False) -> None:
-        path = paths.batch_job(key.namespace, body["metadata"]["name"])
+        path = paths.batch_jobs(key.namespace, body["metadata"]["name"])
         views: dict[Key, BatchJobView] = getattr(self._cache, kind.views)
         existing = await self._client.find(path) if key in views else None
         if existing is None:

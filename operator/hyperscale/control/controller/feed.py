@@ -48,12 +48,12 @@ class _Kind(NamedTuple):
 
 KINDS: Final = (
     # In this order: what is held by an MPIJob depends on its job, whose a pod is on its MPIJob.
-    _Kind(NODE, lambda _: paths.nodes(), namespaced=False),
-    _Kind(POLICY, lambda _: paths.policies(), namespaced=False),
+    _Kind(NODE, paths.nodes, namespaced=False),
+    _Kind(POLICY, paths.policies, namespaced=False),
     _Kind(JOB, paths.jobs, namespaced=True),
     _Kind(MPIJOB, paths.mpijobs, namespaced=True),
     # Pods of every namespace, whatever namespaces are served: a GPU that any of them holds is taken.
-    _Kind(POD, lambda _: paths.pods(), namespaced=False),
+    _Kind(POD, paths.pods, namespaced=False),
 )
 KIND_OF_PLURAL: Final = {
     (constants.GROUP, constants.JOB_PLURAL): JOB,

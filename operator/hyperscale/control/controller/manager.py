@@ -212,7 +212,7 @@ class Operator:
 
     async def _read_fabric(self) -> None:
         """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
-        hypernodes, topologies = [await self.feed.optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
+        hypernodes, topologies = [await self.feed.optional(choices) for choices in (paths.HYPERNODES, paths.KUEUE_TOPOLOGIES)]
         if hypernodes is not None and topologies is not None:
             await self.cache.snapshots.see_fabric(self.cache.intake.fabric(hypernodes, topologies))
 

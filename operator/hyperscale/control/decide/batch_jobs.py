@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from hyperscale.model.decision import Decision, EnsureInspection, EnsurePartitions, Reason, Stop, Wait
 from hyperscale.model.observed.reconcile_input import BatchJobState, ReconcileInput
+from hyperscale.model.pods import PodView
 from hyperscale.observe.run_report import read_report
 
 POLL_SECONDS: Final = 5.0
@@ -32,6 +33,7 @@ _INSPECTION: Final = _Work(
     "reads the sizes of the training graph",
     f"; fix it, or {STATE_SIZES}",
 )
+_NO_POD: Final = PodView("", "")
 _PARTITIONING: Final = _Work("partition", Reason.PARTITIONING, Reason.PARTITIONING_FAILED, "writes the parts of the training graph")
 
 
@@ -73,17 +75,15 @@ def _partitions(partitions: BatchJobState) -> Decision | None:
 
 def _unfinished(job: BatchJobState, work: _Work) -> Decision | None:
     """Return how far a Job is, by its last pod: it failed, it ends, its pod waits for a node, or it works; None once both ended well."""
-    view, last = job.job, job.last_pod
+    view, last = job.job, job.last_pod or _NO_POD
     if view is None or view.key != job.key or view.deleting:
         return Wait(work.reason, f"the previous {work.name} Job is still being deleted", retry_after_seconds=ENDING_SECONDS)
     if view.failed:
-        termination = last.termination.strip() if last is not None else ""
-        return Stop(work.failed, f"{termination or view.message or f'the {work.name} Job failed'}{work.remedy}")
-    ended = last is not None and last.finished
-    if view.succeeded and (last is None or ended):
+        cause = next(filter(None, (last.termination.strip(), view.message, f"the {work.name} Job failed")))
+        return Stop(work.failed, f"{cause}{work.remedy}")
+    if view.succeeded and (job.last_pod is None or last.finished):
         return None
-    if view.succeeded or ended:
+    if view.succeeded or last.finished:
         return Wait(work.reason, f"the {work.name} Job is ending", retry_after_seconds=ENDING_SECONDS)
-    waiting = last.unschedulable if last is not None else ""
-    message = f"the {work.name} Job's pod waits: {waiting}" if waiting else f"the {work.name} Job {work.does}"
-    return Wait(work.reason, message, retry_after_seconds=POLL_SECONDS)
+    does = f"'s pod waits: {last.unschedulable}" if last.unschedulable else f" {work.does}"
+    return Wait(work.reason, f"the {work.name} Job{does}", retry_after_seconds=POLL_SECONDS)

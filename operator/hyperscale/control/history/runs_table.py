@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 import sqlalchemy as sql
+from msgspec.structs import FieldInfo, fields
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 
@@ -61,21 +62,15 @@ class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
 
 _KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
 METADATA: Final = sql.MetaData()
-_OPTIONAL: Final = frozenset({"batch_size", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"})
-_INTEGERS: Final = frozenset(
-    {"layers", "hidden_size", "batch_size", "vertices", "edges", "feature_size", "workers", "gpus", "replans", "epochs"}
-)
-_FLOATS: Final = frozenset(
-    {"finished_at", "predicted_seconds", "correction", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"}
-)
 
 
-def _column(name: str) -> sql.Column[Any]:
-    kind = _KINDS[int if name in _INTEGERS else float if name in _FLOATS else str]
-    return sql.Column(name, kind, primary_key=name == "uid", nullable=name in _OPTIONAL)
+def _column(field: FieldInfo) -> sql.Column[Any]:
+    members = get_args(field.type) or (field.type,)
+    kind = next(_KINDS[member] for member in members if member in _KINDS)
+    return sql.Column(field.name, kind, primary_key=field.name == "uid", nullable=type(None) in members)
 
 
-RUNS: Final = sql.Table("hyperscale_runs", METADATA, *(_column(field.name) for field in msgspec.structs.fields(FinishedRun)))
+RUNS: Final = sql.Table("hyperscale_runs", METADATA, *map(_column, fields(FinishedRun)))
 sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
 TEACHES: Final = (
     RUNS.c.phase == SUCCEEDED,

@@ -72,7 +72,7 @@ class TopologyWriter:
         self._written: TopologyStatus | None = None
         self._version = ""
         """resourceVersion of the object as it was read or written last."""
-        self._path = paths.topology(constants.TOPOLOGY_NAME)
+        self._path = paths.topologies(constants.TOPOLOGY_NAME)
 
     async def run(self) -> None:
         """Until cancelled."""
