@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +29,8 @@ from hyperscale.observe.run_report import last_result
 from hyperscale.spec.api_objects import version_of
 
 Json = dict[str, Any]
+Name = TypeVar("Name")
+Value = TypeVar("Value")
 
 
 class ClusterCache:
@@ -264,33 +266,24 @@ class ClusterCache:
         if before is not None and (record is None or record.uid != before.uid):
             self.owners.note_deleted_job(before.uid)
             self.progress.pop(key, None)
-        if record is not None:
-            self.jobs[key] = record
-        else:
-            self.jobs.pop(key, None)
+        _put_or_drop(self.jobs, key, record)
         self._touched.add(key)
 
     def _put_policy(self, name: str, policy: Json | None) -> None:
         """Which jobs may start follows from it."""
-        if policy is not None:
-            self.policies[name] = policy
-        else:
-            self.policies.pop(name, None)
+        _put_or_drop(self.policies, name, policy)
         self._touched |= {key for key in self._named if (record := self.jobs.get(key)) is not None and record.status.mpi_job_ref is None}
 
     def _put_mpijob(self, key: Key, view: MpiJobView | None) -> None:
         before = self._named.get(key)
-        if view is not None:
-            self._named[key] = view
-        else:
-            self._named.pop(key, None)
+        _put_or_drop(self._named, key, view)
         if view is not None and before is not None and before.workers != view.workers and key in self.progress:
             self.progress[key] = self.progress[key].without_pace()
         self._touched.add(key)
 
 
-def _put_or_drop(views: dict[Key, MpiJobView], key: Key, view: MpiJobView | None) -> None:
-    if view is not None:
-        views[key] = view
+def _put_or_drop(known: dict[Name, Value], key: Name, value: Value | None) -> None:
+    if value is not None:
+        known[key] = value
     else:
-        views.pop(key, None)
+        known.pop(key, None)

@@ -100,13 +100,13 @@ def shown_move(advice: JobMigration, running: Plan, since: str, blocker: str) ->
     planned = advice.plan.workers if advice.plan is not None else ()
     moved = tuple(WorkerMigration(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])
     return ProposedMigration(
-        current_epoch_seconds=_short(advice.now_epoch_seconds),
-        proposed_epoch_seconds=_short(advice.then_epoch_seconds),
+        current_epoch_seconds=short(advice.now_epoch_seconds),
+        proposed_epoch_seconds=short(advice.then_epoch_seconds),
         migrated_workers=len(advice.moved),
         workers=len(running.workers),
-        remaining_epochs=_short(advice.remaining_epochs),
-        saved_seconds=_short(advice.saved_seconds),
-        cost_seconds=_short(advice.price_seconds),
+        remaining_epochs=short(advice.remaining_epochs),
+        saved_seconds=short(advice.saved_seconds),
+        cost_seconds=short(advice.price_seconds),
         first_proposed_time=since,
         worker_migrations=moved,
         blocker=blocker[:256],
@@ -137,5 +137,6 @@ def proposed(move: ProposedMigration) -> Condition:
     return Condition(type=PROPOSED_CONDITION, status="True", reason="BetterPlacementFound", message=message[:2048])
 
 
-def _short(figure: float) -> float:
+def short(figure: float) -> float:
+    """A figure with as many digits as the status tells."""
     return float(f"{figure:.{DIGITS}g}")

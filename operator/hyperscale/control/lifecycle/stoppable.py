@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from hyperscale.control.lifecycle.movable import is_moving, migration_blocker
+from hyperscale.control.lifecycle.movable import is_moving, migration_blocker, short
 from hyperscale.control.lifecycle.suspension import resumed_by_other
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec
@@ -22,8 +22,6 @@ from hyperscale.util.rfc3339 import timestamp, unix_seconds
 PREEMPTED_CONDITION = "Preempted"
 PROPOSED_CONDITION = "PreemptionProposed"
 MATERIAL_FACTOR = 2.0
-DIGITS = 4
-"""Of figures in status: less is noise."""
 
 
 def run_is_over(status: JobStatus) -> bool:
@@ -103,7 +101,7 @@ def queued_since(stop: LastPreemption) -> float:
 def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastPreemption:
     """A stop that begins now (Unix seconds)."""
     waited = waited_for_others(status, unix_seconds(view.start_time))
-    return LastPreemption(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), _short(waited))
+    return LastPreemption(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), short(waited))
 
 
 def usable_gpus(
@@ -130,8 +128,8 @@ def shown_stop(advice: JobPreemption, since: str, why_not: str) -> ProposedPreem
     """Advice as the status tells it."""
     return ProposedPreemption(
         beneficiaries=advice.beneficiaries[:MAX_BENEFICIARIES],
-        saved_seconds=_short(advice.saved_seconds),
-        cost_seconds=_short(advice.price_seconds),
+        saved_seconds=short(advice.saved_seconds),
+        cost_seconds=short(advice.price_seconds),
         first_proposed_time=since,
         blocker=why_not[:256],
     )
@@ -166,7 +164,3 @@ def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:
     if own_key in beneficiaries:
         words.append("it could continue at once on other GPUs")
     return " and ".join(words) or "others could start on its GPUs"
-
-
-def _short(figure: float) -> float:
-    return float(f"{figure:.{DIGITS}g}")

@@ -31,9 +31,7 @@ def follows_plan(job: JobSpec) -> bool:
 
     Raises RenderError where the user's template cannot be read.
     """
-    path = "spec.launcher.template"
-    spec = mapping_at(template.own_copy(job.launcher.template, path), "spec", path)
-    container = template.main_container(spec, LAUNCHER, f"{path}.spec")
+    container = _own_container(job.launcher.template, LAUNCHER)
     return job.model.script is None and not container.get("image") and _lacks_command(container)
 
 
@@ -57,9 +55,13 @@ def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> d
 
 def runs_own_program(job: JobSpec) -> bool:
     """Whether ranks run what the user wrote instead of the worker's training; raises RenderError where a template cannot be merged."""
-    path = "spec.launcher.template"
-    spec = mapping_at(template.own_copy(job.launcher.template, path), "spec", path)
-    return job.model.script is not None or not _lacks_command(template.main_container(spec, LAUNCHER, f"{path}.spec"))
+    return job.model.script is not None or not _lacks_command(_own_container(job.launcher.template, LAUNCHER))
+
+
+def _own_container(own: Json, role: str) -> Json:
+    """The main container as the user's template of this role has it."""
+    path = f"spec.{'workers' if role == WORKER else role}.template"
+    return template.main_container(mapping_at(template.own_copy(own, path), "spec", path), role, f"{path}.spec")
 
 
 def data_template(
@@ -139,7 +141,8 @@ def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, de
         forwarded = environment.forwarded(container, container_path, _secret_name(job) is not None)
         processes = workers * job.workers.gpus_per_worker
         wrapped = job.model.script is None or not own_image
-        container["command"] = commands.launcher_command(processes, forwarded, job.model.script, wrapped, not _own_worker_image(job))
+        packaged = not _own_container(job.workers.template, WORKER).get("image")  # another image may be without the worker package
+        container["command"] = commands.launcher_command(processes, forwarded, job.model.script, wrapped, packaged)
     pod_volumes.mount_plan(spec, container, metadata, plan, f"{path}.spec")
     if gated(job, plan):
         _gate(spec, constants.LAUNCHER_GATE, f"{path}.spec")
@@ -172,13 +175,6 @@ def _finish(pod: Json, path: str) -> Json:
 
 def _lacks_command(container: Json) -> bool:
     return not container.get("command") and not container.get("args")
-
-
-def _own_worker_image(job: JobSpec) -> bool:
-    """Ranks run in an image of the user's, which may be without the worker package."""
-    path = "spec.workers.template"
-    spec = mapping_at(template.own_copy(job.workers.template, path), "spec", path)
-    return bool(template.main_container(spec, WORKER, f"{path}.spec").get("image"))
 
 
 def _expose_metrics(metadata: Json, container: Json, path: str) -> None:

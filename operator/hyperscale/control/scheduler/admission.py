@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
+from hyperscale.control.lifecycle.movable import short
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.pending import CachedVerdict, Pending
 from hyperscale.control.scheduler.queue_entry import QueueEntry
@@ -27,8 +28,6 @@ CLOSER: Final = 4
 """A waiting job's place is reported again when it is nearer to the front by this factor, and when the job is the first."""
 LONGER_RATIO: Final = 1.25
 """And when its run is predicted so much longer or shorter."""
-DIGITS: Final = 4
-"""Of predicted figures in status: less is noise, and would be written again and again."""
 
 
 class AdmissionPlanner(Protocol):
@@ -228,4 +227,4 @@ def _decision(entry: QueueEntry, place: int, count: int, run_seconds: float | No
 
 
 def _rounded(figure: float | None) -> float | None:
-    return None if figure is None else float(f"{figure:.{DIGITS}g}")
+    return None if figure is None else short(figure)

@@ -18,9 +18,7 @@ from hyperscale.observe.columns import Labels, column
 from hyperscale.observe.identity import Agents, NodeIndex
 from hyperscale.observe.prometheus.changed_series import ChangedSeries, Unit, UnitOf, part
 from hyperscale.observe.series import dcgm, links
-from hyperscale.observe.series.links import paths_by_node
-from hyperscale.observe.series.network_cards import bounded, networks
-from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, state_of
+from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, completed
 
 GROUP: Final = 200
 """Nodes, or links times 8, judged at a time: garbage stays young, and no step keeps the interpreter for long."""
@@ -65,12 +63,9 @@ class IncrementalValidator:
         self.judged_units = 0
         gpu_notes = self._judge_gpus(reading, index, limits)
         link_notes = self._judge_links(reading, index, limits)
-        cards = networks(reading, index, limits, reading.taken_at, last.networks if last is not None else None)
-        believed = bounded(links.believed(self._sorted_links), {name: card.bytes_per_second for name, card in cards.items()})
-        gpus = dict(self._gpus)
-        state = state_of(reading, gpus, believed, (*gpu_notes, *link_notes))
-        holders, paths = self._holders(reading, index), paths_by_node(reading, index, limits, reading.taken_at)
-        self._last = SnapshotFigures(reading, limits, index, gpus, believed, state, reading.taken_at, holders, cards, paths)
+        gpus, holders = dict(self._gpus), self._holders(reading, index)
+        series = SnapshotFigures(reading, limits, index, gpus, self._sorted_links, reading.state, reading.taken_at, holders)
+        self._last = completed(series, (*gpu_notes, *link_notes), last.networks if last is not None else None)
         return self._last
 
     def _forget(self) -> None:

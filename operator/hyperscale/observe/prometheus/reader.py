@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -90,21 +91,21 @@ class PrometheusReader:
         queries = configured(policy.queries)
         if not self._url or not queries:
             return MetricsReading(taken_at=now, state=NOT_CONFIGURED)
-        if not is_url(self._url):
-            state = MetricsState(False, UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
-            return MetricsReading(taken_at=now, state=state)
         try:
-            given = credentials.read(self._access)
-        except credentials.CredentialsError as error:
-            return MetricsReading(taken_at=now, state=MetricsState(False, CREDENTIALS, str(error)[:MAX_MESSAGE]))
-        with BoundedSession(self._max_body_bytes, given.hide) as session:
-            connection = self._connect(session, given)
-            reading = _Reading(connection, session, policy.metrics_timeout_seconds, self._host(), self._known)
-            reading_with_verdicts, self._history = advance(self._history, reading.run(queries, now), policy.limits)
-            return reading_with_verdicts
+            with self._opened(policy.metrics_timeout_seconds) as reading:
+                reading_with_verdicts, self._history = advance(self._history, reading.run(queries, now), policy.limits)
+        except QueryError as error:
+            return MetricsReading(taken_at=now, state=MetricsState(False, error.reason, error.message))
+        return reading_with_verdicts
 
     def instant(self, query: str, limit_seconds: float) -> list[Series]:
         """Series of one instant query with all their labels, the metric's name as `__name__`; raises QueryError."""
+        with self._opened(limit_seconds) as reading:
+            return reading.ask(query, named=True)
+
+    @contextmanager
+    def _opened(self, query_seconds: float) -> Iterator[_Reading]:
+        """A session that is closed at the end; raises QueryError where the URL or the credentials are none."""
         if not is_url(self._url):
             raise QueryError(UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
         try:
@@ -112,7 +113,7 @@ class PrometheusReader:
         except credentials.CredentialsError as error:
             raise QueryError(CREDENTIALS, str(error)[:MAX_MESSAGE]) from None
         with BoundedSession(self._max_body_bytes, given.hide) as session:
-            return _Reading(self._connect(session, given), session, limit_seconds, self._host(), self._known).ask(query, named=True)
+            yield _Reading(self._connect(session, given), session, query_seconds, self._host(), self._known)
 
     def _connect(self, session: BoundedSession, given: credentials.Credentials) -> PrometheusConnect:
         # Imported here: it brings dateparser and more, and planning from files does without them.

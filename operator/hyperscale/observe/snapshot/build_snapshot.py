@@ -58,7 +58,8 @@ def build_snapshot(
     index = memory.see(nodes, pods)
     levels = memory.levels(policy.topology_levels)
     stale = now - reading.taken_at > policy.limits.max_age_seconds
-    figures = memory.figures(reading, policy.limits, stale) or judged(reading, index, policy.limits, now)
+    if (figures := memory.figures(reading, policy.limits, stale)) is None:
+        figures = memory.judged = judged(reading, index, policy.limits, now)
     given_back = releases if releases is not None else {}
     views = memory.views(levels, figures, given_back, _view)
     snapshot = ClusterSnapshot(taken_at=now, nodes=views, links=figures.links, levels=levels, metrics=figures.state)
@@ -125,37 +126,29 @@ class SnapshotFigures(NamedTuple):
     """The narrowest way between two GPUs of every node that tells one."""
 
 
-_last: list[SnapshotFigures] = []
-"""Memory of `judged`, one entry: nodes and pods change many times between two readings, and change no figure."""
-
-
 def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> SnapshotFigures:
     """Every series of `reading` as a sample of a node's GPU or of a link, judged at the moment of the reading.
 
     A reading that is itself older than the limit at `now` counts as stale as a whole: the reader has stopped.
     """
     moment = now if now - reading.taken_at > limits.max_age_seconds else reading.taken_at
-    last = _last[0] if _last else None
-    if (
-        last is not None
-        and moment == reading.taken_at
-        and last.reading is reading
-        and last.limits == limits
-        and last.names.agrees_with(index)
-    ):
-        return last
     gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
     judged_links, link_notes = links.links(reading, index, limits, moment)
-    cards = networks(reading, index, limits, moment)
-    judged_links = bounded(links.believed(judged_links), {name: card.bytes_per_second for name, card in cards.items()})
     holders = dcgm.holders_by_node(reading, index)
-    state = state_of(reading, gpus, judged_links, (*gpu_notes, *link_notes))
-    figures = SnapshotFigures(
-        reading, limits, index, gpus, judged_links, state, moment, holders, cards, paths_by_node(reading, index, limits, moment)
-    )
-    if moment == reading.taken_at:
-        _last[:] = [figures]
-    return figures
+    series = SnapshotFigures(reading, limits, index, gpus, judged_links, reading.state, moment, holders)
+    return completed(series, (*gpu_notes, *link_notes))
+
+
+def completed(series: SnapshotFigures, notes: tuple[str, ...], before: Mapping[str, NodeNetwork] | None = None) -> SnapshotFigures:
+    """Figures of GPUs and links with those of cards, which no link outdoes, with the ways between GPUs, and with the state of all of it.
+
+    notes: on series that lead to no GPU or link; before: cards of the last reading, whose objects stay where they are equal
+    """
+    reading, index, limits, moment = series.reading, series.names, series.limits, series.moment
+    cards = networks(reading, index, limits, moment, before)
+    believed = bounded(links.believed(series.links), {name: card.bytes_per_second for name, card in cards.items()})
+    state, paths = state_of(reading, series.gpus, believed, notes), paths_by_node(reading, index, limits, moment)
+    return series._replace(links=believed, state=state, networks=cards, paths=paths)
 
 
 def state_of(

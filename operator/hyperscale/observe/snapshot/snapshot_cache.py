@@ -56,6 +56,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.published: SnapshotFigures | None = None
+        self.judged: SnapshotFigures | None = None
+        """Judged last for a snapshot: nodes and pods change many times between two readings, and change no figure."""
         """Figures that a thread judged beforehand, with the reading that they were judged from."""
         self.outdated = False
         """Names of nodes have changed since `published` was judged, and the reading was too large to be judged again at once."""
@@ -199,16 +201,16 @@ class Memory:
         Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
         that just changed do not hold. A reading that is stale as a whole tells nothing, whatever each series would say.
         """
+        for known in (self.published, self.judged):
+            same = known is not None and known.reading is reading and known.limits == limits
+            if known is not None and same and not stale and known.names.agrees_with(self.index()):
+                return known
         published = self.published
-        if published is None or published.reading is not reading:
+        if published is None or published.reading is not reading or sum(map(len, published.reading.series.values())) <= LARGE_SERIES:
             return None
-        large = sum(map(len, published.reading.series.values())) > LARGE_SERIES
         if stale:
-            return _nothing_of(published) if large else None
-        if published.limits != limits or not published.names.agrees_with(self.index()):
-            if not large:
-                return None
-            self.outdated = True
+            return _nothing_of(published)
+        self.outdated = True
         return published
 
     def views(
