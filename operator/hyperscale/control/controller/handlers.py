@@ -112,11 +112,11 @@ def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
         kopf.on.event(group, version, plural, id=changed.__name__, registry=registry)(_handler(changed))
 
 
-def _handler(changed: Callable[[dict[str, Any], bool], None]) -> Callable[..., Awaitable[None]]:
+def _handler(changed: Callable[..., None]) -> Callable[..., Awaitable[None]]:
     """Return a handler that hands the API object itself, without kopf's read-only views, to `changed`."""
 
     async def handle(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names, and many kinds of things
-        changed(dict(body), type == "DELETED")
+        changed(dict(body), deleted=type == "DELETED")
 
     return handle
 
