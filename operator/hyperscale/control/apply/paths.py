@@ -1,4 +1,4 @@
-"""URL paths of the API objects that the operator reads and writes: each name below makes the path of a collection or of one object in it.
+"""URL paths of the API objects that the operator reads and writes, one name for each collection and its objects.
 
 Every name is percent-encoded as one segment. Each raises ValueError for what is no name of an object or namespace:
 "", "." and "..", which would change the path before it (apimachinery's IsValidPathSegmentName).

@@ -160,9 +160,9 @@ class AssumedPlans:
         """
         each = max(1, plan.workers[0].gpus) if plan is not None and plan.workers else 1
         amounts = {name: round(amount * THOUSANDTHS) for name, amount in (self._amounts.get(key) or written).items()}
-        held = {name: amount for name, amount in amounts.items() if amount > 0}
-        others = {node: {name: count // each * amount for name, amount in held.items()} for node, count in gpus.items()}
-        self._others.set(key, others if held else {})
+        positive = {name: amount for name, amount in amounts.items() if amount > 0}
+        others = {node: {name: count // each * amount for name, amount in positive.items()} for node, count in gpus.items()}
+        self._others.set(key, others if positive else {})
         return self._gpus.set(key, {node: {GPU_RESOURCE: count} for node, count in gpus.items()})
 
     def recount(self, key: Key, plans: PlanRecord, record: JobRecord | None, view: MpiJobView | None, pods: Iterable[PodView]) -> bool:
@@ -180,5 +180,5 @@ class AssumedPlans:
 
     def reserved_amounts(self, asking: Key | None = None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
         """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet; of some `nodes`, or of all."""
-        held = self._others.held_by_others(asking, nodes)
-        return {node: {name: amount / THOUSANDTHS for name, amount in amounts.items()} for node, amounts in held.items()}
+        reserved = self._others.held_by_others(asking, nodes)
+        return {node: {name: amount / THOUSANDTHS for name, amount in amounts.items()} for node, amounts in reserved.items()}

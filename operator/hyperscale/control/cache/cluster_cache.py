@@ -282,8 +282,8 @@ class ClusterCache:
         self._touched.add(key)
 
 
-def _put_or_drop(known: dict[Name, Value], key: Name, value: Value | None) -> None:
+def _put_or_drop(table: dict[Name, Value], key: Name, value: Value | None) -> None:
     if value is not None:
-        known[key] = value
+        table[key] = value
     else:
-        known.pop(key, None)
+        table.pop(key, None)

@@ -74,7 +74,7 @@ def _partitions(partitions: BatchJobState) -> Decision | None:
 
 
 def _unfinished(job: BatchJobState, work: _Work) -> Decision | None:
-    """Return how far a Job is, by its last pod: it failed, it ends, its pod waits for a node, or it works; None once both ended well."""
+    """Return how far a Job is by its last pod, which waits for a node, works, ends or has failed; None once both ended well."""
     view, last = job.job, job.last_pod or _NO_POD
     if view is None or view.key != job.key or view.deleting:
         return Wait(work.reason, f"the previous {work.name} Job is still being deleted", retry_after_seconds=ENDING_SECONDS)

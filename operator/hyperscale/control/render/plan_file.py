@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -58,9 +58,3 @@ def config_map(metadata: JobMetadata, plan: Plan, labels: dict[str, str]) -> Jso
         },
         "data": {KEY: document + "\n"},
     }
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON schema of the document, as docs/reference/runplan.schema.json has it."""
-    schema = msgspec.json.schema(RunPlan)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "HyperScale run plan", **schema}

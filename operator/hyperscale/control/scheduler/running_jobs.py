@@ -1,4 +1,4 @@
-"""Running jobs as the planner is told of them: how long each will still hold its GPUs, and what its bound pods take of each node."""
+"""Running jobs as the planner sees them: how long each will still hold its GPUs, and what its bound pods take of each node."""
 
 from __future__ import annotations
 

@@ -61,11 +61,6 @@ class Track:
     off_level: CountArray = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     """(n,) readings in a row that left the history for the same level."""
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the arrays."""
-        return sum(array.nbytes for array in (self.values, self.times, self.last, self.scraped, self.same, self.off_level))
-
 
 History = dict[str, Track]
 """By figure; {} before the first reading."""

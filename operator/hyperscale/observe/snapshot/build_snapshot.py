@@ -140,7 +140,7 @@ def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now
 
 
 def completed(series: SnapshotFigures, notes: tuple[str, ...], before: Mapping[str, NodeNetwork] | None = None) -> SnapshotFigures:
-    """Figures of GPUs and links with those of cards, which no link outdoes, with the ways between GPUs, and with the state of all of it.
+    """Add figures of cards, which no link outdoes, ways between GPUs, and the state of all figures to those of GPUs and links.
 
     notes: on series that lead to no GPU or link; before: cards of the last reading, whose objects stay where they are equal
     """

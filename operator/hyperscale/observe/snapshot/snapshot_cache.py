@@ -201,10 +201,10 @@ class Memory:
         Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
         that just changed do not hold. A reading that is stale as a whole tells nothing, whatever each series would say.
         """
-        for known in (self.published, self.judged):
-            same = known is not None and known.reading is reading and known.limits == limits
-            if known is not None and same and not stale and known.names.agrees_with(self.index()):
-                return known
+        for last in (self.published, self.judged):
+            same = last is not None and last.reading is reading and last.limits == limits
+            if last is not None and same and not stale and last.names.agrees_with(self.index()):
+                return last
         published = self.published
         if published is None or published.reading is not reading or sum(map(len, published.reading.series.values())) <= LARGE_SERIES:
             return None
