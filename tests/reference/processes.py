@@ -31,6 +31,8 @@ WORKER_METRICS: Final = "training/engine/report.py"
 AGENT_METRICS: Final = ("agent/probe/probe_metrics.py", "agent/gpus/exposition_gpus.py")
 KINDS: Final = {"Gauge": "gauge", "_gauge": "gauge", "Counter": "counter", "Histogram": "histogram", "GaugeMetricFamily": "gauge"} | {
     "CounterMetricFamily": "counter",
+    "_counter": "counter",
+    "_histogram": "histogram",
     "Family": "",
 }
 Row = tuple[str, str, str, str]
