@@ -32,79 +32,49 @@ cdef extern from "sparse_kernels.h" nogil:
 def drop(const float[::1] x, const int64_t[::1] ids, int64_t width, uint64_t seed, uint32_t least, float grow, int64_t first, int64_t last,
          float[::1] out):
     """Dropout of rows of `width` floats."""
-    cdef float *source = floats(x)
-    cdef int64_t *numbers = longs(ids)
-    cdef float *target = floats(out)
     with nogil:
-        hs_drop(source, numbers, width, seed, least, grow, first, last, target)
+        hs_drop(floats(x), longs(ids), width, seed, least, grow, first, last, floats(out))
 
 
 def drop_some(const float[::1] x, const uint32_t[::1] at, uint64_t seed, uint32_t least, float grow, float[::1] out):
     """Dropout of some floats of one long row, those with the numbers `at`."""
-    cdef int64_t count = x.shape[0]
-    if count == 0:
+    if x.shape[0] == 0:
         return
     with nogil:
-        hs_drop_some(<float *> &x[0], <uint32_t *> &at[0], count, seed, least, grow, &out[0])
+        hs_drop_some(<float *> &x[0], <uint32_t *> &at[0], x.shape[0], seed, least, grow, &out[0])
 
 
 def finish_back(const float[::1] grad, const float[::1] out, const float[::1] sums, const int64_t[::1] ids, int64_t heads, int64_t depth, int activation,
                 uint64_t seed, uint32_t least, float grow, int64_t first, int64_t last, float[::1] inner, float[::1] bias_grad,
                 float[::1] dots):
     """Gradient of a row's sums from that of what was made of them."""
-    cdef float *g = floats(grad)
-    cdef float *o = floats(out)
-    cdef float *s = floats(sums)
-    cdef int64_t *numbers = longs(ids)
-    cdef float *i = floats(inner)
-    cdef float *b = floats(bias_grad)
-    cdef float *d = floats(dots)
     with nogil:
-        hs_finish_back(g, o, s, numbers, heads, depth, activation, seed, least, grow, first, last, i, b, d)
+        hs_finish_back(floats(grad), floats(out), floats(sums), longs(ids), heads, depth, activation, seed, least, grow, first, last,
+                       floats(inner), floats(bias_grad), floats(dots))
 
 
 def aggregate(const int64_t[::1] indptr, const int32_t[::1] indices, const int64_t[::1] ids, const float[::1] weights, const float[::1] x,
               const float[::1] add, const float[::1] bias, int activation, uint64_t seed, uint32_t least, float grow, int64_t width, int64_t first, int64_t last,
               float[::1] out):
     """out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias))."""
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *columns = ints(indices)
-    cdef int64_t *numbers = longs(ids)
-    cdef float *w = floats(weights)
-    cdef float *rows = floats(x)
-    cdef float *more = floats(add)
-    cdef float *b = floats(bias)
-    cdef float *result = floats(out)
-    cdef int64_t edges = indices.shape[0]
     with nogil:
-        hs_aggregate(pointers, columns, numbers, w, rows, more, b, activation, seed, least, grow, width, first, last, edges, result)
+        hs_aggregate(longs(indptr), ints(indices), longs(ids), floats(weights), floats(x), floats(add), floats(bias), activation, seed,
+                     least, grow, width, first, last, indices.shape[0], floats(out))
 
 
 def scores(const float[::1] x, const float[::1] a, const float[::1] b, int64_t heads, int64_t depth, int64_t first, int64_t last,
            float[::1] left, float[::1] right):
     """left[u,h] = <x[u,h], a[h]>, right[u,h] = <x[u,h], b[h]>."""
-    cdef float *rows = floats(x)
-    cdef float *av = floats(a)
-    cdef float *bv = floats(b)
-    cdef float *l = floats(left)
-    cdef float *r = floats(right)
     with nogil:
-        hs_scores(rows, av, bv, heads, depth, first, last, l, r)
+        hs_scores(floats(x), floats(a), floats(b), heads, depth, first, last, floats(left), floats(right))
 
 
 def scores_back(const float[::1] x, const float[::1] a, const float[::1] b, const float[::1] left_grad, const float[::1] right_grad,
                 int64_t heads, int64_t depth, int64_t first, int64_t last, float[::1] x_grad, float[::1] a_grad, float[::1] b_grad):
     """Adds the gradients of `scores` to the last three."""
-    cdef float *rows = floats(x)
-    cdef float *av = floats(a)
-    cdef float *bv = floats(b)
-    cdef float *l = floats(left_grad)
-    cdef float *r = floats(right_grad)
-    cdef float *xg = floats(x_grad)
-    cdef float *ag = floats(a_grad)
-    cdef float *bg = floats(b_grad)
     with nogil:
-        hs_scores_back(rows, av, bv, l, r, heads, depth, first, last, xg, ag, bg)
+        hs_scores_back(floats(x), floats(a), floats(b), floats(left_grad), floats(right_grad), heads, depth, first, last, floats(x_grad),
+                       floats(a_grad), floats(b_grad))
 
 
 def attend(const int64_t[::1] indptr, const int32_t[::1] indices, const int64_t[::1] ids, const int64_t[::1] offsets,
@@ -115,22 +85,10 @@ def attend(const int64_t[::1] indptr, const int32_t[::1] indices, const int64_t[
     cdef float *scratch = <float *> malloc(heads * (largest_degree + 32) * sizeof(float))
     if scratch == NULL:
         raise MemoryError
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *columns = ints(indices)
-    cdef float *l = floats(left)
-    cdef float *r = floats(right)
-    cdef float *rows = floats(x)
-    cdef float *b = floats(bias)
-    cdef int64_t *numbers = longs(ids)
-    cdef int64_t *more = longs(offsets)
-    cdef float *high = floats(highest)
-    cdef float *all_of = floats(total)
-    cdef float *s = floats(sums)
-    cdef float *o = floats(out)
-    cdef int64_t edges = indices.shape[0]
     with nogil:
-        hs_attend(pointers, columns, numbers, more, l, r, rows, heads, depth, slope, seed, edge_least, edge_grow, b, activation, tail_seed, least, grow, first, last,
-                  edges, scratch, high, all_of, s, o)
+        hs_attend(longs(indptr), ints(indices), longs(ids), longs(offsets), floats(left), floats(right), floats(x), heads, depth, slope,
+                  seed, edge_least, edge_grow, floats(bias), activation, tail_seed, least, grow, first, last, indices.shape[0], scratch,
+                  floats(highest), floats(total), floats(sums), floats(out))
     free(scratch)
 
 
@@ -141,18 +99,8 @@ def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int
     cdef float *scratch = <float *> malloc(2 * (largest_degree + 32) * sizeof(float))
     if scratch == NULL:
         raise MemoryError
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *columns = ints(indices)
-    cdef int64_t *numbers = longs(origins)
-    cdef float *l = floats(left)
-    cdef float *figures = floats(by_row)
-    cdef float *rows = floats(x)
-    cdef float *g = floats(grad)
-    cdef float *xg = floats(x_grad)
-    cdef float *lg = floats(left_grad)
-    cdef double *rg = doubles(right_grad)
-    cdef int64_t edges = indices.shape[0]
     with nogil:
-        hs_attend_back(pointers, columns, numbers, l, figures, rows, g, heads, depth, slope, seed, edge_least, edge_grow, first,
-                       last, edges, scratch, xg, lg, rg)
+        hs_attend_back(longs(indptr), ints(indices), longs(origins), floats(left), floats(by_row), floats(x), floats(grad), heads, depth,
+                       slope, seed, edge_least, edge_grow, first, last, indices.shape[0], scratch, floats(x_grad), floats(left_grad),
+                       doubles(right_grad))
     free(scratch)

@@ -42,16 +42,9 @@ cdef extern from "molecules_kernels.h" nogil:
 def gather(const int64_t[::1] indptr, const int32_t[::1] sources, const int32_t[::1] kinds, const float[::1] weights, const float[::1] x,
            const float[::1] table, int64_t heads, int64_t depth, bint relu, float[::1] out):
     """out[v] = Σ_e weights[e] act(x[sources[e]] + table[kinds[e]])."""
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *from_rows = ints(sources)
-    cdef int32_t *of_kinds = ints(kinds)
-    cdef float *w = floats(weights)
-    cdef float *rows = floats(x)
-    cdef float *t = floats(table)
-    cdef float *result = floats(out)
-    cdef int64_t count = indptr.shape[0] - 1
     with nogil:
-        hm_gather(pointers, from_rows, of_kinds, w, rows, t, heads, depth, relu, count, result)
+        hm_gather(longs(indptr), ints(sources), ints(kinds), floats(weights), floats(x), floats(table), heads, depth, relu,
+                  indptr.shape[0] - 1, floats(out))
 
 
 cdef class Kinds:
@@ -77,20 +70,10 @@ def gather_back(const int64_t[::1] offsets, const int64_t[::1] indptr, const int
                 bint relu, float[::1] x_grad, double[::1] table_grad, float[::1] weights_grad):
     """Adds to x_grad and table_grad, fills weights_grad unless it is None."""
     cdef Kinds room = Kinds(table.shape[0] // (heads * depth), heads * depth)
-    cdef int64_t *starts = longs(offsets)
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *from_rows = ints(sources)
-    cdef int32_t *of_kinds = ints(kinds)
-    cdef float *w = floats(weights)
-    cdef float *rows = floats(x)
-    cdef float *t = floats(table)
-    cdef float *g = floats(grad)
-    cdef float *xg = floats(x_grad)
-    cdef double *tg = doubles(table_grad)
-    cdef float *wg = floats(weights_grad)
-    cdef int64_t graphs = offsets.shape[0] - 1
     with nogil:
-        hm_gather_back(starts, graphs, pointers, from_rows, of_kinds, w, rows, t, g, heads, depth, relu, &room.own, xg, tg, wg)
+        hm_gather_back(longs(offsets), offsets.shape[0] - 1, longs(indptr), ints(sources), ints(kinds), floats(weights), floats(x),
+                       floats(table), floats(grad), heads, depth, relu, &room.own, floats(x_grad), doubles(table_grad),
+                       floats(weights_grad))
 
 
 def scores(const float[::1] table, const float[::1] left, int64_t heads, int64_t depth, float[::1] out):
@@ -101,15 +84,9 @@ def scores(const float[::1] table, const float[::1] left, int64_t heads, int64_t
 def attend(const int64_t[::1] indptr, const int32_t[::1] sources, const int32_t[::1] kinds, const float[::1] ends, const float[::1] of_kind,
            int64_t heads, float slope, float[::1] parts):
     """Softmax over the edges of each row and head of LeakyReLU of the sum of what source, kind and destination give."""
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *from_rows = ints(sources)
-    cdef int32_t *of_kinds = ints(kinds)
-    cdef float *e = floats(ends)
-    cdef float *k = floats(of_kind)
-    cdef float *result = floats(parts)
-    cdef int64_t count = indptr.shape[0] - 1
     with nogil:
-        hm_attend(pointers, from_rows, of_kinds, e, k, heads, slope, count, result)
+        hm_attend(longs(indptr), ints(sources), ints(kinds), floats(ends), floats(of_kind), heads, slope, indptr.shape[0] - 1,
+                  floats(parts))
 
 
 def attend_back(const int64_t[::1] offsets, const int64_t[::1] indptr, const int32_t[::1] sources, const int32_t[::1] kinds,
@@ -118,66 +95,36 @@ def attend_back(const int64_t[::1] offsets, const int64_t[::1] indptr, const int
                 double[::1] left_grad):
     """Adds to the last three."""
     cdef Kinds room = Kinds(of_kind.shape[0] // heads, heads)
-    cdef int64_t *starts = longs(offsets)
-    cdef int64_t *pointers = longs(indptr)
-    cdef int32_t *from_rows = ints(sources)
-    cdef int32_t *of_kinds = ints(kinds)
-    cdef float *e = floats(ends)
-    cdef float *k = floats(of_kind)
-    cdef float *p = floats(parts)
-    cdef float *g = floats(grad)
-    cdef float *t = floats(table)
-    cdef float *l = floats(left)
-    cdef float *eg = floats(ends_grad)
-    cdef double *tg = doubles(table_grad)
-    cdef double *lg = doubles(left_grad)
-    cdef int64_t graphs = offsets.shape[0] - 1
     with nogil:
-        hm_attend_back(starts, graphs, pointers, from_rows, of_kinds, e, k, p, g, t, l, heads, depth, slope, &room.own, eg, tg, lg)
+        hm_attend_back(longs(offsets), offsets.shape[0] - 1, longs(indptr), ints(sources), ints(kinds), floats(ends), floats(of_kind),
+                       floats(parts), floats(grad), floats(table), floats(left), heads, depth, slope, &room.own, floats(ends_grad),
+                       doubles(table_grad), doubles(left_grad))
 
 
 def linear(const float[::1] x, const float[::1] weights, const float[::1] bias, int64_t inputs, int64_t outputs, float[::1] out):
     """out = x (n, inputs) times weights (inputs, outputs) + bias (outputs), which may be None."""
-    cdef float *rows = floats(x)
-    cdef float *w = floats(weights)
-    cdef float *b = floats(bias)
-    cdef float *result = floats(out)
-    cdef int64_t count = out.shape[0] // outputs
     with nogil:
-        hm_linear(rows, count, inputs, outputs, w, b, result)
+        hm_linear(floats(x), out.shape[0] // outputs, inputs, outputs, floats(weights), floats(bias), floats(out))
 
 
 def weights_back(const int64_t[::1] offsets, const float[::1] x, const float[::1] grad, int64_t inputs, int64_t outputs,
                  double[::1] weights_grad, double[::1] bias_grad):
     """Adds to weights_grad (inputs, outputs) and, unless it is None, to bias_grad (outputs)."""
-    cdef int64_t *starts = longs(offsets)
-    cdef float *rows = floats(x)
-    cdef float *g = floats(grad)
-    cdef double *wg = doubles(weights_grad)
-    cdef double *bg = doubles(bias_grad)
-    cdef int64_t graphs = offsets.shape[0] - 1
     with nogil:
-        hm_weights_back(starts, graphs, rows, g, inputs, outputs, wg, bg)
+        hm_weights_back(longs(offsets), offsets.shape[0] - 1, floats(x), floats(grad), inputs, outputs, doubles(weights_grad),
+                        doubles(bias_grad))
 
 
 def lookup_back(const int64_t[::1] kind_of, const float[::1] grad, int64_t width, double[::1] table_grad):
     """table_grad[kind_of[v]] += grad[v]."""
-    cdef int64_t *kinds = longs(kind_of)
-    cdef float *g = floats(grad)
-    cdef double *tg = doubles(table_grad)
-    cdef int64_t count = kind_of.shape[0]
     with nogil:
-        hm_lookup_back(kinds, count, width, g, tg)
+        hm_lookup_back(longs(kind_of), kind_of.shape[0], width, floats(grad), doubles(table_grad))
 
 
 def pool(const int64_t[::1] offsets, const float[::1] x, int64_t width, float[::1] out):
     """out[g] = sum of a graph's rows."""
-    cdef int64_t *starts = longs(offsets)
-    cdef float *rows = floats(x)
-    cdef float *result = floats(out)
-    cdef int64_t graphs = offsets.shape[0] - 1
     with nogil:
-        hm_pool(starts, graphs, rows, width, result)
+        hm_pool(longs(offsets), offsets.shape[0] - 1, floats(x), width, floats(out))
 
 
 def binary_loss(const float[::1] logits, const float[::1] labels, double weight, float[::1] grad):
@@ -195,26 +142,16 @@ def sums(const int64_t[::1] offsets, const float[::1] x, int64_t width, double[:
     cdef double *part = <double *> malloc((2 * width + 1) * sizeof(double))
     if part == NULL:
         raise MemoryError
-    cdef int64_t *starts = longs(offsets)
-    cdef float *rows = floats(x)
-    cdef double *result = doubles(out)
-    cdef int64_t graphs = offsets.shape[0] - 1
     with nogil:
-        hm_sums(starts, graphs, rows, width, part, result)
+        hm_sums(longs(offsets), offsets.shape[0] - 1, floats(x), width, part, doubles(out))
     free(part)
 
 
 def norm(const float[::1] x, int64_t width, const float[::1] scale, const float[::1] shift, bint relu, const int64_t[::1] ids, uint64_t seed,
          uint32_t drop, float grow, float[::1] out):
     """out = dropout(act(x scale + shift)), a row's draws by its id."""
-    cdef float *rows = floats(x)
-    cdef float *s = floats(scale)
-    cdef float *t = floats(shift)
-    cdef int64_t *names = longs(ids)
-    cdef float *result = floats(out)
-    cdef int64_t count = x.shape[0] // width
     with nogil:
-        hm_norm(rows, count, width, s, t, relu, names, seed, drop, grow, result)
+        hm_norm(floats(x), x.shape[0] // width, width, floats(scale), floats(shift), relu, longs(ids), seed, drop, grow, floats(out))
 
 
 def norm_inner(const int64_t[::1] offsets, const float[::1] grad, const float[::1] x, int64_t width, const float[::1] scale,
@@ -224,30 +161,14 @@ def norm_inner(const int64_t[::1] offsets, const float[::1] grad, const float[::
     cdef double *part = <double *> malloc((2 * width + 1) * sizeof(double))
     if part == NULL:
         raise MemoryError
-    cdef int64_t *starts = longs(offsets)
-    cdef float *g = floats(grad)
-    cdef float *rows = floats(x)
-    cdef float *s = floats(scale)
-    cdef float *t = floats(shift)
-    cdef float *m = floats(mean)
-    cdef int64_t *names = longs(ids)
-    cdef float *i = floats(inner)
-    cdef double *result = doubles(out)
-    cdef int64_t graphs = offsets.shape[0] - 1
     with nogil:
-        hm_norm_inner(starts, graphs, g, rows, width, s, t, m, relu, names, seed, drop, grow, i, part, result)
+        hm_norm_inner(longs(offsets), offsets.shape[0] - 1, floats(grad), floats(x), width, floats(scale), floats(shift), floats(mean),
+                      relu, longs(ids), seed, drop, grow, floats(inner), part, doubles(out))
     free(part)
 
 
 def norm_outer(float[::1] inner, const float[::1] x, int64_t width, const float[::1] scale, const float[::1] mean, const float[::1] first,
                const float[::1] second):
     """inner becomes scale (inner - first - (x - mean) second)."""
-    cdef float *i = floats(inner)
-    cdef float *rows = floats(x)
-    cdef float *s = floats(scale)
-    cdef float *m = floats(mean)
-    cdef float *a = floats(first)
-    cdef float *b = floats(second)
-    cdef int64_t count = x.shape[0] // width
     with nogil:
-        hm_norm_outer(i, rows, count, width, s, m, a, b)
+        hm_norm_outer(floats(inner), floats(x), x.shape[0] // width, width, floats(scale), floats(mean), floats(first), floats(second))
