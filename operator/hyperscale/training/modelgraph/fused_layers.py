@@ -14,7 +14,7 @@ import dgl.nn as dglnn
 import torch
 from torch import Tensor, nn
 
-from hyperscale.training.modelgraph import fused_operations
+from hyperscale.training.modelgraph import fused_operations, kernels
 from hyperscale.training.modelgraph.edges import Edges, Matrix, of_dgl
 from hyperscale.training.modelgraph.kernels import ELU, NONE, RELU, AttentionRows, Drop, Tail
 
@@ -25,8 +25,6 @@ SUPPORTED: Final = (dglnn.GraphConv, dglnn.SAGEConv, dglnn.GATConv)
 class LayerSettings:
     """What the rules decided for one layer."""
 
-    kernel: bool = True
-    """Normalisation folded into the edges' weights, one pass over them."""
     epilogue: bool = True
     """Bias, the layer's own row and activation in that pass."""
     reorder: bool = False
@@ -60,6 +58,13 @@ class Fused:
         drop = self.settings.drop if self.training else 0.0
         return Tail(code, _drop(drop)), None
 
+    def aggregate_first(self, feat: Tensor, inputs: int, outputs: int) -> bool:
+        """The narrower side meets the edges; an input without gradient meets them once an epoch, the other side twice."""
+        if self.settings.hoist and not feat.requires_grad:
+            return True
+        passes = 2 if feat.requires_grad or not self.settings.reorder else 1
+        return (passes * inputs, inputs) <= (2 * outputs, outputs)
+
     def finish(self, out: Tensor) -> Tensor:
         """The same with torch, where the pass cannot end with it."""
         if self.settings.activation:
@@ -82,7 +87,7 @@ class FusedGraphConv(Fused, dglnn.GraphConv):  # type: ignore[misc] # DGL ships 
             return self.finish(super().forward(graph, feat, None if weight is self.weight else weight, edge_weight))
         tail, rest = self.tail()
         matrix = edges.matrix(self._norm)
-        if self.aggregate_first(feat):
+        if self.aggregate_first(feat, self._in_feats, self._out_feats):
             out = linear(constant_product(self, matrix, feat), weight, self.bias, tail)
         elif self.settings.epilogue:
             out = fused_operations.aggregate(matrix, feat @ weight, bias=self.bias, tail=tail)
@@ -90,16 +95,6 @@ class FusedGraphConv(Fused, dglnn.GraphConv):  # type: ignore[misc] # DGL ships 
             out = fused_operations.aggregate(matrix, feat @ weight)
             out = out if self.bias is None else out + self.bias
         return ended(out, rest)
-
-    def aggregate_first(self, feat: Tensor) -> bool:
-        """The narrower side meets the edges; an input without gradient meets them once an epoch, the other side twice."""
-        if self.settings.hoist and not feat.requires_grad:
-            return True
-        if not self.settings.reorder:
-            return bool(self._in_feats <= self._out_feats)
-        passes = 2 if feat.requires_grad else 1
-        narrow = 2 * self._out_feats
-        return bool(passes * self._in_feats < narrow or (passes * self._in_feats == narrow and self._in_feats <= self._out_feats))
 
 
 class FusedSAGEConv(Fused, dglnn.SAGEConv):  # type: ignore[misc] # DGL ships no types
@@ -114,7 +109,7 @@ class FusedSAGEConv(Fused, dglnn.SAGEConv):  # type: ignore[misc] # DGL ships no
         normed = self.norm is not None  # a norm stands after the activation and before a dropout of the model
         rows = dropped(self.feat_drop, feat)
         matrix = edges.matrix("mean")
-        if self.aggregate_first(rows):
+        if self.aggregate_first(rows, self._in_src_feats, self._out_feats):
             own = rows[: edges.destinations] if edges.destinations < edges.sources else rows
             mean = constant_product(self, matrix, rows)
             out = linear_pair(own, self.fc_self, mean, self.fc_neigh, Tail() if normed else tail)
@@ -133,16 +128,6 @@ class FusedSAGEConv(Fused, dglnn.SAGEConv):  # type: ignore[misc] # DGL ships no
             return separate
         weights = self.fc_self.weight, self.fc_neigh.weight
         return fused_operations.transform_and_aggregate(matrix, rows, *weights, bias=self.fc_self.bias, tail=tail)
-
-    def aggregate_first(self, feat: Tensor) -> bool:
-        """As in FusedGraphConv."""
-        if self.settings.hoist and not feat.requires_grad:
-            return True
-        if not self.settings.reorder:
-            return bool(self._in_src_feats <= self._out_feats)
-        passes = 2 if feat.requires_grad else 1
-        narrow, wide = 2 * self._out_feats, passes * self._in_src_feats
-        return bool(wide < narrow or (wide == narrow and self._in_src_feats <= self._out_feats))
 
 
 class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no types
@@ -252,8 +237,7 @@ def constant_product(layer: Fused, matrix: Matrix, x: Tensor) -> Tensor:
 
 def _edges(graph: Any, feat: Any) -> Edges | None:  # noqa: ANN401
     """The graph's edges where the kernels can take it and the input."""
-    if not isinstance(feat, Tensor) or feat.dim() != 2 or not fused_operations.fits(feat) or torch.is_autocast_enabled("cpu"):
+    if not (kernels.COMPILED and isinstance(feat, Tensor) and feat.dim() == 2 and fused_operations.fits(feat)):
         return None
-    if graph.device.type != "cpu" or len(graph.canonical_etypes) != 1 or graph.num_edges() == 0 or graph.num_src_nodes() != len(feat):
-        return None
-    return of_dgl(graph)
+    plain = graph.device.type == "cpu" and len(graph.canonical_etypes) == 1 and graph.num_edges() and graph.num_src_nodes() == len(feat)
+    return of_dgl(graph) if plain and not torch.is_autocast_enabled("cpu") else None

@@ -1,4 +1,4 @@
-"""The row kernels, compiled where they can be and in numpy elsewhere: shapes are checked here, rows are shared out to threads.
+"""The compiled row kernels: shapes are checked here, rows are shared out to threads. Dropout has a numpy twin where nothing was compiled.
 
 Arrays are float32 and C-contiguous, (rows, floats) flattened where a kernel reads them. The same input gives the same bytes for the same
 number of threads; `aggregate` and `drop` for any number.
@@ -22,13 +22,13 @@ try:
     COMPILED: Final = True
 except ImportError:  # pragma: no cover - a machine without a compiler
     COMPILED = False  # type: ignore[misc] # one of the two
-    warnings.warn("hyperscale.training.modelgraph._sparse is not compiled: fused layers run in numpy, slower", RuntimeWarning, stacklevel=1)
+    warnings.warn("hyperscale.training.modelgraph._sparse is not compiled: layers run unfused, slower", RuntimeWarning, stacklevel=1)
 
 LANES: Final = 16
 """Floats of the widest vector: rows of a multiple are summed up without visiting a float twice."""
 NONE: Final = 0
-RELU: Final = twin.RELU
-ELU: Final = twin.ELU
+RELU: Final = 1
+ELU: Final = 2
 
 
 class Drop(NamedTuple):
@@ -112,10 +112,6 @@ def finish_back(
     """Gradient of the sums (n, F); of the bias (F,) where asked for; (n, heads) products of gradient and sums where those are given."""
     rows, width = _same_shape(grad, out)
     _check_ids(ids, rows)
-    if not COMPILED:
-        inner = twin.finish_back(grad, out, tail.activation, *tail.drop.figures, ids)
-        dots = None if sums is None else (inner * sums).reshape(rows, heads, -1).sum(axis=2)
-        return inner, inner.sum(axis=0) if bias else None, dots
     bounds = even(rows, threads if rows * width >= LEAST_FLOATS else 1)
     inner = np.empty_like(grad)
     bias_grads = np.zeros((-(-rows // BLOCK_ROWS), width), dtype=np.float32)
@@ -148,9 +144,6 @@ def aggregate(
     if add is not None and add.shape != (edges.destinations, width):
         raise ValueError(f"add must be ({edges.destinations}, {width}), got {add.shape}")
     _check_bias(bias, width)
-    if not COMPILED:
-        sums = twin.weighted_sum(edges.indptr, edges.indices, weights, x)
-        return twin.finish(sums, add, bias, tail.activation, *tail.drop.figures, edges.ids)
     out = add if over and add is not None and width % LANES == 0 else np.empty((edges.destinations, width), dtype=np.float32)
     fixed = (edges.indptr, edges.indices, edges.ids, weights, _flat(x), None if add is None else _flat(add), bias)
     shape = (tail.activation, *tail.drop.figures, width)
@@ -165,9 +158,6 @@ def scores(x: Array, a: Array, b: Array, threads: int = 1) -> tuple[Array, Array
     rows = len(x)
     if x.shape[1] != heads * depth or b.shape != a.shape:
         raise ValueError(f"x must have {heads * depth} columns and b be {a.shape}, got {x.shape} and {b.shape}")
-    if not COMPILED:
-        parts = x.reshape(rows, heads, depth)
-        return (parts * a).sum(axis=2), (parts * b).sum(axis=2)
     left, right = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
     fixed = (_flat(x), _flat(a), _flat(b), heads, depth)
     ends = (_flat(left), _flat(right))
@@ -181,10 +171,6 @@ def scores_back(x: Array, a: Array, b: Array, left_grad: Array, right_grad: Arra
     rows = len(x)
     if x.shape != (rows, heads * depth) or x_grad.shape != x.shape or left_grad.shape != (rows, heads) or right_grad.shape != (rows, heads):
         raise ValueError("x and x_grad must be (m, H·D), the scores' gradients (m, H)")
-    if not COMPILED:
-        parts = x.reshape(rows, heads, depth)
-        x_grad += (left_grad[:, :, None] * a + right_grad[:, :, None] * b).reshape(rows, -1)
-        return (left_grad[:, :, None] * parts).sum(axis=0), (right_grad[:, :, None] * parts).sum(axis=0)
     grads = np.zeros((2, -(-rows // BLOCK_ROWS), heads * depth), dtype=np.float32)
     sums_to = (_flat(grads[0]), _flat(grads[1]))
     fixed = (_flat(x), _flat(a), _flat(b), _flat(left_grad), _flat(right_grad), heads, depth)
@@ -216,25 +202,11 @@ def attend(
     if width % heads or left.shape != (edges.sources, heads) or right.shape != (rows, heads):
         raise ValueError(f"left must be ({edges.sources}, {heads}), right ({rows}, {heads}), x a multiple of {heads} wide")
     _check_bias(bias, width)
-    if not COMPILED:
-        sums, highest, total = twin.attend(edges.indptr, edges.indices, x, left, right, (how.slope, *how.drop.figures), edges.offsets)
-        return Attended(twin.finish(sums, None, bias, tail.activation, *tail.drop.figures, edges.ids), sums, highest, total)
     sums = np.empty((rows, width), dtype=np.float32)
     out = np.empty_like(sums) if bias is not None or tail.activation or tail.drop.probability else sums
     highest, total = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
-    fixed = (
-        edges.indptr,
-        edges.indices,
-        edges.ids,
-        edges.offsets,
-        _flat(left),
-        _flat(right),
-        _flat(x),
-        heads,
-        width // heads,
-        how.slope,
-        *how.drop.figures,
-    )
+    where = (edges.indptr, edges.indices, edges.ids, edges.offsets)
+    fixed = (*where, _flat(left), _flat(right), _flat(x), heads, width // heads, how.slope, *how.drop.figures)
     shape = (bias, tail.activation, *tail.drop.figures, edges.largest_degree)
     ends = (_flat(highest), _flat(total), _flat(sums), _flat(out))
     spread(lambda first, last, _: _sparse.attend(*fixed, *shape, first, last, *ends), shares(edges, width, threads))
@@ -245,9 +217,6 @@ def attend_back(
     edges: Edges, x: Array, left: Array, right: Array, how: AttentionRows, done: Attended, inner: Array, dots: Array, threads: int = 1
 ) -> tuple[Array, Array, Array]:
     """Gradients of x, left and right from `inner` (n, H·D), that of the sums, and `dots` (n, H), its products with them."""
-    if not COMPILED:
-        given_how = (how.slope, *how.drop.figures)
-        return twin.attend_back(edges.indptr, edges.indices, x, left, right, given_how, inner, dots, edges.offsets)
     turned, origins = edges.turned[0], edges.turned_numbers
     heads = how.heads
     width = x.shape[1]
@@ -258,14 +227,8 @@ def attend_back(
     by_row = np.stack((right, done.highest, np.float32(1.0) / done.total, dots), axis=2)
     given = (_flat(left), _flat(by_row), _flat(x), _flat(inner))
     ends = (_flat(x_grad), _flat(left_grad))
-    depth, slope, seed, least, grow, largest = width // heads, how.slope, *how.drop.figures, turned.largest_degree
-
-    def work(first: int, last: int, at: int) -> None:
-        where = (turned.indptr, turned.indices, origins)
-        mine = right_grads[at]
-        _sparse.attend_back(*where, *given, heads, depth, slope, seed, least, grow, largest, first, last, *ends, mine)
-
-    spread(work, bounds)
+    fixed = (turned.indptr, turned.indices, origins, *given, heads, width // heads, how.slope, *how.drop.figures, turned.largest_degree)
+    spread(lambda first, last, at: _sparse.attend_back(*fixed, first, last, *ends, right_grads[at]), bounds)
     return x_grad, left_grad, right_grads.sum(axis=0).astype(np.float32).reshape(right.shape)
 
 
