@@ -16,7 +16,6 @@ EXTRA_OF: Final = {
     "gymnasium": "learn",
     "kopf": "operator",
     "kubernetes": "cluster",
-    "matplotlib": "draw",
     "networkx": "planner",
     "prometheus_api_client": "cluster",
     "prometheus_client": "operator",

@@ -1,40 +1,29 @@
-"""A model's graph, or a script's call graph, as a picture: from top to bottom, the same graph gives the same bytes.
-
-No global state of matplotlib is changed for longer than one picture.
-"""
+"""A model's graph, or a script's call graph, as SVG: from top to bottom, the same graph gives the same bytes."""
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Final
 
-import matplotlib as mpl
 import networkx as nx
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from hyperscale.training.modelgraph.analyze import ModelGraph, Operation
 from hyperscale.training.modelgraph.calls import COLLECTIVE, MODEL, MODULE, STEP, CallGraph
 
-WIDTH_INCHES: Final = 9.0
+WIDTH: Final = 900.0
+"""Of a picture with up to MOST_COLUMNS boxes beside each other; more make it wider. All lengths are pixels."""
 MOST_COLUMNS: Final = 5
-"""Boxes beside each other that WIDTH_INCHES has room for; more make the picture wider."""
 MOST_LETTERS: Final = 22
-ROW_INCHES: Final = 0.85
-BOX_HEIGHT: Final = 0.52
+HEAD: Final = 60.0
+ROW: Final = 80.0
+BOX: Final = 44.0
 COLOURS: Final = {"aggregate": "#56B4E9", "dense": "#E69F00", "other": "#e5e7eb", MODEL: "#E69F00", STEP: "#009E73", COLLECTIVE: "#56B4E9"}
 """After Okabe and Ito: what most of an operation's weight is, or what a function does."""
-POINTS_AN_INCH: Final = 72.0
 LETTER_WIDTH: Final = 0.72
 """Of a bold letter, in its size, with some room at both ends."""
-BEHIND: Final = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-"""Labels stay readable where a line passes."""
 INK: Final = "#1f2937"
 FAINT: Final = "#6b7280"
 
@@ -88,15 +77,7 @@ def calls_svg(graph: CallGraph, name: str) -> str:
     own = [one.name for one in graph.functions]
     shown = [*own, *_collectives_outside(directed)]
     roles = {node: directed.nodes[node]["roles"].split(",") for node in shown}
-    boxes = [
-        GraphBox(
-            node,
-            *_written(node, directed.nodes[node]["line"]),
-            _role_colour(roles[node]),
-            0.7,
-        )
-        for node in shown
-    ]
+    boxes = [GraphBox(node, *_written(node, directed.nodes[node]["line"]), _role_colour(roles[node]), 0.7) for node in shown]
     lines = [Line(source, target, "", 0.2) for source, target in directed.edges if source in roles and target in roles and source != target]
     kept = directed.subgraph(shown)
     return _svg(boxes, lines, _by_distance(kept, own), name, "orange: model   green: step   blue: collective")
@@ -140,78 +121,59 @@ def _svg(boxes: Sequence[GraphBox], lines: Sequence[Line], rows: dict[str, int],
     members: dict[int, list[str]] = {}
     for box in boxes:
         members.setdefault(rows[box.name], []).append(box.name)
-    places = {name: ((at + 1) / (len(names) + 1), float(row)) for row, names in members.items() for at, name in enumerate(names)}
     widest = max((len(names) for names in members.values()), default=1)
-    depth = max(rows.values(), default=0)
-    with mpl.rc_context({"svg.hashsalt": "hyperscale", "svg.fonttype": "none", "font.family": "sans-serif"}):
-        figure = Figure(figsize=(WIDTH_INCHES * max(1.0, widest / MOST_COLUMNS), 1.1 + ROW_INCHES * (depth + 1)), facecolor="white")
-        FigureCanvasAgg(figure)
-        axes = figure.add_axes((0.02, 0.02, 0.96, 0.9))
-        axes.axis("off")
-        axes.set_xlim(0.0, 1.0)
-        axes.set_ylim(depth + 0.6, -0.6)
-        for line in lines:
-            _draw_line(axes, places[line.source], places[line.target], line)
-        for box in boxes:
-            _draw_box(axes, places[box.name], box, max(widest, 3))
-        figure.text(0.02, 0.965, printable(title), fontsize=10, color=INK, fontweight="bold", va="center", parse_math=False)
-        figure.text(0.98, 0.965, key, fontsize=8, color=FAINT, ha="right", va="center")
-        buffer = io.StringIO()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of letters that the font here lacks: an SVG holds text, and its reader has fonts of his own
-            figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+    width, height = WIDTH * max(1.0, widest / MOST_COLUMNS), HEAD + ROW * (max(rows.values(), default=0) + 1)
+    places = {
+        name: (width * (at + 1) / (len(names) + 1), HEAD + ROW * (row + 0.5))
+        for row, names in members.items()
+        for at, name in enumerate(names)
+    }
+    drawn = [_line(places[line.source], places[line.target], line) for line in lines]
+    drawn += [_box(places[box.name], box, width * (0.62 + 0.3 * box.size) / (max(widest, 3) + 1)) for box in boxes]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" font-family="sans-serif" '
+        f'fill="{INK}"><defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="9" markerHeight="9" orient="auto" '
+        f'markerUnits="userSpaceOnUse"><path d="M0 0L6 3L0 6z" fill="{FAINT}"/></marker></defs>'
+        f'<rect width="100%" height="100%" fill="#fff"/>'
+        f'<text x="18" y="34" font-size="14" font-weight="700">{printable(title)}</text>'
+        f'<text x="{width - 18:.0f}" y="34" font-size="11" fill="{FAINT}" text-anchor="end">{printable(key)}</text>{"".join(drawn)}</svg>\n'
+    )
 
 
 def printable(text: str) -> str:
-    """`text` with `?` for what does not print: an SVG with control characters is no XML."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    """`text` escaped, with `?` for what does not print: an SVG with control characters is no XML."""
+    return escape("".join(letter if letter.isprintable() else "?" for letter in text))
 
 
-def _draw_box(axes: Axes, place: tuple[float, float], box: GraphBox, columns: int) -> None:
-    width = (0.62 + 0.3 * box.size) / (columns + 1)
+def _box(place: tuple[float, float], box: GraphBox, width: float) -> str:
     x, y = place
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - BOX_HEIGHT / 2),
-            width,
-            BOX_HEIGHT,
-            boxstyle="round,pad=0,rounding_size=0.01",
-            mutation_aspect=20.0,
-            facecolor=box.colour,
-            edgecolor=FAINT,
-            linewidth=0.8,
-            zorder=3,
-        )
+    texts = ((box.upper, -3 if box.lower else 4, 11.0, 700), (box.lower, 13, 10.0, 400))
+    return (
+        f'<rect x="{x - width / 2:.1f}" y="{y - BOX / 2:.1f}" width="{width:.1f}" height="{BOX:.0f}" rx="8" fill="{box.colour}" '
+        f'stroke="{FAINT}"/>'
+    ) + "".join(
+        f'<text x="{x:.1f}" y="{y + down:.1f}" text-anchor="middle" font-weight="{weight}" '
+        f'font-size="{min(largest, width * 0.96 / (LETTER_WIDTH * max(len(text), 1))):.1f}">{printable(text)}</text>'
+        for text, down, largest, weight in texts
+        if text
     )
-    room = width * 0.96 * axes.get_figure(root=True).get_figwidth() * POINTS_AN_INCH  # type: ignore[union-attr] # axes are in a figure
-    for text, down, largest, weight in ((box.upper, -0.09 if box.lower else 0.0, 8.0, "bold"), (box.lower, 0.13, 7.0, "normal")):
-        size = min(largest, room / (LETTER_WIDTH * max(len(text), 1)))
-        axes.text(
-            x, y + down, printable(text), ha="center", va="center", fontsize=size, color=INK, fontweight=weight, zorder=4, parse_math=False
-        )
 
 
-def _draw_line(axes: Axes, start: tuple[float, float], end: tuple[float, float], line: Line) -> None:
+def _line(start: tuple[float, float], end: tuple[float, float], line: Line) -> str:
+    """An arrow, bent where it passes rows in between; its label stays readable where it crosses others."""
     (x0, y0), (x1, y1) = start, end
-    down = BOX_HEIGHT / 2 if y1 >= y0 else -BOX_HEIGHT / 2
-    bend = 0.0 if y1 - y0 == 1.0 else 0.25
-    axes.add_patch(
-        FancyArrowPatch(
-            (x0, y0 + down),
-            (x1, y1 - down),
-            arrowstyle="-|>",
-            mutation_scale=9,
-            connectionstyle=f"arc3,rad={bend}",
-            linewidth=0.8 + 2.4 * line.size,
-            color=FAINT,
-            zorder=2,
-        )
+    down = BOX / 2 if y1 >= y0 else -BOX / 2
+    y0, y1 = y0 + down, y1 - down
+    bend = 0.0 if abs(y1 - y0 - (ROW - BOX)) < 1.0 else 0.25 * (y1 - y0)
+    x, y = (x0 + x1) / 2 + bend, (y0 + y1) / 2
+    label = (
+        f'<text x="{(x0 + x1) / 2 + bend / 2 + 6:.1f}" y="{y + 3:.1f}" font-size="9" fill="{FAINT}" stroke="#fff" stroke-width="3" '
+        f'paint-order="stroke">{line.label}</text>'
     )
-    if line.label:
-        axes.text(
-            (x0 + x1) / 2 + 0.012 + bend * 0.1, (y0 + y1) / 2, line.label, fontsize=6.5, color=FAINT, va="center", zorder=4, bbox=BEHIND
-        )
+    return (
+        f'<path d="M{x0:.1f} {y0:.1f}Q{x:.1f} {y:.1f} {x1:.1f} {y1:.1f}" fill="none" stroke="{FAINT}" '
+        f'stroke-width="{0.8 + 2.4 * line.size:.1f}" marker-end="url(#tip)"/>{label if line.label else ""}'
+    )
 
 
 def _colour(one: Operation) -> str:
