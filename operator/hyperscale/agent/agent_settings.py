@@ -5,13 +5,14 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 PREFIX: Final = "HYPERSCALE_AGENT_"
 DOWNWARD: Final = {"node": "NODE_NAME", "namespace": "POD_NAMESPACE", "pod_ip": "POD_IP"}
@@ -58,18 +59,26 @@ class AgentSettingsError(ValueError):
 
 def from_environment(environment: Mapping[str, str]) -> AgentSettings:
     """Settings from HYPERSCALE_AGENT_<FIELD>, and from NODE_NAME, POD_NAMESPACE, POD_IP; raises SettingsError naming the variable."""
-    given = {name: raw for name in AgentSettings.__struct_fields__ if (raw := environment.get(variable(name)))}
-    try:
-        settings = msgspec.convert(given, AgentSettings, strict=False)
-    except msgspec.ValidationError as error:
-        field = str(error).rpartition("$.")[2].rstrip("`")
-        problem = str(error).partition(" - ")[0]
-        raise AgentSettingsError(f"{variable(field)}: {problem}; write e.g. {_example(field)}") from error
+    settings = converted(environment, AgentSettings, _EXAMPLE)
     field, problem = _fault(settings)
     if field:
-        given_text = str(getattr(settings, field))[:200]
-        raise AgentSettingsError(f"{variable(field)}: {given_text!r} {problem}; write e.g. {_example(field)}")
+        raise refused(field, f"{str(getattr(settings, field))[:200]!r} {problem}", _EXAMPLE)
     return settings
+
+
+def converted(environment: Mapping[str, str], kind: type[Settings], example: Settings) -> Settings:
+    """The fields of `kind` from their variables; raises SettingsError naming the variable, with what `example` has there."""
+    given = {field.name: raw for field in msgspec.structs.fields(kind) if (raw := environment.get(variable(field.name)))}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].rstrip("`")
+        raise refused(field, str(error).partition(" - ")[0], example) from error
+
+
+def refused(field: str, problem: str, example: msgspec.Struct) -> AgentSettingsError:
+    """The error that names a field's variable, what is wrong with it, and what to write."""
+    return AgentSettingsError(f"{variable(field)}: {problem}; write e.g. {getattr(example, field)}")
 
 
 def _fault(settings: AgentSettings) -> tuple[str, str]:
@@ -112,10 +121,6 @@ def is_address(text: str) -> bool:
 def is_dns_label(text: str) -> bool:
     """Whether `text` can name a namespace or a Service."""
     return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
-
-
-def _example(field: str) -> str:
-    return str(getattr(_EXAMPLE, field))
 
 
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]*")

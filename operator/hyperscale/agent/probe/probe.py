@@ -8,11 +8,11 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from hyperscale.agent.agent_settings import AgentSettingsError
+from hyperscale.agent.agent_settings import AgentSettings, AgentSettingsError
 from hyperscale.agent.probe import probe_settings
 from hyperscale.agent.probe.peers import Peer, PeersError
 from hyperscale.agent.probe.peers_kube import KubePeers
@@ -33,27 +33,7 @@ PEERS_SECONDS_PER_NODE: Final = 0.1
 CAPACITY_TRAINS: Final = 2
 
 
-class NodeSettings(Protocol):
-    """What the probe needs to know of its agent."""
-
-    @property
-    def node(self) -> str:
-        """Name of the node."""
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the agents."""
-
-    @property
-    def pod_ip(self) -> str:
-        """Address of this pod; may be empty."""
-
-    @property
-    def probe_port(self) -> int:
-        """TCP and UDP."""
-
-
-async def run(settings: NodeSettings, registry: CollectorRegistry, environment: Mapping[str, str] | None = None) -> None:
+async def run(settings: AgentSettings, registry: CollectorRegistry, environment: Mapping[str, str] | None = None) -> None:
     """Measure links for ever. Never raises but when cancelled: what is wrong is logged, and tried again."""
     environment = os.environ if environment is None else environment
     said = ""
@@ -73,7 +53,7 @@ async def run(settings: NodeSettings, registry: CollectorRegistry, environment: 
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _probe(settings: NodeSettings, chosen: LinkSettings, registry: CollectorRegistry, environment: Mapping[str, str]) -> None:
+async def _probe(settings: AgentSettings, chosen: LinkSettings, registry: CollectorRegistry, environment: Mapping[str, str]) -> None:
     """One life of the probe; raises what `run` logs."""
     tokens = TokenFile(Path(chosen.token_file))
     largest = train_bytes((SKIP_BYTES + MAX_BYTES) // PACKET_BYTES + 1)
@@ -115,7 +95,7 @@ async def _watch(source: KubePeers | tuple[Peer, ...], rounds: Rounds, collector
         await asyncio.sleep(1.0)
 
 
-def _source(settings: NodeSettings, chosen: LinkSettings, environment: Mapping[str, str]) -> KubePeers | tuple[Peer, ...]:
+def _source(settings: AgentSettings, chosen: LinkSettings, environment: Mapping[str, str]) -> KubePeers | tuple[Peer, ...]:
     if chosen.peers:
         return chosen.static_peers()
     return KubePeers(environment, settings.namespace, chosen.service, chosen.labels(), settings.probe_port)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from hyperscale.agent.agent_settings import PREFIX, AgentSettingsError, is_address, is_dns_label, is_http_url
+from hyperscale.agent.agent_settings import PREFIX, AgentSettingsError, converted, is_address, is_dns_label, is_http_url, refused
 from hyperscale.agent.probe.peers import Peer, PeersError, parse
 
 GROUP_LABELS: Final = (
@@ -68,20 +68,14 @@ class LinkSettings(msgspec.Struct, frozen=True):
 
 def from_environment(environment: Mapping[str, str]) -> LinkSettings:
     """Settings from HYPERSCALE_AGENT_<FIELD>; raises SettingsError naming the variable."""
-    given = {name: raw for name in LinkSettings.__struct_fields__ if (raw := environment.get(PREFIX + name.upper()))}
-    try:
-        settings = msgspec.convert(given, LinkSettings, strict=False)
-    except msgspec.ValidationError as error:
-        field = str(error).rpartition("$.")[2].rstrip("`")
-        problem = str(error).partition(" - ")[0]
-        raise AgentSettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {getattr(LinkSettings(), field)}") from error
+    settings = converted(environment, LinkSettings, _EXAMPLE)
     try:
         settings.static_peers()
     except PeersError as error:
-        raise AgentSettingsError(f"{PREFIX}PEERS: {error}; write e.g. {_EXAMPLES['peers']}") from error
+        raise refused("peers", str(error), _EXAMPLE) from error
     field, problem = _fault(settings)
     if field:
-        raise AgentSettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {_EXAMPLES[field]}")
+        raise refused(field, problem, _EXAMPLE)
     return settings
 
 
@@ -91,7 +85,7 @@ def check_peers_known(settings: LinkSettings, namespace: str, environment: Mappi
     if settings.links == "off" or listed or (environment.get("KUBERNETES_SERVICE_HOST") and namespace and not settings.peers.strip()):
         return
     problem = "names no peer" if settings.peers else "missing, and there is no cluster here (KUBERNETES_SERVICE_HOST, POD_NAMESPACE)"
-    raise AgentSettingsError(f"{PREFIX}PEERS: {problem}; write e.g. {_EXAMPLES['peers']}, or set {PREFIX}LINKS=off to measure no links")
+    raise AgentSettingsError(f"{refused('peers', problem, _EXAMPLE)}, or set {PREFIX}LINKS=off to measure no links")
 
 
 def _fault(settings: LinkSettings) -> tuple[str, str]:
@@ -108,10 +102,9 @@ def _fault(settings: LinkSettings) -> tuple[str, str]:
 
 
 _LABEL: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_EXAMPLES: Final = {
-    "peers": "node-a=10.0.0.7:9466,node-b@rack-2=10.0.0.8:9466",
-    "link_address": "10.0.0.7",
-    "service": "hyperscale-agent",
-    "group_labels": "topology.kubernetes.io/zone",
-    "training_urls": "http://10.0.0.7:9464/metrics",
-}
+_EXAMPLE: Final = LinkSettings(
+    peers="node-a=10.0.0.7:9466,node-b@rack-2=10.0.0.8:9466",
+    link_address="10.0.0.7",
+    group_labels="topology.kubernetes.io/zone",
+    training_urls="http://10.0.0.7:9464/metrics",
+)
