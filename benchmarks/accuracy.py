@@ -53,13 +53,14 @@ with warnings.catch_warnings():
     import dgl.nn
 
 from benchmarks.common import Row, goal, parser, report  # noqa: E402
+from benchmarks.threads import run_threads, solo  # noqa: E402
 from hyperscale.model.adjacency import TrainingGraph  # noqa: E402
 from hyperscale.model.api.measured import Measured  # noqa: E402
 from hyperscale.training.engine.full import FullTrainer  # noqa: E402
 from hyperscale.training.engine.loop import Loop  # noqa: E402
 from hyperscale.training.engine.report import Reporter  # noqa: E402
 from hyperscale.training.runtime import contract  # noqa: E402
-from hyperscale.training.runtime.comm import Comm, connect, run_threads, solo  # noqa: E402
+from hyperscale.training.runtime.comm import Comm, connect  # noqa: E402
 from hyperscale.training.worker import load_part, train  # noqa: E402
 
 NAME: Final = "accuracy"

@@ -31,12 +31,12 @@ with warnings.catch_warnings():
 
 from benchmarks import common  # noqa: E402
 from benchmarks.peers import dglpasses  # noqa: E402
+from benchmarks.threads import solo  # noqa: E402
 from hyperscale.model.adjacency import TrainingGraph  # noqa: E402
 from hyperscale.training.engine.full import FullTrainer  # noqa: E402
 from hyperscale.training.modelgraph import fused_operations  # noqa: E402
 from hyperscale.training.partition import local_part  # noqa: E402
 from hyperscale.training.runtime import allocator, contract  # noqa: E402
-from hyperscale.training.runtime.comm import solo  # noqa: E402
 from hyperscale.training.worker import load_part  # noqa: E402
 
 VERTICES: Final = 60_000

@@ -43,11 +43,12 @@ import torch  # noqa: E402
 from benchmarks import gpu_memory, gpu_pyg, gpu_reference  # noqa: E402 - a script's own folder is not on the path
 from benchmarks.common import Row, goal, median, parser, report  # noqa: E402
 from benchmarks.gpu_cases import ARCHITECTURES, Case, graph_of, run_of, sampled_of, trainer_of  # noqa: E402
+from benchmarks.threads import run_threads  # noqa: E402
 from hyperscale.model.adjacency import LocalPart  # noqa: E402
 from hyperscale.training.engine.full import FullTrainer  # noqa: E402
 from hyperscale.training.modelgraph import csr, fused_operations, kernels  # noqa: E402
 from hyperscale.training.partition import local_part  # noqa: E402
-from hyperscale.training.runtime.comm import Comm, run_threads  # noqa: E402
+from hyperscale.training.runtime.comm import Comm  # noqa: E402
 
 BENCHMARK: Final = "gpu"
 OURS: Final = "sparse products"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import torch
 
+from benchmarks.threads import solo
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.api.choices import Architecture, Compression
 from hyperscale.planner.workload import training_memory
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.ops import Passes
 from hyperscale.training.modelgraph import csr
-from hyperscale.training.runtime.comm import Comm, solo
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.threads import solo
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules import molecules_linear, molecules_ops
 from hyperscale.training.molecules.molecules_batch import MoleculeBatch
 from hyperscale.training.molecules.molecules_norm import NormRows, SharedNorm, Sums
-from hyperscale.training.runtime.comm import solo
 
 pytestmark = pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
 Tensor = torch.Tensor

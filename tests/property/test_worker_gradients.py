@@ -14,11 +14,12 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # escape sequences in the source of DGL 1.1
     import dgl  # noqa: F401
 
+from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import Array, TrainingGraph
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.trainer import Scores
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.worker.merge import merge
 from tests.builders.training import a_run, assignment, labelled_graph
 

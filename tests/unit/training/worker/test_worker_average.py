@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
+from benchmarks.threads import solo
 from hyperscale.training.engine.average import Average
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.loop import Loop
 from hyperscale.training.engine.rates import Rates
 from hyperscale.training.engine.report import Reporter
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import solo
 from tests.builders.training import a_run, assignment, labelled_graph
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.model.api.measured import Measured
 from hyperscale.training.engine.checkpoint import Checkpoint, CheckpointError, CheckpointProgress, Checkpoints
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.loop import Loop
 from hyperscale.training.engine.report import Reporter
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from tests.builders.training import a_run, assignment, labelled_graph
 
 TENSORS = {"model.weight": torch.arange(6.0).reshape(2, 3), "optimizer.0.step": torch.tensor(4.0)}

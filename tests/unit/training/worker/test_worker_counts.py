@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads, solo
 from hyperscale.model.adjacency import TrainingGraph
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.partition import local_part
 from hyperscale.training.runtime import comm as comms
-from hyperscale.training.runtime.comm import Comm, run_threads, solo
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 from tests.builders.training import a_run, labelled_graph

@@ -10,11 +10,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from benchmarks.threads import solo
 from hyperscale.training.data.generate import Kind, Recipe, generate
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.modelgraph import csr, tails
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import solo
 from tests.builders.training import a_run
 
 CPU = torch.device("cpu")

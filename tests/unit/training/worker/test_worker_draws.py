@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import TrainingGraph
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.ops import Passes
@@ -16,7 +17,7 @@ from hyperscale.training.engine.sparse_features import SparseRows
 from hyperscale.training.modelgraph import csr, fused_operations, kernels
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 from tests.builders.training import a_run, labelled_graph
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from benchmarks.peers import dglpasses
+from benchmarks.threads import run_threads, solo
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.training.engine import neighbourhood, ops
 from hyperscale.training.engine.full import FullTrainer
@@ -19,7 +20,7 @@ from hyperscale.training.engine.ops import Passes
 from hyperscale.training.engine.sparse_features import SparseRows, rows_of
 from hyperscale.training.modelgraph import csr, fused_operations, tails
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads, solo
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 from tests.builders.training import a_run, labelled_graph
 

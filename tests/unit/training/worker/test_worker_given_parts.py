@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.training.data.formats import archive
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.worker import load_part
 from tests.builders.training import a_run, labelled_graph

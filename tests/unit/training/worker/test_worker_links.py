@@ -10,12 +10,13 @@ import msgspec
 import pytest
 import torch
 
+from benchmarks.threads import Hub, LocalComm, run_threads
 from hyperscale.model.runplan import AllreduceCost, RunPlan
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.gradients import Gradients
 from hyperscale.training.engine.retune import PROBED_PART, Adaptive
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Hub, LocalComm, Wait, run_threads
+from hyperscale.training.runtime.comm import Wait
 from tests.builders.training import a_run, assignment, labelled_graph
 
 QUICK = AllreduceCost(5e-4, 1e-7, measured=True)

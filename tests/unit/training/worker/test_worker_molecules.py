@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
 from hyperscale.model.api.job import Architecture
 from hyperscale.training.data.graphs import deal
@@ -23,7 +24,7 @@ from hyperscale.training.molecules.molecules import GraphTrainer
 from hyperscale.training.molecules.molecules_batch import assemble, prepared
 from hyperscale.training.molecules.molecules_score import mean_roc_auc, roc_auc
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.runtime.published_settings import PUBLISHED_FOR_GRAPHS
 from tests.builders.training import a_run

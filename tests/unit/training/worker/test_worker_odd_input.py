@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads, solo
 from hyperscale.model.adjacency import Array
 from hyperscale.model.api.measured import RESULT_PREFIX
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.loop import Loop
 from hyperscale.training.engine.report import Reporter
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads, solo
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError, read
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 from hyperscale.training.worker import load_part

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.training.engine import models
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.halo_exchange import Exchange
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from tests.builders.training import a_run, labelled_graph
 
 RANKS = 2

@@ -13,11 +13,11 @@ import pytest
 import torch
 import yaml
 
+from benchmarks.threads import solo
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import RESULT_PREFIX, Measured
 from hyperscale.spec.crd import REPOSITORY
 from hyperscale.spec.parse import parse_job
-from hyperscale.training.runtime.comm import solo
 from tests.builders import ranks
 from tests.builders.training import a_run, environment
 

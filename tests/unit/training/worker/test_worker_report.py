@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from benchmarks.threads import run_threads
 from hyperscale.model.api.measured import MOST_BYTES, MOST_PAIRS, Measured
 from hyperscale.observe.run_report import MAX_BYTES, read_measured
 from hyperscale.training.engine import report
 from hyperscale.training.engine.checkpoint import CheckpointProgress
 from hyperscale.training.engine.trainer import EpochStats
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 
 HUGE = int(MOST_BYTES) // 17**2
 """Bytes that each of 17 ranks sends to each: together as many as a run can tell."""

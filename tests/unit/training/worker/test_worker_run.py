@@ -14,6 +14,7 @@ import prometheus_client
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.model.api.measured import RESULT_PREFIX, Measured
 from hyperscale.training.engine.checkpoint import CheckpointProgress
@@ -24,7 +25,7 @@ from hyperscale.training.engine.retune import Adaptive
 from hyperscale.training.engine.trainer import EpochStats
 from hyperscale.training.partition import local_part
 from hyperscale.training.runtime import termination
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.worker import launch, load_part
 from tests.builders import ranks

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.trainer import EpochStats, Scores
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 from hyperscale.training.sampling.sampling_draw import draw, key_of

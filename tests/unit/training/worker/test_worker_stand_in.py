@@ -11,6 +11,7 @@ import prometheus_client
 import pytest
 import torch
 
+from benchmarks.threads import run_threads, solo
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.api.datasets import DatasetSize
 from hyperscale.model.api.measured import Measured
@@ -19,7 +20,7 @@ from hyperscale.training.data.formats.archive import write
 from hyperscale.training.data.generate import Kind, Recipe, generate
 from hyperscale.training.engine.report import Reporter
 from hyperscale.training.molecules.molecules import GraphTrainer
-from hyperscale.training.runtime.comm import Comm, run_threads, solo
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.worker import load_part, prepare
 from hyperscale.training.worker import train as worker
 from tests.builders.training import a_run, environment

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.threads import run_threads, solo
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.training.engine import timing
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.retune import probe
 from hyperscale.training.molecules.molecules import GraphTrainer
 from hyperscale.training.partition import local_part
-from hyperscale.training.runtime.comm import Comm, run_threads, solo
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 from tests.builders.training import a_run, labelled_graph
 from tests.unit.training.worker.test_worker_molecules import many_graphs, parts_of

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import torch
 
+from benchmarks.threads import run_threads
 from hyperscale.model.plan import Prediction
 from hyperscale.model.runplan import RunPlan
 from hyperscale.training.allreduce import horovod
@@ -17,7 +18,7 @@ from hyperscale.training.data.formats.dglbinary import MAGIC, VERSION
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.partition import local_part
 from hyperscale.training.runtime import allocator
-from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import Run
 from hyperscale.training.worker import estimates, train
 from tests.builders.training import a_run, assignment, labelled_graph
