@@ -61,7 +61,7 @@ from hyperscale.training.engine.loop import Loop  # noqa: E402
 from hyperscale.training.engine.report import Reporter  # noqa: E402
 from hyperscale.training.runtime import contract  # noqa: E402
 from hyperscale.training.runtime.comm import Comm, connect  # noqa: E402
-from hyperscale.training.worker import load_part, train  # noqa: E402
+from hyperscale.training.worker import given, load_part, train  # noqa: E402
 
 NAME: Final = "accuracy"
 LIMIT: Final = 0.01
@@ -125,7 +125,7 @@ def one(comm: Comm, case: Case, graphs: dict[str, TrainingGraph]) -> Measured:
     loops = case[0] == "GraphSAGE"
     name = f"{case[1]}, self loops" if loops else case[1]
     if name not in graphs:
-        graphs[name] = with_loops(load_part.graph(run)) if loops else load_part.graph(run)
+        graphs[name] = with_loops(given.read_graph(run)) if loops else given.read_graph(run)
     trainer = FullTrainer(run, comm, load_part.part_of(run, comm, graphs[name]), torch.device("cpu"))
     return Loop(run, comm, trainer, Reporter(run)).train()
 
@@ -244,7 +244,7 @@ def reference(name: str, seed: int) -> tuple[float, float]:
     The first as the worker validates, with the model as it is then. The second as the recipe does: by the logits of the training step,
     dropout and all, and the last of equally good epochs.
     """
-    graph = with_loops(load_part.graph(contract.read(environment(("GraphSAGE", name, seed), solo()))))
+    graph = with_loops(given.read_graph(contract.read(environment(("GraphSAGE", name, seed), solo()))))
     rows = torch.from_numpy(graph.features)
     rows = rows / rows.sum(dim=1, keepdim=True).clamp(min=1e-9)
     edges = (torch.from_numpy(graph.indptr), torch.from_numpy(graph.indices.astype("int64")), torch.tensor([]))

@@ -37,7 +37,7 @@ from hyperscale.training.engine.full import FullTrainer  # noqa: E402
 from hyperscale.training.modelgraph import fused_operations  # noqa: E402
 from hyperscale.training.partition import local_part  # noqa: E402
 from hyperscale.training.runtime import allocator, contract  # noqa: E402
-from hyperscale.training.worker import load_part  # noqa: E402
+from hyperscale.training.worker import given  # noqa: E402
 
 VERTICES: Final = 60_000
 CLOSE: Final = 2e-5
@@ -59,7 +59,7 @@ def rows(benchmark: str, *, large: bool = True) -> list[common.Row]:
     allocator.keep(os.environ)
     torch.set_num_threads(1)
     made: list[common.Row] = []
-    graph = load_part.graph(_run("GCN", {}))
+    graph = given.read_graph(_run("GCN", {}))
     for kind, size in CITATION.items():
         made += _compared(benchmark, f"worker, {kind}, Cora", graph, (kind, size), 40)
     graph = communities(VERTICES if large else VERTICES // 4)

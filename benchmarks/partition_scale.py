@@ -46,24 +46,25 @@ CHILD_SECONDS: Final = 7200
 PEER: Final = """
 import json, resource, sys, time
 import numpy as np
-from hyperscale.training.data import edges_to_csr, generate, streaming
-from hyperscale.training.data.compiled_kernels import kernels
+from hyperscale.training.data import edges_to_csr, generate
+from hyperscale.training.partition import FENNEL, measure, split
 from hyperscale.model.adjacency import Adjacency
 name, edges, vertices, parts = sys.argv[1], *map(int, sys.argv[2:])
 graph = Adjacency(*edges_to_csr.in_neighbours(vertices, *generate.rmat_edges(vertices, edges, 0), both_directions=True))
 started, before = time.perf_counter(), time.process_time()
 degrees = np.diff(graph.indptr)
-if name == "Fennel":
-    found = streaming.assign(graph, (1 / parts,) * parts).assignment
+shares = (1 / parts,) * parts
+if name == FENNEL:
+    found = split(graph, shares, FENNEL).assignment
 else:
     from hyperscale.training.partition.metis import metis
     weighed = Adjacency(graph.indptr, graph.indices, degrees + 1) if name == "METIS, edges" else graph
     found = metis(weighed, np.full(parts, 1 / parts), seed=0)
 wall, cpu = time.perf_counter() - started, time.process_time() - before
-cut, halo = kernels.cut(graph.indptr, graph.indices, found, parts)
+measures = measure(graph, found, shares)
 print(json.dumps({
     "cutSeconds": wall, "cutCpuSeconds": cpu, "cpuSeconds": time.process_time(),
-    "cutFraction": 2 * cut / len(graph.indices), "largestHalo": int(halo.max()),
+    "cutFraction": measures.cut_fraction, "largestHalo": measures.largest_halo,
     "imbalance": float(np.bincount(found, minlength=parts).max() * parts / vertices),
     "edgeImbalance": float(np.bincount(found, weights=degrees, minlength=parts).max() * parts / degrees.sum()),
     "peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))

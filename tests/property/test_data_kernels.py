@@ -1,4 +1,4 @@
-"""The compiled edge loops agree with their numpy twins; streamed parts obey their limits."""
+"""The compiled edge loops agree with their numpy twins; streamed parts are parts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.adjacency import Adjacency
-from hyperscale.training.data import compiled_kernels, numpy_kernels, streaming
-from hyperscale.training.data.edges_to_csr import in_neighbours
+from hyperscale.training import partition
+from hyperscale.training.data import edges_to_csr
+from hyperscale.training.data.edges_to_csr import in_neighbours, plain_csr
+from hyperscale.training.partition import streaming
 
-needs_compiled = pytest.mark.skipif(not compiled_kernels.COMPILED, reason="hyperscale.training.data._kernels is not compiled")
+needs_compiled = pytest.mark.skipif(not edges_to_csr.COMPILED, reason="hyperscale.training.data._kernels is not compiled")
 
 
 @st.composite
@@ -28,7 +30,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[int, np.ndarray, np.ndarray]:
 @settings(max_examples=50, deadline=None)
 def test_counting_sorts_give_what_sorting_keys_gives(edges: tuple[int, np.ndarray, np.ndarray], both: bool) -> None:
     vertices, sources, destinations = edges
-    ours, twin = in_neighbours(*edges, both_directions=both), numpy_kernels.csr(sources, destinations, vertices, both)
+    ours, twin = in_neighbours(*edges, both_directions=both), plain_csr(sources, destinations, vertices, both)
     assert np.array_equal(ours[0], twin[0])
     assert np.array_equal(ours[1], twin[1])
     assert ours[1].dtype == np.int32
@@ -40,27 +42,28 @@ def test_counting_sorts_give_what_sorting_keys_gives(edges: tuple[int, np.ndarra
 @settings(max_examples=50, deadline=None)
 def test_the_stream_gives_the_same_parts_compiled_or_not(edges: tuple[int, np.ndarray, np.ndarray], shares: list[int]) -> None:
     graph = Adjacency(*in_neighbours(*edges, both_directions=True))
-    compiled_parts = streaming.assign(graph, tuple(map(float, shares)))
+    wanted = tuple(map(float, shares[: graph.vertices]))
+    compiled_parts = partition.split(graph, wanted, partition.FENNEL)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(streaming, "kernels", numpy_kernels)
-        slow_parts = streaming.assign(graph, tuple(map(float, shares)))
+        patched.setattr(streaming, "COMPILED", False)
+        slow_parts = partition.split(graph, wanted, partition.FENNEL)
     assert np.array_equal(compiled_parts.assignment, slow_parts.assignment)
-    assert compiled_parts.cut == slow_parts.cut
-    assert compiled_parts.halo.tolist() == slow_parts.halo.tolist()
 
 
 @given(edge_lists(), st.integers(1, 6))
 @settings(max_examples=50, deadline=None)
 def test_every_vertex_gets_a_part_and_the_figures_are_true(edges: tuple[int, np.ndarray, np.ndarray], parts: int) -> None:
     graph = Adjacency(*in_neighbours(*edges, both_directions=True))
-    made = streaming.assign(graph, (1.0 / parts,) * parts)
+    parts = min(parts, graph.vertices)
+    made = partition.split(graph, (1.0 / parts,) * parts, partition.FENNEL)
+    assert made.method == "Fennel"
     assert made.assignment.min(initial=0) >= 0
     assert made.assignment.max(initial=0) < parts
     rows = np.repeat(np.arange(graph.vertices), np.diff(graph.indptr))
     across = made.assignment[rows] != made.assignment[graph.indices]
-    assert made.cut == across.sum() // 2
+    assert made.measures.cut == across.sum() // 2
     copies = {(int(made.assignment[row]), int(other)) for row, other in zip(rows[across], graph.indices[across], strict=True)}
-    assert made.halo.tolist() == [sum(1 for part, _ in copies if part == number) for number in range(parts)]
+    assert made.measures.halo.tolist() == [sum(1 for part, _ in copies if part == number) for number in range(parts)]
 
 
 def test_ids_outside_the_graph_are_refused_before_the_compiled_loop() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.independentsets import independent_set
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.training.partition import compiled_search
-from hyperscale.training.partition.independent import independent_set, plain_greedy
 from tests.property.test_partition_invariants import graph
 
 GRAPHS = st.builds(graph, st.integers(0, 10_000), st.integers(1, 70), st.sampled_from([0.0, 0.03, 0.1, 0.4, 1.0]), st.just(False))
@@ -29,6 +29,36 @@ def optimum(adjacency: Adjacency) -> int:
     solver.parameters.num_workers = 1
     assert solver.Solve(model) == model_of.OPTIMAL
     return int(solver.ObjectiveValue())
+
+
+def plain_greedy(indptr: Array, indices: Array) -> Array:
+    """(n,) bool, the greedy set in plain Python; of equal degrees the vertex that was last to reach its own."""
+    n = len(indptr) - 1
+    degree = np.diff(indptr).tolist()
+    buckets: list[dict[int, None]] = [{} for _ in range(max(degree, default=0) + 1)]
+    for vertex in range(n - 1, -1, -1):
+        buckets[degree[vertex]][vertex] = None
+    chosen = np.zeros(n, dtype=bool)
+    undecided = np.ones(n, dtype=bool)
+    lowest = 0
+    while lowest < len(buckets):
+        if not buckets[lowest]:
+            lowest += 1
+            continue
+        vertex = buckets[lowest].popitem()[0]
+        chosen[vertex], undecided[vertex] = True, False
+        for other in indices[indptr[vertex] : indptr[vertex + 1]].tolist():
+            if not undecided[other]:
+                continue
+            undecided[other] = False
+            del buckets[degree[other]][other]
+            for third in indices[indptr[other] : indptr[other + 1]].tolist():
+                if undecided[third]:
+                    del buckets[degree[third]][third]
+                    degree[third] -= 1
+                    buckets[degree[third]][third] = None
+                    lowest = min(lowest, degree[third])
+    return chosen
 
 
 def neighbours_in(adjacency: Adjacency, chosen: Array) -> Array:

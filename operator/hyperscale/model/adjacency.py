@@ -20,8 +20,6 @@ class Adjacency:
     """(2 m,) int32 or int64, ascending in each row."""
     vertex_weights: Array | None = None
     """(n,) or (n, c) int64, one column for each thing to balance; None is 1 each."""
-    edge_weights: Array | None = None
-    """(2 m,) int64, the same in both directions; None is 1 each."""
 
     @property
     def vertices(self) -> int:

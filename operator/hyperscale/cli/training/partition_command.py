@@ -65,25 +65,19 @@ def _shares(arguments: argparse.Namespace) -> tuple[float, ...]:
 
 
 def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Namespace) -> tuple[dict[str, Any], Array]:
-    from hyperscale.model.api.job import PartitioningMethod
     from hyperscale.training import partition
-    from hyperscale.training.data import streaming, symmetric
+    from hyperscale.training.data import symmetric
 
     adjacency = symmetric(graph)
     spinner.say(f"cutting {len(adjacency.indptr) - 1:,} vertices and {len(adjacency.indices):,} edges into {len(shares)} parts")
     try:
-        if arguments.method == streaming.METHOD:
-            parts = partition.precomputed(adjacency, streaming.assign(adjacency, shares).assignment, shares, graph.train)
-            method = streaming.METHOD
-        else:
-            parts = partition.split(adjacency, shares, PartitioningMethod(arguments.method), seed=arguments.seed, train=graph.train)
-            method = str(parts.method)
+        parts = partition.split(adjacency, shares, arguments.method, seed=arguments.seed, train=graph.train)
     except ValueError as error:
         raise InputError(str(error)) from None
     measures = parts.measures
     answer = {
         "graph": graph.name,
-        "method": method,
+        "method": str(parts.method),
         "cut": int(measures.cut),
         "cutFraction": measures.cut_fraction,
         "imbalance": measures.imbalance,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
-from hyperscale.training.data.compiled_kernels import kernels
+
+try:
+    from hyperscale.training.data import _kernels
+
+    COMPILED = True
+except ImportError:  # no C compiler where this was installed
+    COMPILED = False
+    warnings.warn("hyperscale.training.data._kernels is not compiled: graphs are read several times slower", RuntimeWarning, stacklevel=1)
 
 
 def in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_directions: bool) -> tuple[Array, Array]:
@@ -19,7 +28,7 @@ def in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_di
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= vertices):
             raise ValueError(f"an edge ends outside 0..{vertices - 1}")
     flat = [np.ascontiguousarray(ids, np.int32) for ids in (sources, destinations)]
-    return kernels.csr(flat[0], flat[1], vertices, both_directions)
+    return (_kernels.csr if COMPILED else plain_csr)(flat[0], flat[1], vertices, both_directions)
 
 
 def symmetric(graph: TrainingGraph) -> Adjacency:
@@ -35,3 +44,15 @@ def symmetric(graph: TrainingGraph) -> Adjacency:
         return Adjacency(graph.indptr, graph.indices)
     del indptr, indices
     return Adjacency(*in_neighbours(vertices, graph.indices, destinations, both_directions=True))
+
+
+def plain_csr(sources: Array, destinations: Array, vertices: int, both: bool) -> tuple[Array, Array]:
+    """The same without compiled code, by sorting 64-bit keys: with ten times the memory."""
+    if both:
+        sources, destinations = np.concatenate([sources, destinations]), np.concatenate([destinations, sources])
+    keep = sources != destinations
+    keys = np.unique(destinations[keep].astype(np.int64) * vertices + sources[keep])
+    rows, indices = np.divmod(keys, max(vertices, 1))
+    indptr = np.zeros(vertices + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=vertices), out=indptr[1:])
+    return indptr, indices.astype(np.int32)

@@ -8,7 +8,6 @@ Notation as in `_parts.pxd`.
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 
 from hyperscale.training.partition._parts cimport NONE, Parts, _borrow, _carry, _fits, _give_back
 from hyperscale.util._splitmix cimport draw
@@ -177,28 +176,6 @@ cdef void _anneal(State *s, int64_t work, double hot, double cut_worth, double o
             left -= _try(s, heat, cut_worth, over_worth, budget)
 
 
-cdef void _close(State *s) noexcept:
-    if s.bond != s.count:
-        free(s.bond)
-    free(s.count); free(s.copies); free(s.power); free(s.tried); free(s.border); free(s.place);
-
-
-cdef bint _open(State *s) noexcept:
-    """Take the memory; False where there is none."""
-    s.count = <int32_t *> calloc(s.of.n * s.of.k, sizeof(int32_t))
-    s.bond = s.count if s.of.edge_weights == NULL else <int32_t *> calloc(s.of.n * s.of.k, sizeof(int32_t))
-    s.copies = <int64_t *> calloc(s.of.k, sizeof(int64_t))
-    s.power = <double *> calloc(s.of.k, sizeof(double))
-    s.tried = <uint64_t *> calloc(s.of.k, sizeof(uint64_t))
-    s.border = <int32_t *> malloc(s.of.n * sizeof(int32_t))
-    s.place = <int32_t *> malloc(s.of.n * sizeof(int32_t))
-    if (s.count == NULL or s.bond == NULL or s.copies == NULL or s.power == NULL or s.tried == NULL
-            or s.border == NULL or s.place == NULL):
-        _close(s)
-        return False
-    return True
-
-
 cdef void _count(State *s) noexcept nogil:
     """Everything from the parts."""
     cdef int64_t v, e
@@ -246,21 +223,21 @@ def anneal(
     its limits (k, c).
     """
     cdef State s
-    found = np.zeros(limits.shape[0], dtype=np.int64)
+    cdef int64_t n = indptr.shape[0] - 1, k = limits.shape[0]
+    found = np.zeros(k, dtype=np.int64)
     cdef int64_t[::1] copies = found
-    cdef int p
-    if indptr.shape[0] < 2 or indices.shape[0] == 0:
+    if n < 1 or indices.shape[0] == 0:
         return 0, found
+    cdef int32_t[::1] count = np.zeros(n * k, np.int32), border = np.empty(n, np.int32), place = np.empty(n, np.int32)
+    cdef int32_t[::1] bond = np.zeros(n * k, np.int32) if edge_weights.shape[0] else count
+    cdef double[::1] power = np.zeros(k)
+    cdef uint64_t[::1] tried = np.zeros(k, np.uint64)
     if not _borrow(&s.of, indptr, indices, edge_weights, weights, limits, part, seed):
         raise MemoryError
-    if not _open(&s):
-        _give_back(&s.of)
-        raise MemoryError
+    s.count, s.bond, s.border, s.place = &count[0], &bond[0], &border[0], &place[0]
+    s.copies, s.power, s.tried = &copies[0], &power[0], &tried[0]
     with nogil:
         _count(&s)
         _anneal(&s, work, hot, cut_worth, over_worth, budget)
-        for p in range(s.of.k):
-            copies[p] = s.copies[p]
-    _close(&s)
     _give_back(&s.of)
     return s.cut, found

@@ -7,7 +7,6 @@ Notation as in `_parts.pxd`.
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from hyperscale.training.partition._parts cimport NONE, Parts, _borrow, _carry, _fits, _give_back
@@ -57,8 +56,8 @@ cdef void _by_degree(const int64_t[::1] indptr, int64_t n, int32_t *order, uint6
         at = kept
 
 
-cdef void _two_hops(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] part, int32_t[::1] group, uint8_t *joined,
-                    int64_t *heavy, int columns, const int64_t[::1] most, const int32_t *order, int32_t *host, int64_t *slot) noexcept nogil:
+cdef void _two_hops(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] part, int32_t[::1] group, uint8_t[::1] joined,
+                    int64_t[:, ::1] heavy, const int64_t[::1] most, int32_t[::1] order, int32_t[::1] host, int64_t[::1] slot) noexcept nogil:
     """Who is still alone joins another one that hangs on the same neighbour, or that has no neighbour in its part either.
 
     Without it the leaves of hubs, and isolated vertices, would stay as they are on every level. `slot` (n,) comes as zeros; `host` is scratch.
@@ -82,13 +81,13 @@ cdef void _two_hops(const int64_t[::1] indptr, const int32_t[::1] indices, const
         other = (<int32_t> slot[key] if key >= 0 else host[part[v]]) - (1 if key >= 0 else 0)
         fits = other >= 0
         if fits:
-            for j in range(columns):
-                if heavy[<int64_t> other * columns + j] + heavy[<int64_t> v * columns + j] > most[j]:
+            for j in range(heavy.shape[1]):
+                if heavy[other, j] + heavy[v, j] > most[j]:
                     fits = False
         if fits:
             group[v] = other
-            for j in range(columns):
-                heavy[<int64_t> other * columns + j] += heavy[<int64_t> v * columns + j]
+            for j in range(heavy.shape[1]):
+                heavy[other, j] += heavy[v, j]
         elif key >= 0:
             slot[key] = v + 1
         else:
@@ -116,21 +115,15 @@ def cluster(
     cdef double rating, highest
     cdef uint64_t state = seed
     cdef bint weighted = edge_weights.shape[0] > 0, fits
-    cdef int32_t *order = <int32_t *> malloc(n * sizeof(int32_t) + 1)
-    cdef int64_t *bond = <int64_t *> calloc(n + 1, sizeof(int64_t))
-    cdef int32_t *touched = <int32_t *> malloc(n * sizeof(int32_t) + 1)
-    cdef int64_t *heavy = <int64_t *> malloc(n * columns * sizeof(int64_t) + 1)
-    cdef uint8_t *joined = <uint8_t *> calloc(n + 1, 1)
+    cdef int32_t[::1] order = np.empty(n, np.int32), touched = np.empty(n, np.int32)
+    cdef int64_t[::1] bond = np.zeros(n, np.int64)
+    cdef int64_t[:, ::1] heavy = np.array(weights, np.int64)
+    cdef uint8_t[::1] joined = np.zeros(n, np.uint8)
     cdef int32_t seen
-    if order == NULL or bond == NULL or touched == NULL or heavy == NULL or joined == NULL:
-        free(order); free(bond); free(touched); free(heavy); free(joined)
-        raise MemoryError
     with nogil:
         for i in range(n):
             group[i] = <int32_t> i
-            for j in range(columns):
-                heavy[i * columns + j] = weights[i, j]
-        _by_degree(indptr, n, order, &state)
+        _by_degree(indptr, n, &order[0], &state)
         for i in range(n):
             v = order[i]
             if joined[v]:
@@ -149,13 +142,13 @@ def cluster(
             highest = 0
             for e in range(seen):
                 other = touched[e]
-                rating = <double> bond[other] / <double> (heavy[<int64_t> other * columns] + 1)
+                rating = <double> bond[other] / <double> (heavy[other, 0] + 1)
                 bond[other] = 0
                 if rating <= highest:
                     continue
                 fits = True
                 for j in range(columns):
-                    if heavy[<int64_t> other * columns + j] + weights[v, j] > most[j]:
+                    if heavy[other, j] + weights[v, j] > most[j]:
                         fits = False
                 if fits and other != v:
                     highest = rating
@@ -165,15 +158,14 @@ def cluster(
                 joined[v] = 1
                 joined[best] = 1
                 for j in range(columns):
-                    heavy[<int64_t> best * columns + j] += weights[v, j]
-        _two_hops(indptr, indices, part, group, joined, heavy, columns, most, order, touched, bond)
+                    heavy[best, j] += weights[v, j]
+        _two_hops(indptr, indices, part, group, joined, heavy, most, order, touched, bond)
         for i in range(n):
             if group[i] == i:
                 touched[i] = clusters
                 clusters += 1
         for i in range(n):
             group[i] = touched[group[i]]
-    free(order); free(bond); free(touched); free(heavy); free(joined)
     return clusters
 
 
@@ -197,18 +189,13 @@ def contract(
     cdef int32_t g, other
     cdef int columns = weights.shape[1], j
     cdef bint weighted = edge_weights.shape[0] > 0
-    cdef int64_t *start = <int64_t *> calloc(<size_t> groups + 2, sizeof(int64_t))
-    cdef int32_t *member = <int32_t *> malloc(n * sizeof(int32_t) + 1)
-    cdef int64_t *place = <int64_t *> malloc(<size_t> groups * sizeof(int64_t) + 1)
-    if start == NULL or member == NULL or place == NULL:
-        free(start); free(member); free(place)
-        raise MemoryError
+    cdef int64_t[::1] start = np.zeros(groups + 2, np.int64), place = np.full(groups, -1, np.int64)
+    cdef int32_t[::1] member = np.empty(n, np.int32)
     with nogil:
         for i in range(n):
             start[group[i] + 2] += 1
         for g in range(groups):
             start[g + 2] += start[g + 1]
-            place[g] = -1
         for i in range(n):
             member[start[group[i] + 1]] = <int32_t> i
             start[group[i] + 1] += 1
@@ -230,7 +217,6 @@ def contract(
                     else:
                         coarse_edge_weights[place[other]] += edge_weights[e] if weighted else 1
         coarse_indptr[groups] = written
-    free(start); free(member); free(place)
     return written
 
 
@@ -354,22 +340,26 @@ cdef inline void _shift(Search *s, int32_t v, int to) noexcept nogil:
         s.bond[<int64_t> s.of.indices[e] * s.of.k + to] += w
 
 
+cdef inline void _refile(Search *s, int32_t u, bint movable, int64_t before) noexcept nogil:
+    """Into the heap, out of it, or to another place in it, by the gain that was `before`."""
+    if not movable:
+        if s.place[u] != NONE:
+            _remove(s, u)
+    elif s.place[u] == NONE:
+        _insert(s, u)
+    elif s.gain[u] > before:
+        _up(s, s.place[u])
+    elif s.gain[u] < before:
+        _down(s, s.place[u])
+
+
 cdef inline void _refresh(Search *s, int32_t u) noexcept nogil:
     """Put a vertex where its gain now belongs."""
     cdef int64_t before
     if s.locked[u]:
         return
     before = s.gain[u]
-    if not _look(s, u):
-        if s.place[u] != NONE:
-            _remove(s, u)
-        return
-    if s.place[u] == NONE:
-        _insert(s, u)
-    elif s.gain[u] > before:
-        _up(s, s.place[u])
-    elif s.gain[u] < before:
-        _down(s, s.place[u])
+    _refile(s, u, _look(s, u), before)
 
 
 cdef int64_t _climb(Search *s, int64_t patience) noexcept nogil:
@@ -419,29 +409,23 @@ cdef int64_t _climb(Search *s, int64_t patience) noexcept nogil:
     return best
 
 
-cdef bint _open(Search *s, const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] edge_weights,
-                const int64_t[:, ::1] weights, const int64_t[:, ::1] limits, const int64_t[::1] price, int32_t[::1] part, uint64_t seed) noexcept:
-    """Borrow the arrays and take the memory; False where there is none."""
+cdef tuple _open(Search *s, const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] edge_weights,
+                 const int64_t[:, ::1] weights, const int64_t[:, ::1] limits, const int64_t[::1] price, int32_t[::1] part, uint64_t seed):
+    """Borrow the arrays and take the memory, which is there as long as what is returned. `_give_back` ends it."""
     cdef int64_t n = indptr.shape[0] - 1
+    cdef int32_t[::1] bond = np.zeros(n * limits.shape[0], np.int32)
+    cdef int32_t[:, ::1] numbers = np.zeros((6, n), np.int32)
+    cdef int64_t[::1] gain = np.empty(n, np.int64)
+    cdef uint8_t[::1] locked = np.zeros(n, np.uint8)
     if not _borrow(&s.of, indptr, indices, edge_weights, weights, limits, part, seed):
-        return False
+        raise MemoryError
     s.price = &price[0]
     s.size = 0
-    s.bond = <int32_t *> calloc(n * s.of.k, sizeof(int32_t))
-    s.gain = <int64_t *> malloc(n * sizeof(int64_t))
-    s.degree = <int32_t *> calloc(n, sizeof(int32_t))
-    s.target = <int32_t *> malloc(n * sizeof(int32_t))
-    s.heap = <int32_t *> malloc(n * sizeof(int32_t))
-    s.place = <int32_t *> malloc(n * sizeof(int32_t))
-    s.locked = <uint8_t *> calloc(n, 1)
-    s.moved = <int32_t *> malloc(n * sizeof(int32_t))
-    s.source = <int32_t *> malloc(n * sizeof(int32_t))
-    if (s.bond == NULL or s.degree == NULL or s.gain == NULL or s.target == NULL or s.heap == NULL or s.place == NULL
-            or s.locked == NULL or s.moved == NULL or s.source == NULL):
-        _close(s)
-        return False
+    s.bond, s.gain, s.locked = &bond[0], &gain[0], &locked[0]
+    s.degree, s.target, s.heap = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0]
+    s.place, s.moved, s.source = &numbers[3, 0], &numbers[4, 0], &numbers[5, 0]
     _count(s)
-    return True
+    return bond, numbers, gain, locked
 
 
 cdef void _count(Search *s) noexcept nogil:
@@ -452,12 +436,6 @@ cdef void _count(Search *s) noexcept nogil:
         for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
             s.bond[v * s.of.k + s.of.part[s.of.indices[e]]] += s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
             s.degree[v] += s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
-
-
-cdef void _close(Search *s) noexcept:
-    free(s.bond); free(s.degree); free(s.gain); free(s.target); free(s.heap); free(s.place); free(s.locked)
-    free(s.moved); free(s.source)
-    _give_back(&s.of)
 
 
 cdef inline bint _at_border(Search *s, int64_t v) noexcept nogil:
@@ -489,15 +467,10 @@ def improve(
     cdef Search s
     cdef int64_t i, j, borders, won, total = 0
     cdef int number
-    cdef int32_t *border
+    cdef int32_t[::1] border = np.empty(indptr.shape[0] - 1, np.int32)
     if indptr.shape[0] < 2:
         return 0
-    if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
-        raise MemoryError
-    border = <int32_t *> malloc(s.of.n * sizeof(int32_t))
-    if border == NULL:
-        _close(&s)
-        raise MemoryError
+    room = _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed)
     with nogil:
         for number in range(passes):
             borders = 0
@@ -506,7 +479,7 @@ def improve(
                 if _at_border(&s, i):
                     border[borders] = <int32_t> i
                     borders += 1
-            _shuffle(border, borders, &s.of.random)
+            _shuffle(&border[0], borders, &s.of.random)
             won = 0
             i = 0
             while i < borders:
@@ -519,8 +492,7 @@ def improve(
             total += won
             if won == 0:
                 break
-    free(border)
-    _close(&s)
+    _give_back(&s.of)
     return total
 
 
@@ -531,12 +503,8 @@ def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_
     cdef int64_t v, e, cut = 0
     cdef int32_t p
     cdef bint weighted = edge_weights.shape[0] > 0
-    cdef int32_t *seen = <int32_t *> malloc((parts + 1) * sizeof(int32_t))
-    if seen == NULL:
-        raise MemoryError
+    cdef int32_t[::1] seen = np.full(parts, NONE, np.int32)
     with nogil:
-        for p in range(parts):
-            seen[p] = NONE
         for v in range(indptr.shape[0] - 1):
             for e in range(indptr[v], indptr[v + 1]):
                 p = part[indices[e]]
@@ -546,7 +514,6 @@ def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_
                 if seen[p] != v:
                     seen[p] = <int32_t> v
                     count[p] += 1
-    free(seen)
     return cut // 2, found
 
 
@@ -610,8 +577,7 @@ def balance(
     cdef bint over = False
     if indptr.shape[0] < 2:
         return True
-    if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
-        raise MemoryError
+    room = _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed)
     with nogil:
         for v in range(<int32_t> s.of.n):
             if _above(&s, s.of.part[v], v) and _anywhere(&s, v):
@@ -631,15 +597,10 @@ def balance(
                 u = s.of.indices[e]
                 if s.place[u] != NONE:
                     old = s.gain[u]
-                    if not _anywhere(&s, u):
-                        _remove(&s, u)
-                    elif s.gain[u] > old:
-                        _up(&s, s.place[u])
-                    elif s.gain[u] < old:
-                        _down(&s, s.place[u])
+                    _refile(&s, u, _anywhere(&s, u), old)
         for p in range(s.of.k):
             for j in range(s.of.columns):
                 if s.of.load[p * s.of.columns + j] > s.of.limits[p * s.of.columns + j]:
                     over = True
-    _close(&s)
+    _give_back(&s.of)
     return not over

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,8 +30,6 @@ class EpochCost:
     """Bytes of one copied vertex in an epoch: all layers, forward and backward."""
     overlap: float = 0.0
     """0..1 of the smaller of both that hides behind the larger."""
-    extra: dict[str, float] = field(default_factory=dict)
-    """Seconds of an epoch that a method costs besides, e.g. its partitioning divided by the epochs."""
     edge_seconds: tuple[float, ...] = ()
     """Seconds per neighbour of a vertex, by part, where every epoch aggregates over all edges; none where edges cost nothing."""
 
@@ -81,4 +79,4 @@ def epoch_seconds(adjacency: Adjacency, parts: Parts, cost: EpochCost) -> float:
         compute += np.bincount(parts.assignment, weights=np.diff(adjacency.indptr), minlength=parts.parts) * np.asarray(cost.edge_seconds)
     copies = parts.measures.halo * link * cost.copy_bytes
     ranks = compute + copies - cost.overlap * np.minimum(compute, copies)
-    return float(ranks.max()) + cost.extra.get(str(parts.method), 0.0)
+    return float(ranks.max())

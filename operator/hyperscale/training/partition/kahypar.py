@@ -37,13 +37,12 @@ def kahypar(level: Level, limits: Array, *, seed: int) -> Array:
     row = np.repeat(np.arange(level.vertices, dtype=np.int32), np.diff(level.indptr))
     once = row < level.indices
     pairs = list(zip(row[once].tolist(), level.indices[once].tolist(), strict=True))
-    bonds = level.edge_weights[once] if len(level.edge_weights) else np.ones(len(pairs), dtype=np.int32)
     _module().set_seed(seed % (1 << 31))
     context = library.context_from_preset(_module().PresetType.DETERMINISTIC)
     context.set_partitioning_parameters(parts, TOLERANCE - 1.0, _module().Objective.CUT)
     context.set_individual_target_block_weights(limits[:, 0].tolist())
     context.logging = False
-    graph = library.create_graph(context, level.vertices, len(pairs), pairs, level.weights[:, 0].tolist(), bonds.tolist())
+    graph = library.create_graph(context, level.vertices, len(pairs), pairs, level.weights[:, 0].tolist(), [1] * len(pairs))
     return np.asarray(graph.partition(context).get_partition(), dtype=np.int32)
 
 

@@ -10,8 +10,6 @@ from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.training.partition.compiled_search import search
 from hyperscale.training.partition.partition_result import weight_columns
 
-LARGEST_WEIGHT = (1 << 31) - 1
-"""Bonds are counted in 32 bits; heavier edges are scaled down for the search, never for the measures."""
 LEAST_SHRINK = 0.95
 """A level that keeps more of the vertices than this is not worth its time."""
 
@@ -56,7 +54,7 @@ def finest(adjacency: Adjacency, train: Array | None = None) -> Level:
     return Level(
         np.ascontiguousarray(adjacency.indptr, dtype=np.int64),
         np.ascontiguousarray(adjacency.indices, dtype=np.int32),
-        _narrow(adjacency.edge_weights),
+        np.empty(0, dtype=np.int32),
         np.ascontiguousarray(weights, dtype=np.int64),
     )
 
@@ -96,12 +94,3 @@ def cut_of(level: Level, part: Array) -> int:
 def boundary(level: Level, part: Array, parts: int) -> tuple[int, Array]:
     """(weight of the edges between parts, (k,) vertices of other parts that each part needs a copy of)."""
     return search.boundary(level.indptr, level.indices, level.edge_weights, part, parts)
-
-
-def _narrow(weights: Array | None) -> Array:
-    if weights is None:
-        return np.empty(0, dtype=np.int32)
-    total = int(weights.sum())
-    if total > LARGEST_WEIGHT:
-        weights = np.maximum(weights // -(-total // (LARGEST_WEIGHT // 2)), 1)
-    return np.ascontiguousarray(weights, dtype=np.int32)

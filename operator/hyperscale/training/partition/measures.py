@@ -8,9 +8,6 @@ from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.training.partition.compiled_search import COMPILED, search
 from hyperscale.training.partition.partition_result import Measures, PartitionError, checked_shares, weight_columns
 
-CHUNK_ENTRIES = 1 << 24
-"""Entries of `indices` looked at together: bounds what measuring adds to the memory of a large graph."""
-
 
 def measure(adjacency: Adjacency, assignment: Array, shares: tuple[float, ...], train: Array | None = None) -> Measures:
     """The figures of an assignment, (n,) part of each vertex; PartitionError where it names parts that do not exist."""
@@ -18,10 +15,10 @@ def measure(adjacency: Adjacency, assignment: Array, shares: tuple[float, ...], 
     parts, n = len(target), adjacency.vertices
     if len(assignment) != n or (n and (int(assignment.min()) < 0 or int(assignment.max()) >= parts)):
         raise PartitionError(f"assignment: need {n} parts of 0..{parts - 1}, one for each vertex")
-    cut, total, halo = _boundary(adjacency, assignment, parts)
+    cut, halo = _boundary(adjacency, assignment, parts)
     return Measures(
         cut=cut,
-        cut_fraction=cut / total if total else 0.0,
+        cut_fraction=2 * cut / max(len(adjacency.indices), 1),
         imbalance=max(imbalance(column, assignment, target) for column in weight_columns(adjacency).T),
         edge_imbalance=imbalance(np.diff(adjacency.indptr), assignment, target),
         halo=halo,
@@ -40,38 +37,18 @@ def imbalance(weights: Array, assignment: Array, target: Array) -> float:
     return float((load / total / target).max())
 
 
-def _boundary(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int, int, Array]:
-    """Weight of the cut, of all edges, and copies by part."""
-    total = len(adjacency.indices) if adjacency.edge_weights is None else int(adjacency.edge_weights.sum())
-    if COMPILED and adjacency.edge_weights is None:
-        indptr, indices = np.ascontiguousarray(adjacency.indptr, dtype=np.int64), np.ascontiguousarray(adjacency.indices, dtype=np.int32)
-        cut, halo = search.boundary(indptr, indices, indices[:0], np.ascontiguousarray(assignment, dtype=np.int32), parts)
-        return cut, total // 2, halo
-    cut, halo = plain_boundary(adjacency, assignment, parts)
-    return cut, total // 2, halo
+def _boundary(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int, Array]:
+    """Edges between parts, and copies by part."""
+    if not COMPILED:
+        return plain_boundary(adjacency, assignment, parts)
+    indptr, indices = np.ascontiguousarray(adjacency.indptr, dtype=np.int64), np.ascontiguousarray(adjacency.indices, dtype=np.int32)
+    return search.boundary(indptr, indices, indices[:0], np.ascontiguousarray(assignment, dtype=np.int32), parts)
 
 
 def plain_boundary(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int, Array]:
-    """(weight of the edges between parts, (k,) copies) without compiled code and for weights of 64 bits; rows in chunks."""
-    n, indptr = adjacency.vertices, adjacency.indptr
-    cut = 0
-    halo = np.zeros(parts, dtype=np.int64)
-    start = 0
-    while start < n:
-        stop = max(start + 1, int(np.searchsorted(indptr, indptr[start] + CHUNK_ENTRIES, side="right")) - 1)
-        cut_here, copies = _boundary_rows(adjacency, assignment, parts, start, stop)
-        cut += cut_here
-        halo += copies
-        start = stop
-    return cut // 2, halo
-
-
-def _boundary_rows(adjacency: Adjacency, assignment: Array, parts: int, start: int, stop: int) -> tuple[int, Array]:
-    """A vertex is copied to every other part that one of its neighbours is in; the graph is symmetric, so rows are enough."""
-    first, last = int(adjacency.indptr[start]), int(adjacency.indptr[stop])
-    row = np.repeat(np.arange(stop - start, dtype=np.int64), np.diff(adjacency.indptr[start : stop + 1]))
-    other = assignment[adjacency.indices[first:last]]
-    across = other != assignment[start:stop][row]
-    weight = int(across.sum()) if adjacency.edge_weights is None else int(adjacency.edge_weights[first:last][across].sum())
+    """(edges between parts, (k,) copies) without compiled code; the graph is symmetric, so rows are enough."""
+    row = np.repeat(np.arange(adjacency.vertices, dtype=np.int64), np.diff(adjacency.indptr))
+    other = assignment[adjacency.indices]
+    across = other != assignment[row]
     copies = np.unique(row[across] * parts + other[across]) % parts
-    return weight, np.bincount(copies, minlength=parts).astype(np.int64)
+    return int(across.sum()) // 2, np.bincount(copies, minlength=parts).astype(np.int64)

@@ -26,7 +26,6 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
             parts,
             pymetis.CSRAdjacency(adjacency.indptr.astype(wide, copy=False), adjacency.indices.astype(wide, copy=False)),
             vweights=None if weights is None else weights.astype(wide, copy=False),
-            eweights=None if adjacency.edge_weights is None else adjacency.edge_weights.astype(wide, copy=False),
             tpwgts=_exact_shares(target),
             recursive=recursive,
             options=pymetis.Options(seed=seed % (1 << 31), ncuts=cuts),

@@ -22,9 +22,9 @@ class Measures:
     """How good an assignment is; the sums run over undirected edges, each counted once."""
 
     cut: int
-    """Weight of the edges between parts."""
+    """Edges between parts."""
     cut_fraction: float
-    """Of the weight of all edges; 0 where there are none."""
+    """Of all edges; 0 where there are none."""
     imbalance: float
     """Largest (share of the weight) / (share of the capacity) over parts, and over columns where vertices have several weights."""
     edge_imbalance: float
@@ -75,8 +75,6 @@ def checked_graph(adjacency: Adjacency) -> None:
         raise PartitionError(f"adjacency.indices: names a vertex outside 0..{n - 1}; renumber the vertices")
     if adjacency.vertex_weights is not None and not _are_weights(adjacency.vertex_weights, n):
         raise PartitionError(f"adjacency.vertex_weights: need {n} rows of non-negative integers")
-    if adjacency.edge_weights is not None and len(adjacency.edge_weights) != len(indices):
-        raise PartitionError(f"adjacency.edge_weights: need {len(indices)} integers, one for each entry of `indices`")
 
 
 def _are_weights(weights: Array, vertices: int) -> bool:
@@ -89,8 +87,3 @@ def weight_columns(adjacency: Adjacency) -> Array:
     if weights is None:
         return np.ones((adjacency.vertices, 1), dtype=np.int64)
     return np.ascontiguousarray(weights.reshape(len(weights), -1), dtype=np.int64)
-
-
-def rows(adjacency: Adjacency) -> Array:
-    """(2 m,) the row of every entry of `indices`, in its type."""
-    return np.repeat(np.arange(adjacency.vertices, dtype=adjacency.indices.dtype), np.diff(adjacency.indptr))

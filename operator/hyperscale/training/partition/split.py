@@ -29,6 +29,7 @@ from hyperscale.training.partition.refine import (
     score,
     without_isolated,
 )
+from hyperscale.training.partition.streaming import FENNEL, fennel
 
 SMALL = 5_000
 """Vertices below which METIS's own start-up outweighs what it does with them."""
@@ -95,7 +96,7 @@ def precomputed(adjacency: Adjacency, assignment: Array, shares: tuple[float, ..
 def _no_partitioner(method: str) -> str:
     if method == PartitioningMethod.PRECOMPUTED:
         return "spec.partitioning.method: Precomputed takes the parts of the data set, and it has none; write Auto or METIS"
-    methods = ", ".join(sorted(_PARTITIONERS))
+    methods = ", ".join(sorted(_PARTITIONERS.keys() - {FENNEL}))
     return f"spec.partitioning.method: {method} is no partitioner; write one of {methods}"
 
 
@@ -211,15 +212,7 @@ def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None)
     return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=effort)
 
 
-def _random(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
-    return random_parts(adjacency, target, seed=seed)
-
-
-def _degree(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
-    return degree_parts(adjacency, target)
-
-
-def _contiguous(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+def _contiguous(adjacency: Adjacency, target: Array) -> Array:
     """None: vertices in the order of the data set, as a loader without partitioner would share them out."""
     return along(np.arange(adjacency.vertices), weight_columns(adjacency)[:, 0], target)
 
@@ -229,7 +222,8 @@ _PARTITIONERS: dict[str, Callable[[Adjacency, Array, int, Array | None], Array]]
     PartitioningMethod.METIS.value: _metis,
     PartitioningMethod.INDEPENDENT_SET_SPECTRAL.value: _hybrid,
     PartitioningMethod.MT_KAHYPAR.value: _kahypar,
-    PartitioningMethod.RANDOM.value: _random,
-    PartitioningMethod.DEGREE.value: _degree,
-    PartitioningMethod.NONE.value: _contiguous,
+    PartitioningMethod.RANDOM.value: lambda adjacency, target, seed, _: random_parts(adjacency, target, seed=seed),
+    PartitioningMethod.DEGREE.value: lambda adjacency, target, *_: degree_parts(adjacency, target),
+    PartitioningMethod.NONE.value: lambda adjacency, target, *_: _contiguous(adjacency, target),
+    FENNEL: lambda adjacency, target, *_: fennel(adjacency, target),
 }

@@ -1,10 +1,19 @@
-"""Parts that came with the data set, for the partition Job and for ranks that have no volume for it."""
+"""The job's graph and the parts that came with it, for the partition Job and for ranks that have no volume for it."""
 
 from __future__ import annotations
 
-from hyperscale.model.adjacency import Array
+from hyperscale.model.adjacency import Array, TrainingGraph
+from hyperscale.training import data
 from hyperscale.training.data import precomputed
 from hyperscale.training.runtime.contract import ContractError, Run
+
+
+def read_graph(run: Run) -> TrainingGraph:
+    """The job's graph, checked against what the job states. Raises DataError with the reader's own line."""
+    dataset = run.dataset
+    sizes = (dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes, dataset.train_vertices)
+    stated = data.Stated(*sizes, dataset.direction.value)
+    return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
 
 
 def part_shares(run: Run) -> tuple[float, ...]:

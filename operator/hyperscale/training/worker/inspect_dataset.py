@@ -6,31 +6,18 @@ JSON. Exit code 2: this input or this memory will not do, and trying again chang
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 
-from hyperscale.training import data
-from hyperscale.training.runtime import contract
-from hyperscale.training.runtime.contract import ContractError
-from hyperscale.training.runtime.termination import leave
-from hyperscale.training.worker.prepare import read_graph, read_run
+from hyperscale.training.worker.given import read_graph
+from hyperscale.training.worker.prepare import answered, read_run
 
 
 def main(environment: Mapping[str, str] | None = None) -> int:
     """Report the sizes of the graph that the variables name; the exit code."""
-    try:
-        report = inspect(os.environ if environment is None else environment)
-    except (ContractError, data.DataError, MemoryError) as error:
-        line = " ".join((str(error) or "out of memory; state the sizes in spec.dataset").split())
-        sys.stderr.write(f"hyperscale-inspect: {line}\n")
-        leave(line.encode())
-        return contract.EXIT_WRONG_INPUT
-    text = json.dumps(report, sort_keys=True)
-    sys.stdout.write(text + "\n")
-    leave(text.encode())
-    return 0
+    variables = os.environ if environment is None else environment
+    return answered("hyperscale-inspect", lambda: inspect(variables), "out of memory; state the sizes in spec.dataset")
 
 
 def inspect(environment: Mapping[str, str]) -> dict[str, int]:

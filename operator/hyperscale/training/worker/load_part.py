@@ -33,7 +33,7 @@ def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
         return _to_train_on(own_part)
     if run.partition_dir is not None and comm.rank == 0:
         sys.stderr.write(f"{run.partition_dir} has no partitions for this job; cutting the graph in memory\n")
-    whole = together(comm, "graph", lambda: graph(run))
+    whole = together(comm, "graph", lambda: given.read_graph(run))
     if comm.rank == 0:
         sys.stderr.write("".join(f"{whole.name or run.dataset.path}: {note}\n" for note in whole.notes))
     _same(comm, data.graph_digest(whole), "HYPERSCALE_DATASET_PATH: ranks read different graphs; give all of them the same file")
@@ -50,14 +50,6 @@ def _to_train_on(part: LocalPart) -> LocalPart:
 def is_stand_in(run: Run, part: LocalPart) -> bool:
     """Whether `found` is of a generated graph because the builtin one was not to be had; results must say so."""
     return builtin.is_stand_in(run.dataset.source, part.name)
-
-
-def graph(run: Run) -> TrainingGraph:
-    """The job's training graph. Raises DataError with the reader's own line."""
-    dataset = run.dataset
-    sizes = (dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes, dataset.train_vertices)
-    stated = data.Stated(*sizes, dataset.direction.value)
-    return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
 
 
 def part_of(run: Run, comm: Comm, whole: TrainingGraph) -> LocalPart:

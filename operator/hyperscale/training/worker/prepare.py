@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,13 +23,13 @@ from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.model.api.datasets import BUILTIN_SIZES
 from hyperscale.model.api.job import PartitioningMethod
 from hyperscale.training import data, partition
-from hyperscale.training.data import graphs, part_store, streaming
+from hyperscale.training.data import graphs, part_store
 from hyperscale.training.data.available_memory import limit_bytes
 from hyperscale.training.runtime import contract
 from hyperscale.training.runtime.contract import ContractError, Run
 from hyperscale.training.runtime.termination import leave
 from hyperscale.training.worker import automatic
-from hyperscale.training.worker.given import part_shares, read_parts
+from hyperscale.training.worker.given import part_shares, read_graph, read_parts
 
 WHOLE_GRAPHS: Final = "WholeGraphs"
 """Method of data sets of many graphs: each lies in one part, nothing is cut."""
@@ -69,14 +69,18 @@ class _Clock:
 def main(environment: Mapping[str, str] | None = None) -> int:
     """Prepare the partitions that the variables ask for; the exit code."""
     variables = os.environ if environment is None else environment
+    return answered("hyperscale-prepare", lambda: prepare(variables), "out of memory; raise the memory limit in spec.workers.resources")
+
+
+def answered(program: str, work: Callable[[], dict[str, Any]], out_of_memory: str) -> int:
+    """Run `work` and leave its result, or why there is none, in the termination message too; the exit code."""
     try:
-        answer = prepare(variables)
+        text = json.dumps(work(), sort_keys=True)
     except (ContractError, data.DataError, partition.PartitionError, MemoryError) as error:
-        line = " ".join((str(error) or "out of memory; raise the memory limit in spec.workers.resources").split())
-        sys.stderr.write(f"hyperscale-prepare: {line}\n")
+        line = " ".join((str(error) or out_of_memory).split())
+        sys.stderr.write(f"{program}: {line}\n")
         leave(line.encode())
         return contract.EXIT_WRONG_INPUT
-    text = json.dumps(answer, sort_keys=True)
     sys.stdout.write(text + "\n")
     leave(text.encode())
     return 0
@@ -130,14 +134,6 @@ def read_run(environment: Mapping[str, str]) -> Run:
     return contract.read({**environment, "OMPI_COMM_WORLD_SIZE": str(max(ranks, 1)), "OMPI_COMM_WORLD_RANK": "0"})
 
 
-def read_graph(run: Run) -> TrainingGraph:
-    """The job's graph, checked against what the job states."""
-    dataset = run.dataset
-    sizes = (dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes, dataset.train_vertices)
-    stated = data.Stated(*sizes, dataset.direction.value)
-    return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
-
-
 def _identity(method: str, graph: TrainingGraph, given: Array | None) -> str:
     """What of the method decides the parts."""
     if graph.graph_offsets is not None:
@@ -160,23 +156,12 @@ def cut(run: Run, graph: TrainingGraph, shares: tuple[float, ...], method: str, 
         load = np.bincount(assignment, minlength=len(shares)) / max(len(assignment), 1) / np.asarray(shares)
         return Cut(assignment, WHOLE_GRAPHS, {"cut": 0.0, "imbalance": float(load.max())})
     adjacency = data.symmetric(graph)
-    if method == streaming.METHOD:
-        streamed = streaming.assign(adjacency, shares)
-        figures = {
-            "cut": float(streamed.cut),
-            "cutFraction": streamed.cut / max(len(adjacency.indices) // 2, 1),
-            "imbalance": streamed.imbalance,
-            "edgeImbalance": streamed.edge_imbalance,
-            "largestHalo": float(streamed.halo.max()),
-            "replication": 1.0 + float(streamed.halo.sum()) / max(adjacency.vertices, 1),
-        }
-        return Cut(streamed.assignment, method, figures)
     if given is not None:
         parts = partition.precomputed(adjacency, given, shares, graph.train)
-    elif shares == run.shares:
+    elif shares == run.shares and method != partition.FENNEL:
         parts = automatic.parts(run, adjacency, graph.train, graph.features.shape[1], graph.classes)
     else:
-        parts = partition.split(adjacency, shares, PartitioningMethod(method), seed=run.seed, train=graph.train)
+        parts = partition.split(adjacency, shares, method, seed=run.seed, train=graph.train)
     figures = {
         "cut": float(parts.measures.cut),
         "cutFraction": parts.measures.cut_fraction,
@@ -200,7 +185,7 @@ def _stated_sizes(run: Run) -> tuple[int, int, int]:
 def _check_memory(run: Run, parts: int, vertices: int, edges: int, features: int) -> str:
     """The method to use: the job's, or for Auto the streaming one where METIS cannot fit. Raises DataError where nothing fits."""
     most = limit_bytes()
-    streamed = streaming.memory_bytes(vertices, edges, features)
+    streamed = partition.streaming_bytes(vertices, edges, features)
     whole = partition.memory_bytes(vertices, edges // 2, features, parts, run.method)
     multilevel = max(whole, streamed + edges // 2 * partition.edge_bytes(run.method))
     if run.method in DIRECT:
@@ -208,8 +193,8 @@ def _check_memory(run: Run, parts: int, vertices: int, edges: int, features: int
     if multilevel <= most:
         return run.method.value
     if run.method is PartitioningMethod.AUTO and streamed <= most:
-        _say(f"METIS would need {_gib(multilevel)}, this container may use {_gib(most)}: streaming with {streaming.METHOD} instead")
-        return streaming.METHOD
+        _say(f"METIS would need {_gib(multilevel)}, this container may use {_gib(most)}: streaming with {partition.FENNEL} instead")
+        return partition.FENNEL
     # The Job asks for memory and limits none: what it may use is its node's, or what the namespace limits pods to.
     needed, fix = multilevel, "name nodes with more memory in spec.placement.nodeSelector"
     if run.method is PartitioningMethod.AUTO:

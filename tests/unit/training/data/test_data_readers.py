@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from hyperscale.model.adjacency import TrainingGraph
 from hyperscale.training.data import DataError, Stated, graph_digest, known_many, read
+from hyperscale.training.data.edges_to_csr import plain_csr as csr
 from hyperscale.training.data.formats.dglbinary import MAGIC, VERSION
-from hyperscale.training.data.numpy_kernels import csr
 
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3)]
 LABELS = [0, 1, 0, -1]

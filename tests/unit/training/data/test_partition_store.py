@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
 from hyperscale.training import partition
-from hyperscale.training.data import DataError, generate, graph_digest, part_store, streaming, symmetric
+from hyperscale.training.data import DataError, generate, graph_digest, part_store, symmetric
 from hyperscale.training.data.formats import archive
 from hyperscale.training.data.graphs import deal
 from hyperscale.training.worker import automatic, given, prepare
@@ -244,7 +244,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_read(
 def test_auto_streams_what_metis_has_no_memory_for(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limit = (streaming.memory_bytes(300, 2400, 16) + partition.memory_bytes(300, 1200, 16, 3)) // 2
+    limit = (partition.streaming_bytes(300, 2400, 16) + partition.memory_bytes(300, 1200, 16, 3)) // 2
     monkeypatch.setattr(prepare, "limit_bytes", lambda: limit)
     assert prepare.main({**environment, "HYPERSCALE_PARTITIONING_METHOD": "Auto"}) == 0
     captured = capsys.readouterr()

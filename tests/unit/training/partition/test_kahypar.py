@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-from hyperscale.model.adjacency import Adjacency
 from hyperscale.model.api.job import PartitioningMethod
 from hyperscale.training.partition import PartitionError, edge_bytes, kahypar, measure, memory_bytes, split
 from hyperscale.training.partition.levels import finest
@@ -35,15 +34,6 @@ def test_training_vertices_are_balanced_too() -> None:
     balanced = split(mesh, (1, 1, 1, 1), MT_KAHYPAR, seed=1, train=train).measures.train_imbalance
     assert balanced is not None
     assert balanced <= 1.10
-
-
-def test_edges_of_weight_are_kept_together() -> None:
-    mesh = grid(12)
-    row = np.repeat(np.arange(mesh.vertices), np.diff(mesh.indptr))
-    across = np.minimum(row, mesh.indices) % 12 == 3
-    light = (np.abs(row - mesh.indices) == 1) & across & (np.maximum(row, mesh.indices) % 12 == 4)
-    heavy = Adjacency(mesh.indptr, mesh.indices, None, np.where(light, 1, 50).astype(np.int64))
-    assert split(heavy, (1.0, 2.0), MT_KAHYPAR, seed=0).measures.cut == 12
 
 
 def test_where_it_is_not_installed_the_message_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from hyperscale.training.partition import local_part
 from hyperscale.training.runtime import termination
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError
-from hyperscale.training.worker import launch, load_part
+from hyperscale.training.worker import given, launch, load_part
 from tests.builders import ranks
 from tests.builders.training import a_run, assignment, environment, labelled_graph
 
@@ -147,7 +147,7 @@ def test_one_rank_that_cannot_read_ends_all_with_its_line() -> None:
 
 def test_ranks_that_read_different_graphs_refuse_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = iter((1, 2))
-    monkeypatch.setattr(load_part, "graph", lambda _: labelled_graph(next(seeds)))
+    monkeypatch.setattr(given, "read_graph", lambda _: labelled_graph(next(seeds)))
 
     def rank(comm: Comm) -> str:
         with pytest.raises(ContractError) as caught:
