@@ -27,7 +27,6 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
 from hyperscale.model.runplan import AllreduceCost  # noqa: E402
 from hyperscale.training.allreduce import adapt, horovod, parameter_table, simulate  # noqa: E402
-from hyperscale.training.allreduce.latency_fit import Fit  # noqa: E402
 from hyperscale.training.allreduce.schedule import finish, schedule  # noqa: E402
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
     after = [worker.step(state.groups) for _ in range(iterations)]
     worker.probe()
     fitted, ready = worker.fitted(), worker.ready()
-    constants = (fitted.cost.latency_seconds, fitted.cost.seconds_per_byte)
+    constants = (fitted.latency_seconds, fitted.seconds_per_byte)
     found = schedule(ready, worker.sizes, *constants)
     rules: Rules = {
         "schedule": found.groups,
@@ -203,9 +202,9 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
     if iterations > QUICK_ITERATIONS:
         rules["one message each"] = None  # HOROVOD_DISABLE_GROUP_FUSION=1 makes a group of every gradient that is in none
 
-    def predict(ready: list[float], now: Fit) -> dict[str, float]:
+    def predict(ready: list[float], now: AllreduceCost) -> dict[str, float]:
         alone = simulate.each_alone(ready, worker.sizes)
-        cost = (now.cost.latency_seconds, now.cost.seconds_per_byte)
+        cost = (now.latency_seconds, now.seconds_per_byte)
         return {rule: finish(alone if groups is None else groups, ready, worker.sizes, *cost) for rule, groups in rules.items()}
 
     seconds, predicted = worker.turns(rules, iterations, predict)
@@ -213,7 +212,7 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
         "seconds": seconds,
         "predicted": predicted,
         "cost": constants,
-        "fitError": fitted.error,
+        "fitError": worker.fit_error(),
         "messages": len(found.groups),
         "adapted": {"before": before, "after": after},
     }
@@ -224,10 +223,10 @@ def _theirs(worker: Rank, iterations: int) -> dict[str, Any]:
     worker.step(None)
     worker.calibrate()
 
-    def predict(ready: list[float], now: Fit) -> dict[str, float]:
+    def predict(ready: list[float], now: AllreduceCost) -> dict[str, float]:
         # A message alone waits for the next cycle; within a step the engine model counts that wait itself.
-        latency = max(now.cost.latency_seconds - simulate.CYCLE_SECONDS / 2, 0.0)
-        return {"Horovod default": _engine(ready, worker.sizes, (latency, now.cost.seconds_per_byte))}
+        latency = max(now.latency_seconds - simulate.CYCLE_SECONDS / 2, 0.0)
+        return {"Horovod default": _engine(ready, worker.sizes, (latency, now.seconds_per_byte))}
 
     seconds, predicted = worker.turns({"Horovod default": None}, iterations, predict)
     return {"seconds": seconds, "predicted": predicted}

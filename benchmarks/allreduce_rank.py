@@ -14,12 +14,13 @@ from typing import Final
 
 import torch
 
-from hyperscale.training.allreduce.latency_fit import Fit, Sample, fit, probes
+from hyperscale.model.runplan import AllreduceCost
+from hyperscale.training.allreduce.latency_fit import Sample, fit, medians, probes, seconds
 from hyperscale.training.allreduce.schedule import Groups
 from hyperscale.training.runtime.comm import HorovodComm
 
 Rules = dict[str, Groups | None]
-Predict = Callable[[list[float], Fit], dict[str, float]]
+Predict = Callable[[list[float], AllreduceCost], dict[str, float]]
 """Seconds by rule from ready times and costs."""
 REMEMBERED: Final = 5
 """Rounds of messages, and steps, that costs and ready times are taken from."""
@@ -56,15 +57,20 @@ class Rank:
         """Bytes and seconds of the last rounds' messages."""
         return [sample for timed in self._rounds for sample in timed]
 
-    def fitted(self) -> Fit:
+    def fitted(self) -> AllreduceCost:
         """Costs by the last rounds' messages."""
         return fit(self.samples())
+
+    def fit_error(self) -> float:
+        """Median of |fitted - timed| / timed over the sizes."""
+        cost = self.fitted()
+        return statistics.median(abs(seconds(cost, size) - took) / took for size, took in medians(self.samples()))
 
     def calibrate(self) -> None:
         """Time messages until a straight line explains them."""
         for number in range(1, MOST_ROUNDS + 1):
             self.probe()
-            if number >= REMEMBERED and self.fitted().error <= GOOD_FIT:
+            if number >= REMEMBERED and self.fit_error() <= GOOD_FIT:
                 break
 
     def probe(self) -> None:

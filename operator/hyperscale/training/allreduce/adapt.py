@@ -6,7 +6,6 @@ rank 0 collects, broadcasts, and each rank does the same step on the same figure
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from typing import Final
@@ -47,9 +46,6 @@ class AdaptState(msgspec.Struct, frozen=True, rename="camel"):
     """The last REMEMBERED epochs."""
     timed: tuple[tuple[Sample, ...], ...] = ()
     """Messages of the last REMEMBERED epochs that timed any, one of each size, smallest first."""
-    expected_seconds: float = math.nan
-    """When the last message ends with `groups`, by what is measured."""
-    changes: int = 0
 
 
 def begin(
@@ -78,7 +74,7 @@ def observe(state: AdaptState, observation: Observation, *, least_gain: float = 
     kept = (*state.observations, observation)[-REMEMBERED:]
     news = tuple(medians(observation.messages))
     timed = (*state.timed, news)[-REMEMBERED:] if news else state.timed
-    cost = fit(_usual(timed), state.cost).cost if news else state.cost
+    cost = fit(_usual(timed), state.cost) if news else state.cost
     ready = [statistics.median(epoch.ready_seconds[at] for epoch in kept) for at in range(len(state.sizes_bytes))]
     constants = (cost.latency_seconds, cost.seconds_per_byte)
     now = finish(state.groups, ready, state.sizes_bytes, *constants)
@@ -90,8 +86,6 @@ def observe(state: AdaptState, observation: Observation, *, least_gain: float = 
         cost=cost,
         observations=kept,
         timed=timed,
-        expected_seconds=best.finish_seconds if changes else now,
-        changes=state.changes + int(changes),
     )
 
 

@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from hyperscale.model.runplan import AllreduceCost
 from hyperscale.training.allreduce.schedule import ScheduleError
 
@@ -37,17 +35,7 @@ def probes(sizes_bytes: Sequence[float]) -> tuple[tuple[float, int], ...]:
     return tuple((size, max(1, min(MOST_IN_A_ROW, round(whole / size)))) for size in sizes)
 
 
-class Fit(msgspec.Struct, frozen=True, rename="camel"):
-    """A cost and how well it explains what was timed."""
-
-    cost: AllreduceCost
-    error: float
-    """Median of |fitted − timed| / timed over the sizes."""
-    sizes: int
-    """Different message sizes it rests on; with one, only the prior's scale was fitted."""
-
-
-def fit(samples: Iterable[Sample], prior: AllreduceCost | None = None) -> Fit:
+def fit(samples: Iterable[Sample], prior: AllreduceCost | None = None) -> AllreduceCost:
     """Both constants, neither below 0, by relative least squares over the medians of each size; outliers are weighted down (Huber).
 
     One size cannot tell latency from bandwidth: then `prior` is scaled to it, and without a prior the whole time counts as latency. Raises
@@ -56,13 +44,7 @@ def fit(samples: Iterable[Sample], prior: AllreduceCost | None = None) -> Fit:
     points = medians(samples)
     if not points:
         raise ScheduleError("no message was timed; give pairs of bytes (0 or more) and seconds (above 0)")
-    if len(points) == 1:
-        cost = _scaled(points[0], prior)
-    else:
-        alpha, beta = _robust(points)
-        cost = AllreduceCost(alpha, beta, measured=True)
-    errors = [abs(seconds(cost, size) - timed) / timed for size, timed in points]
-    return Fit(cost, statistics.median(errors), len(points))
+    return _scaled(points[0], prior) if len(points) == 1 else AllreduceCost(*_robust(points), measured=True)
 
 
 def seconds(cost: AllreduceCost, size_bytes: float) -> float:

@@ -47,7 +47,7 @@ class Adaptive:
         sizes = [float(size) for size in gradients.bytes.values()]
         if cost is None or not cost.measured:
             self._messages = self._probe(sizes)
-            cost = fit(self._messages, cost).cost
+            cost = fit(self._messages, cost)
         # The Horovod of rank 0 decides what is fused.
         most = comm.broadcast(torch.tensor([most_bytes], dtype=torch.float64), "adapt.threshold")
         self.state = begin(sizes, cost, most_bytes=float(most.item()))

@@ -24,26 +24,24 @@ def timed(cost: AllreduceCost, generator: np.random.Generator, spread: float = 0
 @pytest.mark.parametrize("cost", [SLOW, FAST, AllreduceCost(1e-3, 0.0), AllreduceCost(0.0, 1e-8)])
 def test_a_fit_finds_the_constants_again(cost: AllreduceCost) -> None:
     found = fit(timed(cost, np.random.default_rng(3)))
-    assert found.cost.measured
-    assert found.error < 0.05
+    assert found.measured
     for size in (1e3, 1e5, 1e7):
-        assert seconds(found.cost, size) == pytest.approx(seconds(cost, size), rel=0.08, abs=1e-9)
+        assert seconds(found, size) == pytest.approx(seconds(cost, size), rel=0.08, abs=1e-9)
 
 
 def test_a_fit_survives_messages_that_waited_for_something_else() -> None:
     samples = timed(SLOW, np.random.default_rng(4))
     disturbed = [(size, took * (30.0 if at % 5 == 0 else 1.0)) for at, (size, took) in enumerate(samples)]
     disturbed += [(5e5, 0.5)]
-    found = fit(disturbed).cost
+    found = fit(disturbed)
     for size in (1e4, 1e6, 1e7):
         assert seconds(found, size) == pytest.approx(seconds(SLOW, size), rel=0.1)
 
 
 def test_one_message_size_only_scales_what_was_known() -> None:
     found = fit([(1e6, 2 * seconds(SLOW, 1e6))], SLOW)
-    assert found.sizes == 1
-    assert found.cost.latency_seconds == pytest.approx(2 * SLOW.latency_seconds)
-    assert fit([(1e6, 0.25)]).cost == AllreduceCost(0.25, 0.0, measured=True)
+    assert found.latency_seconds == pytest.approx(2 * SLOW.latency_seconds)
+    assert fit([(1e6, 0.25)]) == AllreduceCost(0.25, 0.0, measured=True)
     with pytest.raises(ScheduleError, match="no message was timed"):
         fit([(1e6, 0.0)])
 
@@ -53,17 +51,17 @@ def test_groups_change_when_the_network_does_and_stay_when_little_is_gained() ->
     assert state.groups == (tuple(range(len(SIZES) - 1, -1, -1)),)
     generator = np.random.default_rng(5)
     state = adapt.observe(state, adapt.Observation(READY, tuple(timed(SLOW, generator))))
-    assert state.changes == 1
-    assert state.expected_seconds == pytest.approx(schedule(READY, SIZES, 5.2e-4, 8.6e-10).finish_seconds, rel=0.05)
     held = state.groups
+    assert len(held) > 1
+    best = schedule(READY, SIZES, 5.2e-4, 8.6e-10).finish_seconds
+    assert finish(held, READY, SIZES, 5.2e-4, 8.6e-10) == pytest.approx(best, rel=0.05)
     for _ in range(4):
         noisy = tuple(ready * float(generator.uniform(0.99, 1.01)) for ready in READY)
         state = adapt.observe(state, adapt.Observation(noisy, tuple(timed(SLOW, generator))))
-    assert (state.changes, state.groups) == (1, held)
+    assert state.groups == held
     slower = AllreduceCost(2e-2, 8.6e-10)
     for _ in range(adapt.REMEMBERED):
         state = adapt.observe(state, adapt.Observation(READY, tuple(timed(slower, generator))))
-    assert state.changes == 2
     assert len(state.groups) < len(held)
 
 
@@ -72,7 +70,7 @@ def test_one_bad_epoch_changes_nothing() -> None:
     for _ in range(3):
         state = adapt.observe(state, adapt.Observation(READY))
     late = adapt.observe(state, adapt.Observation(tuple(50 * ready for ready in READY)))
-    assert (late.groups, late.expected_seconds) == (state.groups, state.expected_seconds)
+    assert late.groups == state.groups
 
 
 def test_every_rank_takes_the_same_step() -> None:
