@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
 
-FIELDS = (
-    "indptr",
-    "indices",
-    "features",
-    "labels",
-    "train",
-    "validation",
-    "test",
-    "graph_offsets",
-    "edge_features",
-)
+FIELDS = tuple(entry.name for entry in fields(TrainingGraph) if entry.name not in ("classes", "name", "notes"))
 CHUNK = 1 << 24
 
 

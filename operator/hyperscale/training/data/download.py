@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hyperscale.training.data.data_errors import DataError, fault
+from hyperscale.training.data.replacing import replacing
 
 CHUNK_BYTES: Final = 1 << 20
 TIMEOUT_SECONDS: Final = 30
@@ -84,19 +85,13 @@ def _version(entry: dict[str, Any]) -> str:
 
 def _copy(system: Any, place: str, file: Path, most_bytes: int, url: str) -> None:  # noqa: ANN401 - fsspec ships no annotations
     """Stream into a file beside the final one, then rename."""
-    handle, fresh = tempfile.mkstemp(dir=file.parent, prefix=".part-")
-    try:
-        with os.fdopen(handle, "wb") as out, system.open(place, "rb") as incoming:
-            total = 0
-            while chunk := incoming.read(CHUNK_BYTES):
-                total += len(chunk)
-                if total > most_bytes:
-                    raise fault(url, f"more than the {most_bytes} bytes allowed", "check the address")
-                out.write(chunk)
-        os.replace(fresh, file)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
+    with replacing(file) as fresh, fresh.open("wb") as out, system.open(place, "rb") as incoming:
+        total = 0
+        while chunk := incoming.read(CHUNK_BYTES):
+            total += len(chunk)
+            if total > most_bytes:
+                raise fault(url, f"more than the {most_bytes} bytes allowed", "check the address")
+            out.write(chunk)
 
 
 @contextlib.contextmanager

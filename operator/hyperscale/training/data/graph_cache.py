@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import fields
 from importlib import metadata
@@ -23,6 +21,7 @@ from safetensors.numpy import save_file
 from hyperscale.model.adjacency import TrainingGraph
 from hyperscale.training.data.content_digest import graph_digest
 from hyperscale.training.data.limits import AUTO
+from hyperscale.training.data.replacing import replacing
 
 SLOW: Final = {"SMILES": "rdkit", "GraphML": "hyperscale"}
 """Formats worth it, and the package whose version decides what they read as."""
@@ -71,13 +70,8 @@ def _save(file: Path, graph: TrainingGraph) -> None:
     about = {"classes": str(graph.classes), "name": graph.name, "digest": graph_digest(graph), "notes": "\n".join(graph.notes)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, fresh = tempfile.mkstemp(dir=file.parent, prefix=".part-")
-        os.close(handle)
-        try:
+        with replacing(file) as fresh:
             save_file({key: np.ascontiguousarray(value) for key, value in arrays.items() if isinstance(value, np.ndarray)}, fresh, about)
-            os.replace(fresh, file)
-        finally:
-            Path(fresh).unlink(missing_ok=True)
     except (OSError, SafetensorError):  # full or read-only: reading again is all it costs
         return
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,27 +24,15 @@ from safetensors.numpy import save_file
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.training.data.data_errors import DataError, fault
+from hyperscale.training.data.replacing import replacing
 
 VERSION: Final = 1
 KEY_DIGITS: Final = 32
 MANIFEST: Final = "manifest.json"
 REQUESTS: Final = "requests"
 MAX_DOCUMENT_BYTES: Final = 16 * 2**20
-ARRAYS: Final = (
-    "owned",
-    "halo",
-    "halo_owner",
-    "indptr",
-    "indices",
-    "in_degree",
-    "out_degree",
-    "features",
-    "labels",
-    "train",
-    "validation",
-    "test",
-)
 COUNTS: Final = ("part", "parts", "classes", "train_total")
+ARRAYS: Final = tuple(entry.name for entry in fields(LocalPart) if entry.name not in (*COUNTS, "extra", "name"))
 EXTRA: Final = "extra."
 REQUEST_VARIABLES: Final = (
     "HYPERSCALE_DATASET_SOURCE",
@@ -190,7 +177,7 @@ def load(root: Path, key: str, part: int) -> LocalPart:
 def _write_part(folder: Path, part: LocalPart) -> PartFile:
     file = folder / _part_name(part.part)
     arrays = {name: getattr(part, name) for name in ARRAYS} | {EXTRA + name: array for name, array in part.extra.items()}
-    with _beside(file) as fresh:
+    with replacing(file) as fresh:
         save_file(
             {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)},
             fresh,
@@ -247,7 +234,7 @@ def _sum(file: Path) -> str:
 
 
 def _write_document(file: Path, content: object) -> None:
-    with _beside(file) as fresh:
+    with replacing(file) as fresh:
         fresh.write_bytes(msgspec.json.format(_ENCODER.encode(content)) + b"\n")
 
 
@@ -259,22 +246,6 @@ def _read_document(file: Path, kind: type[Any]) -> Any:  # noqa: ANN401 - msgspe
             return msgspec.json.decode(text, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise fault(file, f"unreadable ({error})", "delete the folder and partition again") from None
-
-
-@contextlib.contextmanager
-def _beside(file: Path) -> Iterator[Path]:
-    """A path beside `file` that takes its place when the block ends well, on disk before it does."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".part-")
-    os.close(handle)
-    fresh = Path(name)
-    try:
-        yield fresh
-        with fresh.open("rb+") as written:
-            os.fsync(written.fileno())
-        fresh.chmod(0o644)  # workers may run as another user than the Job
-        os.replace(fresh, file)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
