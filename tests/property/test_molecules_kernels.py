@@ -16,7 +16,7 @@ from benchmarks.threads import solo
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules import molecules_linear, molecules_ops
 from hyperscale.training.molecules.molecules_batch import MoleculeBatch
-from hyperscale.training.molecules.molecules_norm import NormRows, SharedNorm, Sums
+from hyperscale.training.molecules.molecules_norm import SharedNorm, Sums
 
 pytestmark = pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
 Tensor = torch.Tensor
@@ -113,7 +113,7 @@ def test_normalisation_and_dropout_are_torchs(case: Case, relu: bool, probabilit
     def run(leaves: list[Tensor]) -> Tensor:
         norm.weight, norm.bias = (torch.nn.Parameter(leaf.detach()) for leaf in leaves[1:])
         x = leaves[0]
-        result: Tensor = norm(x, NormRows(case.batch.ids, case.batch.offsets), drop, relu=relu)
+        result: Tensor = norm(x, case.batch, drop, relu=relu)
         return result
 
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +138,7 @@ def test_the_gradient_of_normalisation_is_that_of_torchs_batch_norm(case: Case) 
     norm.weight.data, theirs.weight.data = case.table[0].clone(), case.table[0].float()
     grad = case.rows(*case.x.shape)
     found, wanted = case.x.clone().requires_grad_(), case.x.clone().requires_grad_()
-    out = norm(found, NormRows(case.batch.ids, case.batch.offsets), Drop(), relu=False)
+    out = norm(found, case.batch, Drop(), relu=False)
     expected = theirs(wanted)
     torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
     ours = torch.autograd.grad(out, [found, norm.weight, norm.bias], grad)

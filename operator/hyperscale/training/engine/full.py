@@ -145,7 +145,7 @@ class FullTrainer:
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
         counted = comm.allreduce(torch.tensor([float(self._weight(self._masks.train))], dtype=torch.float64), "train.total")
         self._total = max(1.0, float(counted.item()))
-        self._train_vertices = part.train_total
+        self._samples = part.train_total
 
     def epoch(self, number: int) -> EpochStats:
         """One step: the loss of own training vertices over all training vertices; gradients are summed."""
@@ -176,15 +176,13 @@ class FullTrainer:
 
     def _stats(self, moments: list[Moment], waited: int, loss: float, sent: Array) -> EpochStats:
         """Of an epoch whose phases end at `moments`; `waited`: exchanges of the forward pass."""
-        seconds = self._timer.seconds(moments[0], moments[-1])
         forward, backward, _, step = (self._timer.seconds(*pair) for pair in pairwise(moments))
         forward_wait, backward_wait = self.exchange.waits.seconds(0, waited), self.exchange.waits.seconds(waited)
         halo, exposed = forward_wait + backward_wait, self.gradients.waits.seconds()
         return EpochStats(
             loss=loss,
-            samples=self._train_vertices,
-            seconds=seconds,
-            compute_seconds=seconds - halo - exposed,
+            samples=self._samples,
+            seconds=self._timer.seconds(moments[0], moments[-1]),
             communication_seconds=halo + exposed,
             phases={
                 "forward": forward - forward_wait,

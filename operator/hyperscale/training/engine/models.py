@@ -15,7 +15,6 @@ from torch import nn
 
 from hyperscale.model.adjacency import Array
 from hyperscale.model.api.choices import Architecture
-from hyperscale.training.engine import ops
 from hyperscale.training.engine.adam import Adam
 from hyperscale.training.engine.neighbourhood import GCN, MEAN, OWN_MEAN, Neighbourhood
 from hyperscale.training.engine.sparse_features import SparseRows
@@ -72,9 +71,7 @@ class Dropout(nn.Module):
         """x, thinned out while training; ids: (rows,) int64 what draws count each row as on the processor, None: its place."""
         if not self.now:
             return x
-        if isinstance(x, SparseRows):
-            return x.with_values(ops.dropout_some(x.values, x.numbers, *self.next()))
-        return ops.dropout(x, *self.next(), ids)
+        return x.dropped(self.next()) if isinstance(x, SparseRows) else tails.dropout(x, self.next(), ids)
 
 
 def product(x: Rows, weight: Tensor) -> Tensor:

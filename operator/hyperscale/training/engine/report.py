@@ -53,13 +53,9 @@ class Reporter:
                     f"HYPERSCALE_METRICS_PORT: {run.metrics_port} cannot be used ({error.strerror}); training without metrics\n"
                 )
 
-    def stands_in(self) -> None:
-        """The graph is generated in place of a builtin one: accuracy must not be seen without that."""
-        self._set("generated", 1.0)
-
-    def stages(self) -> None:
-        """Ranks on GPUs send through host memory: times must not be seen without that."""
-        self._set("host_staging", 1.0)
+    def flag(self, name: str) -> None:
+        """Set `generated` or `host_staging`: accuracy, or times, must not be seen without that."""
+        self._set(name, 1.0)
 
     def epoch(self, number: int, stats: EpochStats, progress: CheckpointProgress) -> None:
         """After every epoch."""

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array
+from hyperscale.training.modelgraph import kernels, tails
+from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.modelgraph.places import Places, places_of
 
 Tensor = torch.Tensor
@@ -26,9 +28,11 @@ class SparseRows:
     numbers: Array | None = None
     """(entries,) uint32 what dropout counts each entry as; None: its place."""
 
-    def with_values(self, values: Tensor) -> SparseRows:
-        """Other entries (entries,) at the same places."""
-        return replace(self, values=values)
+    def dropped(self, how: Drop) -> SparseRows:
+        """Dropout of the entries, without gradient; their numbers decide which are dropped."""
+        if self.numbers is None:
+            return replace(self, values=tails.dropout(self.values.unsqueeze(0), how).squeeze(0))
+        return replace(self, values=torch.from_numpy(kernels.drop_some(self.values.numpy(), self.numbers, how)))
 
     def times(self, weight: Tensor) -> Tensor:
         """(n, out) product with weights (f, out); differentiable in the weights."""

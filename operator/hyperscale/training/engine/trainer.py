@@ -21,14 +21,17 @@ class EpochStats:
     """Training vertices (or graphs) of all ranks that the epoch went through."""
     seconds: float
     """Wall time of this rank."""
-    compute_seconds: float
-    """Of `seconds`, the part without waiting for others."""
     communication_seconds: float
     """Of `seconds`, the wait for halos, fetches and gradients."""
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds by name: forward, halo, backward, allreduce, step, sample, fetch, …"""
     sent_bytes: tuple[int, ...] = ()
     """Bytes that this rank sent to each rank: boundary rows, gradients of them, fetched features."""
+
+    @property
+    def compute_seconds(self) -> float:
+        """Of `seconds`, the part without waiting for others."""
+        return self.seconds - self.communication_seconds
 
 
 @dataclass(frozen=True)

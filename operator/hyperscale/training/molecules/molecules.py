@@ -8,7 +8,6 @@ over graphs have no order (molecules_sums.h): on processors any number of ranks 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -19,9 +18,10 @@ from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.api.job import Compression
 from hyperscale.training.engine import models
 from hyperscale.training.engine.adam import Adam
+from hyperscale.training.engine.batch_trainer import BatchTrainer, Marks
 from hyperscale.training.engine.gradients import Gradients
 from hyperscale.training.engine.sampling_batches import Shuffle, of_all_ranks
-from hyperscale.training.engine.timing import Moment, Timer
+from hyperscale.training.engine.timing import Timer
 from hyperscale.training.engine.trainer import EpochStats, Scores
 from hyperscale.training.molecules import molecules_linear
 from hyperscale.training.molecules.molecules_batch import MoleculeBatch, assemble, in_turn, prepared
@@ -38,13 +38,12 @@ KINDS: Final = 4096
 """Combinations of vertex categories up to which their embeddings are added up once a kind."""
 EVALUATED: Final = 1024
 """Graphs of a batch that is only scored."""
-_PHASES: Final = ("sample", "forward", "backward", "allreduce", "step")
-_Moments = tuple[list[Moment], list[int]]
-"""Of one step: between its phases; and how many sums of statistics had been taken before, between and after its passes."""
 
 
-class GraphTrainer:
+class GraphTrainer(BatchTrainer):
     """Graph-level GCN, GraphSAGE or GAT."""
+
+    PHASES = ("sample", "forward", "backward", "allreduce", "step")
 
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
         """Collective. Raises ContractError where labels or model do not fit this way of training."""
@@ -56,6 +55,7 @@ class GraphTrainer:
         self.rng = models.DropoutRng(run.seed, 0)
         """The same on all ranks: what is dropped of a graph does not depend on where it lies."""
         self._sums = Sums(comm, device)
+        self._waits, self._samples = self._sums.waits, part.train_total
         self._vertices = _vertices(part, device)
         self._kinds, kind_of, edge_sizes = _kinds(comm, part, device, wanted=hyper.edge_features)
         self._graphs = prepared(part, kind_of, len(self._kinds), run.model.architecture)
@@ -78,47 +78,18 @@ class GraphTrainer:
 
     def epoch(self, number: int) -> EpochStats:
         """Every training graph once."""
-        comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
-        began = timer.now()
-        self.rng.begin(number)
-        self.model.train()
-        self._sums.waits.clear()
-        self.gradients.waits.clear()
-        chosen = list(self._shuffle.batches(self.steps, self._seed, number))
-        weights = self._sums.now(torch.tensor([self._weight(batch) for batch in chosen], dtype=torch.float64), "batch.weights").tolist()
-        total = torch.zeros(1, dtype=torch.float64, device=self._device)
-        batches: list[tuple[Tensor, Array]] = []
-        steps: list[_Moments] = []
-        for graphs, weight in zip(chosen, weights, strict=True):
-            loss, logits, moments = self._step(graphs, max(weight, 1.0))
-            total += loss.double() * weight
-            batches.append((logits.detach(), self._part.labels[graphs]))
-            steps.append(moments)
-        self._seen = np.concatenate([pair[0].cpu().numpy() for pair in batches]), np.concatenate([pair[1] for pair in batches])
-        total = (self._sums.now(total.cpu(), "loss") / max(sum(weights), 1.0)).float()  # the last digits of the sum have an order
-        ended = timer.now()
-        timer.settle()
-        seconds, statistics = timer.seconds(began, ended), self._sums.waits.seconds()
-        waited = statistics + self.gradients.waits.seconds()
-        return EpochStats(
-            loss=float(total.item()),
-            samples=self._part.train_total,
-            seconds=seconds,
-            compute_seconds=seconds - waited,
-            communication_seconds=waited,
-            phases=self._phases(steps) | {"statistics": statistics},
-            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
-        )
+        self._batches: list[tuple[Tensor, Array]] = []
+        stats = super().epoch(number)
+        logits, labels = zip(*self._batches, strict=True)
+        self._seen = np.concatenate([part.cpu().numpy() for part in logits]), np.concatenate(labels)
+        return stats
 
-    def _phases(self, steps: list[_Moments]) -> dict[str, float]:
-        """Seconds of all steps by phase; what the forward and backward passes waited for statistics is not theirs."""
-        total = dict.fromkeys(_PHASES, 0.0)
-        for moments, waits in steps:
-            for name, pair in zip(_PHASES, pairwise(moments), strict=True):
-                total[name] += self._timer.seconds(*pair)
-            total["forward"] -= self._sums.waits.seconds(waits[0], waits[1])
-            total["backward"] -= self._sums.waits.seconds(waits[1], waits[2])
-        return total
+    def _summed(self, x: Tensor, name: str) -> Tensor:
+        return self._sums.now(x, name)
+
+    def _phases(self, steps: list[Marks]) -> dict[str, float]:
+        """What the forward and backward passes waited for statistics is not theirs."""
+        return super()._phases(steps) | {"statistics": self._waits.seconds()}
 
     @torch.no_grad()
     def evaluate(self) -> Scores:
@@ -136,27 +107,17 @@ class GraphTrainer:
             train = self._score(*self._of_all_ranks(*self._seen, "train"))
         return Scores(train, figures[0], figures[2], figures[1])
 
-    def _step(self, graphs: Array, weight: float) -> tuple[Tensor, Tensor, _Moments]:
-        """One step; the rank's part of the mean loss, its logits, and the moments between its phases."""
-        now, sums = self._timer.now, self._sums.waits
-        moments = [now()]
-        batch = assemble(self._graphs, graphs, self._device)
-        moments.append(now())
-        waits = [sums.count]
+    def _step(self, batch: Array, weight: float, place: tuple[int, int], marks: Marks) -> Tensor:
+        self._mark(marks)
+        graphs = assemble(self._graphs, batch, self._device)
+        self._mark(marks)
         self.optimizer.zero_grad()
-        logits = self._forward(batch)
-        loss = molecules_linear.loss(logits, self._labels[batch.graphs], weight)
-        moments.append(now())
-        waits.append(sums.count)
-        self.gradients.start()
-        loss.backward()  # type: ignore[no-untyped-call]
-        moments.append(now())
-        waits.append(sums.count)
-        self.gradients.finish()
-        moments.append(now())
-        self.optimizer.step()
-        moments.append(now())
-        return loss.detach(), logits, (moments, waits)
+        logits = self._forward(graphs)
+        loss = molecules_linear.loss(logits, self._labels[graphs.graphs], weight)
+        self._mark(marks)
+        self._learn(loss, marks)
+        self._batches.append((logits.detach(), self._part.labels[batch]))
+        return loss.detach().double() * weight
 
     def _logits(self, graphs: Array) -> Tensor:
         return self._forward(assemble(self._graphs, graphs, self._device))
@@ -168,9 +129,8 @@ class GraphTrainer:
         logits: Tensor = self.model(features, None if kind_of is None else kind_of[batch.vertices], batch, self._kinds)
         return logits
 
-    def _weight(self, graphs: Array) -> float:
-        """Known labels of some own graphs."""
-        labels = self._part.labels[graphs]
+    def _labelled(self, batch: Array) -> float:
+        labels = self._part.labels[batch]
         return float((labels >= 0).sum() if self._single_label else (~np.isnan(labels)).sum())
 
     def _score(self, logits: Array, labels: Array) -> float:

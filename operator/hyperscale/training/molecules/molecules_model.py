@@ -18,7 +18,7 @@ from hyperscale.training.engine.models import LEAK, DropoutRng, initialise
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules.molecules_batch import MoleculeBatch
 from hyperscale.training.molecules.molecules_linear import Linear, linear, lookup, pool
-from hyperscale.training.molecules.molecules_norm import NormRows, SharedNorm, Sums
+from hyperscale.training.molecules.molecules_norm import SharedNorm, Sums
 from hyperscale.training.molecules.molecules_ops import attention, gather, kept
 from hyperscale.training.runtime.published_settings import Hyperparameters
 
@@ -120,10 +120,9 @@ class GraphNetwork(nn.Module):
         kinds: (k, a) categories of each kind of edge.
         """
         x = self._encoded(features, kind_of, batch)
-        rows = NormRows(batch.ids, batch.offsets)
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             drop = Drop(self._dropout, self._rng.seed()) if self.training and self._dropout else Drop()
-            after = norm(layer(x, batch, kinds), rows, drop, relu=index < len(self.layers) - 1)
+            after = norm(layer(x, batch, kinds), batch, drop, relu=index < len(self.layers) - 1)
             x = x + after if self._residual else after
         means = pool(x, batch.graph_of, batch.offsets) / batch.sizes.clamp(min=1.0).unsqueeze(1)
         result: Tensor = self.head(means, torch.arange(len(means) + 1))

@@ -5,7 +5,7 @@ Ioffe and Szegedy, ICML 2015. One allreduce of 2 h + 1 numbers a layer forwards,
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,20 +13,12 @@ from torch import nn
 from hyperscale.training.engine.timing import Spans, Timer
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules import molecules_ops
+from hyperscale.training.molecules.molecules_batch import MoleculeBatch
 from hyperscale.training.runtime.comm import Comm
 
 Tensor = torch.Tensor
 MOMENTUM = 0.1
 EPSILON = 1e-5
-
-
-class NormRows(NamedTuple):
-    """Which rows are normalised."""
-
-    ids: Tensor
-    """(n,) int64 of each in the whole data set: dropout follows from them."""
-    offsets: Tensor
-    """(g + 1,) int64 the first of each graph."""
 
 
 class Sums:
@@ -53,23 +45,23 @@ class _Normalised(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         norm: SharedNorm,
-        rows_of: NormRows,
+        batch: MoleculeBatch,
         relu: bool,
         drop: Drop,
     ) -> Tensor:
-        mean, variance, count = norm.over_all(x, rows_of.offsets)
+        mean, variance, count = norm.over_all(x, batch.offsets)
         inverse = (variance + EPSILON).rsqrt()
         scale = weight * inverse
         shift = (bias - mean * scale).to(x.dtype)
-        context.norm, context.relu, context.drop, context.count, context.rows_of = norm, relu, drop, count, rows_of
+        context.norm, context.relu, context.drop, context.count, context.batch = norm, relu, drop, count, batch
         context.save_for_backward(x, scale.to(x.dtype), shift, mean.to(x.dtype), inverse)
-        return molecules_ops.scaled(x, scale.to(x.dtype), shift, rows_of.ids, drop, relu=relu)
+        return molecules_ops.scaled(x, scale.to(x.dtype), shift, batch.ids, drop, relu=relu)
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
         x, scale, shift, mean, inverse = context.saved_tensors
-        sums, drop, rows_of = context.norm.sums, context.drop, context.rows_of
-        inner, own = molecules_ops.inner_gradient(grad, x, scale, shift, mean, rows_of.ids, rows_of.offsets, drop, relu=context.relu)
+        sums, drop, batch = context.norm.sums, context.drop, context.batch
+        inner, own = molecules_ops.inner_gradient(grad, x, scale, shift, mean, batch.ids, batch.offsets, drop, relu=context.relu)
         whole = sums.now(own, f"norm.{context.norm.name}.back")
         first, second = (whole[0] / context.count).to(x.dtype), (whole[1] / context.count * inverse * inverse).to(x.dtype)
         x_grad = molecules_ops.outer_gradient(inner, x, scale, mean, first, second)
@@ -94,14 +86,14 @@ class SharedNorm(nn.Module):
         self.register_buffer("variance", torch.ones(width, dtype=torch.float64))
         self.sums, self.name = sums, name
 
-    def forward(self, x: Tensor, rows_of: NormRows, drop: Drop, *, relu: bool) -> Tensor:
+    def forward(self, x: Tensor, batch: MoleculeBatch, drop: Drop, *, relu: bool) -> Tensor:
         """(n, width) of x (n, width), with ReLU and dropout behind it; n may be 0 on some ranks."""
         if self.training:
-            result: Tensor = _Normalised.apply(x, self.weight, self.bias, self, rows_of, relu, drop)
+            result: Tensor = _Normalised.apply(x, self.weight, self.bias, self, batch, relu, drop)
             return result
         scale = self.weight * (self.variance + EPSILON).rsqrt()
         shift = (self.bias - self.mean * scale).to(x.dtype)
-        return molecules_ops.scaled(x, scale.to(x.dtype), shift, rows_of.ids, Drop(), relu=relu)
+        return molecules_ops.scaled(x, scale.to(x.dtype), shift, batch.ids, Drop(), relu=relu)
 
     def over_all(self, x: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and variance (width) of each column over all ranks, and the number of rows; float64, collective. Kept for evaluation."""

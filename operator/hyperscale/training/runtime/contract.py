@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from hyperscale.model.api.job import AllreduceSchedule, Architecture, Balance, Compression, Direction, ModelSpec, PartitioningMethod
+from hyperscale.model.api.job import AllreduceSchedule, Balance, Compression, Direction, ModelSpec, PartitioningMethod
 from hyperscale.model.plan import indexed
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 from hyperscale.training.runtime.published_settings import PUBLISHED, PUBLISHED_FOR_GRAPHS, Hyperparameters, resolve
@@ -260,8 +260,3 @@ def _member(environment: Mapping[str, str], name: str, default: T) -> T:
     except ValueError as error:
         members = ", ".join(str(member.value) for member in kind)  # type: ignore[attr-defined]
         raise ContractError(f"{name}: {text[:80]!r} is unknown; write one of {members}") from error
-
-
-def is_custom(run: Run) -> bool:
-    """True where the job trains a model of its own, which needs a script."""
-    return run.model.architecture is Architecture.CUSTOM

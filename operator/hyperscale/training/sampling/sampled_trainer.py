@@ -16,12 +16,12 @@ import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.training.engine import models
+from hyperscale.training.engine.batch_trainer import BatchTrainer, Marks
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.neighbourhood import PLACES
 from hyperscale.training.engine.ops import Passes, passes_on
 from hyperscale.training.engine.sampling_batches import Shuffle, of_all_ranks
-from hyperscale.training.engine.timing import Moment
-from hyperscale.training.engine.trainer import EpochStats, summed_loss
+from hyperscale.training.engine.trainer import summed_loss
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.refusals import ContractError
 from hyperscale.training.sampling.fetch import Features
@@ -32,11 +32,12 @@ if TYPE_CHECKING:  # needs msgspec, which training itself does not
     from hyperscale.training.runtime.contract import Run
 
 Tensor = torch.Tensor
-_PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")
 
 
-class SampledTrainer(FullTrainer):
+class SampledTrainer(BatchTrainer, FullTrainer):
     """Many steps an epoch; model, optimizer, gradients and evaluation are those of full-graph training."""
+
+    PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")
 
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device, passes: Passes | None = None) -> None:
         """Collective: fills the cache. Raises ContractError where the fanouts do not fit the layers."""
@@ -45,6 +46,7 @@ class SampledTrainer(FullTrainer):
         fanouts = fanouts_of(run)
         self._seed, self._part = run.seed, part
         self.routes = Routes(comm)
+        self._waits = self.routes.waits
         self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_size)
         self._sampler = Sampler(self.routes, part, fanouts, run.seed)
         mine = np.flatnonzero(self._masks.train.cpu().numpy())
@@ -53,63 +55,27 @@ class SampledTrainer(FullTrainer):
         self.steps = max(1, math.ceil(len(all_items) / ((run.model.batch_size or len(all_items)) * comm.size)))
         comm.sent_bytes[:] = 0
 
-    def epoch(self, number: int) -> EpochStats:
-        """Every training vertex once."""
-        comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
-        began = timer.now()
-        self.rng.begin(number)
-        self.model.train()
-        self.routes.waits.clear()
-        self.gradients.waits.clear()
-        batches = list(self._shuffle.batches(self.steps, self._seed, number))
-        weights = torch.tensor([float(self._weight(torch.from_numpy(seeds).to(self._device))) for seeds in batches], dtype=torch.float64)
-        weights = comm.allreduce(weights, "batch.weights")
-        total = torch.zeros((), dtype=torch.float64, device=self._device)
-        steps: list[list[Moment]] = []
-        for step, (seeds, weight) in enumerate(zip(batches, weights.tolist(), strict=True)):
-            loss, moments = self._step(seeds, max(weight, 1.0), number, step)
-            total += loss
-            steps.append(moments)
-        summed = comm.allreduce(total.reshape(1).cpu(), "loss") / max(float(weights.sum()), 1.0)
-        ended = timer.now()
-        timer.settle()
-        seconds, waited = timer.seconds(began, ended), self.routes.waits.seconds() + self.gradients.waits.seconds()
-        return EpochStats(
-            loss=float(summed.item()),
-            samples=self._train_vertices,
-            seconds=seconds,
-            compute_seconds=seconds - waited,
-            communication_seconds=waited,
-            phases={name: sum(timer.seconds(*moments[at : at + 2]) for moments in steps) for at, name in enumerate(_PHASES)},
-            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
-        )
+    def _labelled(self, batch: Array) -> float:
+        return float(self._weight(torch.from_numpy(batch).to(self._device)))
 
-    def _step(self, seeds: Array, weight: float, epoch: int, step: int) -> tuple[Tensor, list[Moment]]:
-        """One step; own sum of losses, and the moments between its phases."""
-        now = self._timer.now
-        moments = [now()]
+    def _step(self, batch: Array, weight: float, place: tuple[int, int], marks: Marks) -> Tensor:
+        self._mark(marks)
         # A rank without seeds in this batch computes one vertex that counts nothing: every rank has the same gradients to send.
         # One without any vertices computes on nothing, and sends zeros.
-        some = seeds if len(seeds) else np.zeros(min(1, len(self._part.owned)), dtype=np.int64)
-        sample = self._sampler.sample(some, epoch, step)
-        moments.append(now())
+        some = batch if len(batch) else np.zeros(min(1, len(self._part.owned)), dtype=np.int64)
+        sample = self._sampler.sample(some, *place)
+        self._mark(marks)
         rows, degrees = self.features.of(sample.ids, sample.owners)
         on_processor = self._device.type == "cpu"
         blocks = [SampledBlock(hop, degrees, self._passes, sample.counted(hop) if on_processor else PLACES) for hop in sample.hops]
-        moments.append(now())
+        self._mark(marks)
         self.optimizer.zero_grad()
         logits = self.model(blocks, rows.to(self._device))
-        chosen = torch.from_numpy(seeds).to(self._device)
-        loss = summed_loss(logits[: len(seeds)], self._labels[chosen]) if len(seeds) else logits.sum() * 0.0
-        moments.append(now())
-        self.gradients.start()
-        (loss / weight).backward()
-        moments.append(now())
-        self.gradients.finish()
-        moments.append(now())
-        self.optimizer.step()
-        moments.append(now())
-        return loss.detach(), moments
+        chosen = torch.from_numpy(batch).to(self._device)
+        loss = summed_loss(logits[: len(batch)], self._labels[chosen]) if len(batch) else logits.sum() * 0.0
+        self._mark(marks)
+        self._learn(loss / weight, marks)
+        return loss.detach()
 
 
 def fanouts_of(run: Run) -> tuple[int | None, ...]:

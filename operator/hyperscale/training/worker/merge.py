@@ -41,12 +41,9 @@ def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
         out_degree=_looked_up(parts, "out_degree", local),
         classes=parts[0].classes,
         train_total=parts[0].train_total,
-        features=joined("features")[order],
-        labels=joined("labels")[order],
-        train=joined("train")[order],
-        validation=joined("validation")[order],
-        test=joined("test")[order],
+        extra={},
         name=parts[0].name,
+        **{name: joined(name)[order] for name in ("features", "labels", "train", "validation", "test")},
     )
 
 

@@ -14,7 +14,7 @@ with required("worker", "hyperscale.training.worker"):
     from msgspec.structs import replace
 
     from hyperscale.model.adjacency import LocalPart
-    from hyperscale.model.api.job import AllreduceSchedule
+    from hyperscale.model.api.job import AllreduceSchedule, Architecture
     from hyperscale.model.api.measured import RESULT_PREFIX, Measured
     from hyperscale.training import data
     from hyperscale.training.allreduce import horovod
@@ -80,7 +80,7 @@ def _cycle_seconds(run: Run) -> float:
 
 def train(run: Run, comm: Comm, staged: bool = False) -> Measured:
     """One run on this rank; collective. staged: messages between GPUs go through host memory."""
-    if contract.is_custom(run):
+    if run.model.architecture is Architecture.CUSTOM:
         raise ContractError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
     device = torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":
@@ -88,11 +88,11 @@ def train(run: Run, comm: Comm, staged: bool = False) -> Measured:
     reporter = Reporter(run)
     try:
         if staged:
-            reporter.stages()
+            reporter.flag("host_staging")
         part = load_part.part(run, comm, os.environ)
         generated = load_part.is_stand_in(run, part)
         if generated:
-            reporter.stands_in()
+            reporter.flag("generated")
         trainer = choose(run, comm, part, device)
         adaptive = Adaptive(run, comm, trainer.gradients, horovod.threshold_bytes(os.environ))
         return replace(Loop(run, comm, trainer, reporter, adaptive.after).train(), generated=generated, host_staging=staged)

@@ -13,12 +13,13 @@ import torch
 from benchmarks.peers import dglpasses
 from benchmarks.threads import run_threads, solo
 from hyperscale.model.adjacency import LocalPart
-from hyperscale.training.engine import neighbourhood, ops
+from hyperscale.training.engine import neighbourhood
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.models import Dropout, DropoutRng
 from hyperscale.training.engine.ops import Passes
 from hyperscale.training.engine.sparse_features import SparseRows, rows_of
 from hyperscale.training.modelgraph import csr, fused_operations, tails
+from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.partition import local_part
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
@@ -164,7 +165,7 @@ def test_dropout_on_other_devices_depends_on_the_seed_alone(monkeypatch: pytest.
     x = torch.ones(30, 4)
     monkeypatch.setattr(tails, "fits", lambda *_: False)
     monkeypatch.setattr(tails, "BLOCK_FLOATS", 16)
-    first, again, other = (ops.dropout(x, 0.5, seed) for seed in (1, 1, 2))
+    first, again, other = (tails.dropout(x, Drop(0.5, seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert set(first.flatten().tolist()) == {0.0, 2.0}

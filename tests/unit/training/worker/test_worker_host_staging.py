@@ -57,7 +57,7 @@ def test_a_job_that_accepts_copies_runs_and_every_figure_of_it_says_so() -> None
     run = a_run(size=2, HYPERSCALE_HOST_STAGING="true")
     assert gpu_check.host_staging(run, NO_DRIVER)
     reporter = Reporter(replace(run, metrics_port=0))
-    reporter.stages()
+    reporter.flag("host_staging")
     text = prometheus_client.generate_latest(reporter.registry).decode()
     assert "hyperscale_training_host_staging{" in text
 

@@ -29,7 +29,7 @@ def result(epochs: list[list[EpochStats]]) -> Measured:
 
 
 def epoch(computing: float, sent: tuple[int, ...], **phases: float) -> EpochStats:
-    return EpochStats(0.5, 10, 1.0, computing, 1.0 - computing, phases, sent)
+    return EpochStats(0.5, 10, 1.0, 1.0 - computing, phases, sent)
 
 
 def test_phases_are_means_of_the_slowest_rank_without_its_first_epoch() -> None:

@@ -159,7 +159,7 @@ def test_ranks_that_read_different_graphs_refuse_to_train(monkeypatch: pytest.Mo
 
 def test_metrics_carry_job_and_rank() -> None:
     reporter = Reporter(a_run(rank=1, size=2))
-    stats = EpochStats(0.5, 10, 2.0, 1.5, 0.5, {"forward": 1.0}, (30, 0))
+    stats = EpochStats(0.5, 10, 2.0, 0.5, {"forward": 1.0}, (30, 0))
     reporter.epoch(4, stats, CheckpointProgress(epoch=4, best_test=0.8))
     reporter.epoch(5, stats, CheckpointProgress(epoch=5, best_test=0.8))
     text = prometheus_client.generate_latest(reporter.registry).decode()

@@ -100,5 +100,5 @@ def test_parts_that_the_partition_job_wrote_of_a_stand_in_say_so(ranks: int, mon
 def test_progress_on_a_stand_in_says_so_and_other_progress_has_no_such_series() -> None:
     reporter = Reporter(a_run())
     assert "hyperscale_training_generated{" not in prometheus_client.generate_latest(reporter.registry).decode()
-    reporter.stands_in()
+    reporter.flag("generated")
     assert "hyperscale_training_generated{" in prometheus_client.generate_latest(reporter.registry).decode()
