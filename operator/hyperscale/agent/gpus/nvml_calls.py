@@ -78,6 +78,15 @@ class Call:
         self.doing = f"{function} of {self.subject}" if self.subject else function
         return getattr(pynvml, function)(*arguments)
 
+    def optional(self, function: str, *arguments: Any) -> Any:  # noqa: ANN401 - pynvml has no annotations
+        """The answer, or None where NVML does not say; raises the errors that cost the GPU or more."""
+        try:
+            return self(function, *arguments)
+        except pynvml.NVMLError as error:
+            if reach(error) in {Reach.GPU, Reach.LIBRARY}:
+                raise
+            return None
+
     def done(self) -> None:
         """The reading is over."""
         self.doing = self.subject = ""

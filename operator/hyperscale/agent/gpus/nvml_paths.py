@@ -42,21 +42,11 @@ def _path(
         return GpuPath(gpu, peer, "NVLink", max(direct, switched))
     call.subject = f"GPU {gpu} and GPU {peer}"
     active = min(sum(links[gpu].values()), sum(links[peer].values()))
-    if active and _asked(call, "nvmlDeviceGetP2PStatus", handles[gpu], handles[peer], _OVER_NVLINK) == pynvml.NVML_P2P_STATUS_OK:
+    if active and call.optional("nvmlDeviceGetP2PStatus", handles[gpu], handles[peer], _OVER_NVLINK) == pynvml.NVML_P2P_STATUS_OK:
         return GpuPath(gpu, peer, "NVLink", active)  # drivers that do not tell what their links lead to
-    level = _asked(call, "nvmlDeviceGetTopologyCommonAncestor", handles[gpu], handles[peer])
+    level = call.optional("nvmlDeviceGetTopologyCommonAncestor", handles[gpu], handles[peer])
     kind = next((kind for limit, kind in _KINDS if level <= limit), None) if level is not None else None
     return GpuPath(gpu, peer, kind, 1) if kind else None
-
-
-def _asked(call: Call, function: str, *arguments: Any) -> int | None:  # noqa: ANN401 - NVML handles
-    """A number, or None where NVML does not say; raises the errors that cost the GPU or more."""
-    try:
-        return int(call(function, *arguments))
-    except pynvml.NVMLError as error:
-        if reach(error) in {Reach.GPU, Reach.LIBRARY}:
-            raise
-        return None
 
 
 def _links(call: Call, handle: Any, index: int) -> dict[str, int]:  # noqa: ANN401 - an NVML handle
@@ -81,17 +71,13 @@ def _other_end(call: Call, handle: Any, link: int) -> str:  # noqa: ANN401 - an 
     """Where an active link leads: a bus id, SWITCH or ELSEWHERE; empty for one that is down or leads to a processor."""
     if call("nvmlDeviceGetNvLinkState", handle, link) != pynvml.NVML_FEATURE_ENABLED:
         return ""
-    kind = _asked(call, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+    kind = call.optional("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
     if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
         return SWITCH
     if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
         return ""
-    try:
-        return normal_bus_id(call("nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId)
-    except pynvml.NVMLError as error:
-        if reach(error) in {Reach.GPU, Reach.LIBRARY}:
-            raise
-        return ELSEWHERE
+    there = call.optional("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
+    return ELSEWHERE if there is None else normal_bus_id(there.busId)
 
 
 def normal_bus_id(text: str | bytes) -> str:
