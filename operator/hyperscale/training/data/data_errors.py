@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 MAX_SHOWN: int = 60
@@ -19,6 +21,17 @@ def fault(place: str | Path, what: str, fix: str) -> DataError:
     shortened = what if len(what) <= MAX_WHAT else what[: MAX_WHAT - 1] + "…"
     line = " ".join(f"{place}: {shortened}; {fix}".split())
     return DataError("".join(letter if letter.isprintable() else "?" for letter in line))
+
+
+@contextlib.contextmanager
+def faults(place: str | Path, what: str, fix: str, *kinds: type[Exception]) -> Iterator[None]:
+    """What is raised inside of these `kinds` becomes a fault of `place`, its text in brackets; a DataError stays as it is."""
+    try:
+        yield
+    except DataError:
+        raise
+    except kinds as error:
+        raise fault(place, f"{what} ({str(error)[:200]})", fix) from None
 
 
 def shown(value: object) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
 from hyperscale.training.data.assemble import RawGraph, assemble
-from hyperscale.training.data.data_errors import DataError, fault, shown
+from hyperscale.training.data.data_errors import fault, faults, shown
 from hyperscale.training.data.formats.tables import parts_of
 from hyperscale.training.data.limits import Stated, check_bytes
 
@@ -70,7 +70,8 @@ def write(file: Path, graph: TrainingGraph) -> None:
 
 def load(file: Path) -> dict[str, Array]:
     """The arrays of `file` under known keys; nothing is unpickled, and nothing larger than memory is unpacked."""
-    try:
+    # Of zipfile, zlib, and Python's own tokenizer, by which numpy reads the headers of arrays.
+    with faults(file, "no readable NPZ archive", "write it with numpy.savez and no objects inside", Exception):
         with zipfile.ZipFile(file) as archive:
             wanted = [entry for entry in archive.infolist() if entry.filename.removesuffix(".npy") in KEYS]
             names = sorted(entry.filename for entry in wanted)
@@ -79,10 +80,6 @@ def load(file: Path) -> dict[str, Array]:
             check_bytes(sum(entry.file_size for entry in wanted), file, "unpacking")
         with np.load(file, allow_pickle=False) as opened:
             arrays = {name: opened[name] for name in sorted(KEYS.intersection(opened.files))}
-    except DataError:
-        raise
-    except Exception as error:  # zipfile, zlib, and Python's own tokenizer, by which numpy reads the headers of arrays
-        raise fault(file, f"no readable NPZ archive ({error})", "write it with numpy.savez and no objects inside") from None
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise fault(f"{file}: {name}", "no array", "write it with numpy.savez and no objects inside")

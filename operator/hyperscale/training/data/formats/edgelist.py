@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from hyperscale.model.adjacency import TrainingGraph
 from hyperscale.training.data.assemble import assemble
-from hyperscale.training.data.data_errors import DataError, fault
+from hyperscale.training.data.data_errors import fault, faults
 from hyperscale.training.data.formats import tables
 from hyperscale.training.data.limits import Stated, check_bytes
 
@@ -88,19 +88,15 @@ def _batches(opened: Iterable[pa.RecordBatch], file: Path, most_rows: int | None
 
 def _first_line(file: Path) -> tuple[int, str]:
     """Lines to leave out in front, and the first one after them."""
-    try:
-        with _opened(file) as stream:
-            for count in itertools.count():
-                line = stream.readline(MAX_LINE_CHARACTERS)
-                if len(line) >= MAX_LINE_CHARACTERS or count > MAX_COMMENTS:
-                    raise fault(f"{file}: line {count + 1}", "too long", "write a text table with one edge a line")
-                line = line.lstrip("\ufeff")
-                if not line.startswith(COMMENTS):
-                    return count, line.strip("\r\n")
-    except DataError:
-        raise
-    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
-        raise fault(file, f"cannot be read as text ({error})", "write CSV in UTF-8, plain or gzip") from None
+    kinds = OSError, UnicodeDecodeError, EOFError, zlib.error
+    with faults(file, "cannot be read as text", "write CSV in UTF-8, plain or gzip", *kinds), _opened(file) as stream:
+        for count in itertools.count():
+            line = stream.readline(MAX_LINE_CHARACTERS)
+            if len(line) >= MAX_LINE_CHARACTERS or count > MAX_COMMENTS:
+                raise fault(f"{file}: line {count + 1}", "too long", "write a text table with one edge a line")
+            line = line.lstrip("\ufeff")
+            if not line.startswith(COMMENTS):
+                return count, line.strip("\r\n")
     return 0, ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hyperscale.model.adjacency import TrainingGraph
 from hyperscale.training.data.assemble import assemble
-from hyperscale.training.data.data_errors import DataError, fault
+from hyperscale.training.data.data_errors import fault, faults
 from hyperscale.training.data.formats import tables
 from hyperscale.training.data.formats.edgelist import pair
 from hyperscale.training.data.limits import Stated, check_bytes
@@ -31,19 +31,13 @@ def table(file: Path, most_rows: int | None) -> pa.Table:
     import pyarrow as pa
     from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(file) as opened:
-            about = opened.metadata
-            if most_rows is not None and about.num_rows > most_rows:
-                raise fault(
-                    file, f"{about.num_rows} rows, the job states {most_rows}", "correct spec.dataset.vertices and spec.dataset.edges"
-                )
-            size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
-            check_bytes(3 * size, file, f"{about.num_rows} rows")
-            rows = opened.read(use_threads=False)
-            rows.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
-            return rows
-    except DataError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise fault(file, f"no readable Parquet file ({str(error)[:200]})", "write it with pyarrow or pandas") from None
+    kinds = pa.ArrowException, OSError, ValueError, MemoryError
+    with faults(file, "no readable Parquet file", "write it with pyarrow or pandas", *kinds), parquet.ParquetFile(file) as opened:
+        about = opened.metadata
+        if most_rows is not None and about.num_rows > most_rows:
+            raise fault(file, f"{about.num_rows} rows, the job states {most_rows}", "correct spec.dataset.vertices and spec.dataset.edges")
+        size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+        check_bytes(3 * size, file, f"{about.num_rows} rows")
+        rows = opened.read(use_threads=False)
+        rows.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
+        return rows
