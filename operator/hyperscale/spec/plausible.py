@@ -81,7 +81,7 @@ def readable_time(text: object) -> str:
 
 
 def _with_times(value: Any, at: Callable[[str], str]) -> Any:  # noqa: ANN401 - any value of a status
-    """`value` with each of its times as `at` makes of it."""
+    """`value` with `at` applied to each of its times."""
     if isinstance(value, tuple):
         return tuple(_with_times(one, at) for one in value)
     if not isinstance(value, msgspec.Struct):
