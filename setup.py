@@ -6,6 +6,7 @@ Each has a numpy twin that answers where it is missing, so that a machine withou
 import fcntl
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -16,10 +17,7 @@ MODULES = (
     "hyperscale.training.data._kernels",
     "hyperscale.planner.search.kernels._kernel",
     "hyperscale.planner.search.kernels._branch",
-    "hyperscale.planner.search.kernels._anneal",
     "hyperscale.planner.search.kernels._beam",
-    "hyperscale.planner.search.kernels._exchange",
-    "hyperscale.planner.search.kernels._segment",
     "hyperscale.planner.queue._roll",
     "hyperscale.planner.assign._assign",
     "hyperscale.learn.streams._streams",
@@ -30,6 +28,8 @@ MODULES = (
     "hyperscale.observe.series._follow",
     "hyperscale.training.molecules._molecules",
 )
+BENCHMARKS = ("benchmarks.peers.placement._anneal",)
+"""Compiled beside their sources too; no part of the package."""
 
 
 def newer(source: Path, compiled: Path) -> bool:
@@ -71,6 +71,7 @@ class Build(build_ext):
     def copy_extensions_to_source(self) -> None:
         """All, or none where one cannot be copied."""
         self._fresh: list[tuple[str, str]] = []
+        self.get_finalized_command("build_py").package_dir["benchmarks"] = "benchmarks"
         super().copy_extensions_to_source()
         for fresh, final in self._fresh:
             os.replace(fresh, final)
@@ -88,10 +89,21 @@ BUILD.mkdir(exist_ok=True)
 LOCK = (BUILD / ".lock").open("w")
 fcntl.lockf(LOCK, fcntl.LOCK_EX)
 
+
+def extension(name: str, folder: str) -> Extension:
+    """One module below a folder."""
+    return Extension(name, [f"{folder}{name.replace('.', '/')}.pyx"], extra_compile_args=FLAGS, optional=True)
+
+
+extensions = [extension(name, "operator/") for name in MODULES]
+if "bdist_wheel" not in sys.argv and Path("benchmarks").is_dir():
+    extensions += [extension(name, "") for name in BENCHMARKS]
+
 setup(
     cmdclass={"build_ext": Build},
     ext_modules=cythonize(
-        [Extension(name, [f"operator/{name.replace('.', '/')}.pyx"], extra_compile_args=FLAGS, optional=True) for name in MODULES],
+        extensions,
+        include_path=["operator"],
         build_dir=str(BUILD),
         nthreads=CORES,
         compiler_directives={

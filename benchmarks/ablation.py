@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
@@ -43,9 +42,9 @@ from hyperscale.planner.cost.bounds import best_link, lower_bound  # noqa: E402
 from hyperscale.planner.cost.objective import Costs  # noqa: E402
 from hyperscale.planner.graph.cluster_graph import build  # noqa: E402
 from hyperscale.planner.problem.placement_problem import pose  # noqa: E402
-from hyperscale.planner.search import heuristic, lns_pairs  # noqa: E402
+from hyperscale.planner.search import heuristic  # noqa: E402
 from hyperscale.planner.search.exact import OptimalityProof  # noqa: E402
-from hyperscale.planner.search.kernels import _segment, kernel  # noqa: E402
+from hyperscale.planner.search.kernels import kernel  # noqa: E402
 
 BENCHMARK: Final = "ablation"
 DOCUMENT: Final = ROOT / "docs" / "benchmarks" / "ablation.md"
@@ -105,10 +104,6 @@ def _no_sets(*arguments: Any, **options: Any) -> IntArray:  # noqa: ANN401 - sta
     return np.zeros((0, workers), dtype=np.int64)
 
 
-def _nothing_better(costs: Costs, slots: IntArray, orders: IntArray, *rest: object) -> tuple[IntArray, FloatArray]:
-    return orders[:0], np.zeros(0)
-
-
 def _rings_only(costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, *rest: object) -> tuple[IntArray, FloatArray]:
     ordered = kernel.rings(costs, orders, fixed)
     return ordered, kernel.objectives(costs, ordered)
@@ -121,21 +116,14 @@ def _simple_bound(
     return OptimalityProof(None, np.inf, lower_bound(costs, room, workers, best_link(costs, room)), False, 0)
 
 
-PAIRS_ONLY: Final = {"SEGMENT_WORKERS": sys.maxsize}
-SEGMENTS_ONLY: Final = {"_exchange": SimpleNamespace(exchange=lambda *arguments: _segment.segments(*arguments))}
-MODULES: Final[dict[str, tuple[object, dict[str, Any]]]] = {
-    "local search": (heuristic, {"improve": _rings_only}),
-    "greedy starts": (heuristic, {"greedy_from": _no_sets}),
-    "nearest sets": (heuristic, {"nearest_sets": _no_sets}),
-    "fastest sets": (heuristic, {"fastest_sets": _no_sets}),
-    "beam": (heuristic, {"beam_sets": _no_sets}),
-    "branch and bound": (heuristic, {"branch_and_bound": _simple_bound}),
-    "pairs and segments": (heuristic, {"paired": _nothing_better}),
-    "pairs": (lns_pairs, SEGMENTS_ONLY),
-    "segments": (lns_pairs, PAIRS_ONLY),
-    "domains of a large cluster": (heuristic, {"domains_with_room": lambda *arguments: []}),
-    "parts of a large cluster": (heuristic, {"WIDE_PARTS": 0}),
-    "memory relaxation": (heuristic, {"ways": lambda costs, slots, workers: [(costs, slots)]}),
+MODULES: Final[dict[str, dict[str, Any]]] = {
+    "local search": {"improve": _rings_only},
+    "greedy starts": {"greedy_from": _no_sets},
+    "beam": {"beam_sets": _no_sets},
+    "branch and bound": {"branch_and_bound": _simple_bound},
+    "domains of a large cluster": {"domains_with_room": lambda *arguments: []},
+    "parts of a large cluster": {"WIDE_PARTS": 0},
+    "memory relaxation": {"ways": lambda costs, slots, workers: [(costs, slots)]},
 }
 """What is left out, and what stands in its place."""
 
@@ -144,9 +132,8 @@ MODULES: Final[dict[str, tuple[object, dict[str, Any]]]] = {
 def without(module: str | None) -> Iterator[None]:
     """The search without one module."""
     with ExitStack() as stack:
-        owner, stand_ins = MODULES[module] if module is not None else (heuristic, {})
-        for name, stand_in in stand_ins.items():
-            stack.enter_context(mock.patch.object(owner, name, stand_in))
+        for name, stand_in in MODULES[module].items() if module is not None else ():
+            stack.enter_context(mock.patch.object(heuristic, name, stand_in))
         yield
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.peers.placement import anneal
 from hyperscale.planner.cost.objective import predict
-from hyperscale.planner.search import anneal
 from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
 

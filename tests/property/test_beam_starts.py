@@ -14,7 +14,7 @@ from hyperscale.learn.topologies import instance
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, volumes
 from hyperscale.planner.search.beam import beam_sets
-from hyperscale.planner.search.initial_solutions import exact
+from hyperscale.planner.search.exact import best_of_all
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for, objectives
 from hyperscale.planner.search.ring import EXACT_WORKERS, all_rings
 from hyperscale.util.float_sums import sum_in_order
@@ -41,7 +41,7 @@ def test_sets_of_a_beam_are_different_and_have_room(drawn: tuple[int, int, str, 
 @given(CASES)
 def test_a_beam_as_wide_as_there_are_sets_finds_the_best_set(drawn: tuple[int, int, str, float]) -> None:
     costs, slots, workers, _ = case(drawn)
-    best = exact(costs, slots, workers, 600)
+    best = best_of_all(costs, slots, workers, 600)
     if best is None or workers < 2 or len(slots) > 8 or kernel_for(costs, slots, workers) is None:
         return
     found = beam_sets(costs, slots, workers, 5000, kept=5000)

@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 from scipy.optimize import quadratic_assignment
 
+from benchmarks.peers.placement.anneal import anneal
 from benchmarks.peers.placement.arena import Arena
 from benchmarks.peers.placement.schedulers import random_nodes
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.objective import volumes
-from hyperscale.planner.search.anneal import anneal
 from hyperscale.planner.search.kernels import kernel
 
 Search = Callable[[Arena, int], IntArray]

@@ -12,7 +12,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.cost.objective import Costs, objectives
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import pose
-from hyperscale.planner.search import anneal, exact
+from hyperscale.planner.search import exact
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, random_cluster, training
@@ -50,15 +50,13 @@ def test_branch_and_bound_refuses_what_it_has_no_room_for(pinned: list[int], len
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_links_without_a_figure_end_in_no_placement_or_any(value: float) -> None:
-    costs, slots = instance()
+    costs, _ = instance()
     links = np.full((6, 6), value)
     costs = dataclasses.replace(costs, latency_seconds=links, seconds_per_byte=links, memory_bytes=np.full(6, np.inf))
     order = np.arange(5)
     with np.errstate(invalid="ignore"):
         rows = kernel.rings(costs, order[None, :])
         assert sorted(rows[0]) == list(order)
-        found, _ = anneal.anneal(costs, slots, order, seed=1, iterations=500)
-        assert sorted(set(found)) == sorted(found)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 65, 129])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import combinations, combinations_with_replacement
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.bounds import best_link, lower_bound
-from hyperscale.planner.cost.objective import Costs
-from hyperscale.planner.search.initial_solutions import exact
+from hyperscale.planner.cost.objective import Costs, ring_costs, set_objectives, volumes
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, NO_START, kernel_for, objectives
+from hyperscale.planner.search.ring import EXACT_WORKERS, all_rings
 
 try:
     from hyperscale.planner.search.kernels import _branch
@@ -34,6 +36,8 @@ PROOF_WORKERS: Final = 24
 """More workers get no proof, only the simple bound."""
 LISTED_SETS: Final = 12_000
 """Sets that the numpy path lists and evaluates."""
+CHUNK_SETS: Final = 64
+"""Sets whose rings are evaluated at once."""
 PROVEN: Final = 1.0 - 1e-9
 """A bound this near to the objective is the objective: what is left is rounding."""
 
@@ -115,7 +119,7 @@ def _listed(
     costs: Costs, slots: IntArray, workers: int, upper_order: IntArray | None, upper: float, floor: float, pinned: IntArray
 ) -> OptimalityProof:
     """The same by listing all sets where there are few; else the simple bound only."""
-    best = None if len(pinned) else exact(costs, slots, workers, LISTED_SETS)
+    best = None if len(pinned) else best_of_all(costs, slots, workers, LISTED_SETS)
     if best is None:
         return OptimalityProof(upper_order, upper, floor, upper <= floor / PROVEN, 0)
     seconds: FloatArray = objectives(costs, best[None, :])
@@ -124,3 +128,44 @@ def _listed(
     if not np.isfinite(seconds[0]):
         return OptimalityProof(None, np.inf, np.inf, True, LISTED_SETS)
     return OptimalityProof(best, float(seconds[0]), float(seconds[0]), True, LISTED_SETS)
+
+
+def best_of_all(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray | None:
+    """The best placement (k,) of all, the first of equals; None where there are more than `limit` sets, or too few slots.
+
+    Sets come in the order of their cost without the ring; once that alone is above the best whole cost, the rest cannot win.
+    """
+    sets = _all_sets(slots, workers, limit) if workers <= EXACT_WORKERS else None
+    if sets is None:
+        return None
+    floor = set_objectives(costs, sets)
+    ranking = np.argsort(floor, kind="stable")
+    rings, volume, weight = all_rings(workers), volumes(costs, workers), 1.0 + costs.communication_weight
+    best: IntArray = sets[ranking[0]]
+    best_seconds = np.inf
+    for start in range(0, len(ranking), CHUNK_SETS):
+        rows = ranking[start : start + CHUNK_SETS]
+        if not floor[rows[0]] < best_seconds:
+            break
+        orders = sets[rows][:, rings].reshape(-1, workers)
+        seconds = np.repeat(floor[rows], len(rings)) + weight * ring_costs(costs, orders, volume)
+        choice = int(np.argmin(seconds))
+        if seconds[choice] < best_seconds:
+            best, best_seconds = orders[choice], float(seconds[choice])
+    return best
+
+
+def _all_sets(slots: IntArray, workers: int, limit: int) -> IntArray | None:
+    """(B, k) every set of slots, members rising, sets in rising order; None where there are too many to list, or none."""
+    usable = np.flatnonzero(slots > 0)
+    single = bool((slots <= 1).all())
+    size = len(usable)
+    if (math.comb(size, workers) if single else math.comb(size + workers - 1, workers)) > limit:
+        return None
+    chosen = (combinations if single else combinations_with_replacement)(usable.tolist(), workers)
+    sets = np.array(list(chosen), dtype=np.int64).reshape(-1, workers)
+    for times in range(1, workers):
+        # A member that comes again `times` places later needs more than `times` slots.
+        again = (sets[:, times:] == sets[:, :-times]) & (slots[sets[:, times:]] <= times)
+        sets = sets[~again.any(axis=1)]
+    return sets if len(sets) else None

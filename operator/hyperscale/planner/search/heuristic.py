@@ -1,4 +1,4 @@
-"""The heuristic planner: every worker count, greedy from many seeds, local search, proof or pairs. Pure and deterministic."""
+"""The heuristic planner: every worker count, greedy and beam search for starts, local search, proof. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ from hyperscale.planner.search.improve import (
     distinct,
     greedy_from,
     improve,
-    paired,
     promising,
     promising_seeds,
     seated,
 )
-from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
@@ -58,7 +56,7 @@ Expired = Callable[[], bool]
 
 
 class Heuristic:
-    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/explanation/planner.md)."""
+    """Greedy, beam and local search, branch and bound; never fails, says how near the optimum it is (docs/explanation/planner.md)."""
 
     name = "Heuristic"
 
@@ -186,23 +184,14 @@ class _Search:
         if workers in self.best and self.best[workers].objective <= bound * REACHED:
             self.bounds[workers] = bound
             self.solved.add(workers)
-        elif effort.work and not self.expired():
-            least = min(least, self._closer(pool, way, orders, fixed, effort))
+        elif effort.work and not fixed.any():
+            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
         return least
 
     def _settles(self, workers: int, least: float) -> bool:
         """Whether a stricter relaxation cannot improve on the best placement, or time is up. least: seconds by the relaxed costs."""
         known_best = self.best.get(workers)
         return workers in self.solved or self._done() or (known_best is not None and known_best.objective <= least * ROUNDING)
-
-    def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: SearchBudget) -> float:
-        """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by pairs; the least seconds found."""
-        workers = orders.shape[1]
-        if not fixed.any():
-            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
-        if workers in self.solved:
-            return np.inf
-        return self._keep(pool, *paired(*way, orders, fixed, effort, self.problem.request.seed, self.expired))
 
     def _widen(self, workers: int) -> None:
         """Search other parts of a cluster that was cut to a pool: every domain with room, then larger parts in turn."""
@@ -261,15 +250,12 @@ class _Search:
 
     def _starts(self, pool: IntArray, workers: int, effort: SearchBudget, costs: Costs, slots: IntArray) -> IntArray:
         """Return (B, k) placements to improve, the most promising first."""
-        problem = self.problem
         ranks, start = self._pinned_in(pool)
         seeds = promising_seeds(costs, slots, workers, effort.seeds)
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
-        near, beams = nearest_sets(costs, slots, workers, seeds), beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
-        fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
-        return promising(costs, [grown, near, fast, beams], effort.starts)
+        return promising(costs, [grown, beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))], effort.starts)
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""

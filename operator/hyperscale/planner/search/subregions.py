@@ -16,7 +16,7 @@ from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.search.improve import SearchBudget
 from hyperscale.planner.search.pools import Pools
 
-DOMAIN_LOOK: Final = SearchBudget(seeds=8, starts=2, elements=20_000_000, sweeps=12)
+DOMAIN_LOOK: Final = SearchBudget(seeds=8, starts=2, elements=20_000_000, sweeps=12, beam=128)
 """For every domain of a large cluster."""
 WIDE_LOOK: Final = SearchBudget(seeds=32, starts=3, elements=20_000_000, sweeps=12)
 """For other parts of a large cluster."""

@@ -10,12 +10,16 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel, Workspace, hop_spb, node_bytes, objective, ring_cost, set_cost
-from hyperscale.planner.search.kernels._walks cimport below
-from hyperscale.util._splitmix cimport unit
+from hyperscale.util._splitmix cimport draw, unit
 
 cdef int NEAR = 16
 cdef int REFRESH = 512
 cdef double BETTER = 1.0 - 1e-12
+
+
+cdef inline int below(uint64_t *random, int count) noexcept nogil:
+    """A number in [0, count)."""
+    return <int> (((draw(random) >> 32) * <uint64_t> count) >> 32)
 
 
 cdef struct Walk:
