@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -51,34 +50,19 @@ def alone(costs: Costs) -> FloatArray:
     return costs.inside_seconds_per_byte * (parts * (1.0 - parts))
 
 
-def greedy(
-    costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray, stop: Callable[[], bool] = lambda: False
-) -> IntArray:
+def greedy(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray) -> IntArray:
     """One placement per seed, (B, workers) candidates in the order in which they were added; seeds that got stuck are left out.
 
     costs:  of m candidates
     slots:  (m,) workers that each can take
     seeds:  (B,) first candidates; ignored where `start` is not empty
     start:  (p,) candidates that are taken already (their slots were not counted)
-    stop:   ends the search; nothing is found then
     """
     state = _GreedyState(costs, slots, workers, start[None, :] if len(start) else seeds[:, None], takes_slot=not len(start))
     for _ in range(workers - state.chosen.shape[1]):
-        if stop():
-            return np.zeros((0, workers), dtype=np.int64)
         state.extend()
     complete: IntArray = state.chosen[~state.stuck]
     return complete
-
-
-def scores_after(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) -> FloatArray:
-    """(m,) greedy's score of each candidate after `chosen` (p,), which take slots; +inf where it has none left or cannot talk to all."""
-    state = _GreedyState(costs, slots, workers, chosen[None, :1], takes_slot=True)
-    for member in chosen[1:]:
-        state.take(np.array([member]))
-    scores: FloatArray = state.scores()[0]
-    apart = costs.blocked[np.ix_(chosen, chosen)] & ~np.eye(len(chosen), dtype=np.bool_)
-    return np.where(apart.any(), np.inf, scores)
 
 
 class _GreedyState:
@@ -113,19 +97,10 @@ class _GreedyState:
 
     def extend(self) -> None:
         """Add the cheapest candidate to every row that still finds one."""
-        objective = self.scores()
-        best = np.argmin(objective, axis=1)
-        self.stuck |= ~np.isfinite(objective[self.rows, best])
-        self.take(best)
-
-    def scores(self) -> FloatArray:
-        """(B, m) what each candidate would cost; +inf where it cannot be had."""
         objective = self._objective_with_each()
         objective[(self.left <= 0) | self.blocked] = np.inf
-        return objective
-
-    def take(self, best: IntArray) -> None:
-        """Add one candidate (B,) to every row."""
+        best = np.argmin(objective, axis=1)
+        self.stuck |= ~np.isfinite(objective[self.rows, best])
         self.ring_latency = np.maximum(self.ring_latency, self.hop_latency[self.rows, best])
         self.ring_per_byte = np.maximum(self.ring_per_byte, self.hop_per_byte[self.rows, best])
         self.chosen = np.concatenate((self.chosen, best[:, None]), axis=1)

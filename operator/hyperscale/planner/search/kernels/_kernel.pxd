@@ -79,15 +79,7 @@ cdef double ring_cost(const Instance *q, const int *order) noexcept nogil
 cdef double objective(const Instance *q, const int *order) noexcept nogil
 cdef bint repeats(const Instance *q, const int *order) noexcept nogil
 
-cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil
-cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now, double speed_sum, double speed_min, double halo_worst,
-                         double ring_lat, double ring_spb) noexcept nogil
-cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, Workspace *ws) noexcept nogil
 cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixed, Workspace *ws) noexcept nogil
-cdef double ring_below(const Instance *q, int *order, double room, int places, long long *work) noexcept nogil
-cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, bint gathers, int *choice,
-                        Workspace *ws) noexcept nogil
-cdef double local_search(const Instance *q, int *order, const unsigned char *fixed, int sweeps, Workspace *ws) noexcept nogil
 cdef double place(const Instance *q, const unsigned char *free, int seeds, int sweeps, int *out_order, Workspace *ws) noexcept nogil
 
 

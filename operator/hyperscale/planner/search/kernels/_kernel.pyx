@@ -782,11 +782,11 @@ cdef double _ring_with(const Instance *q, const int *order, int position, int c,
     return seconds
 
 
-cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, bint gathers, int *choice,
+cdef double replace_all(const Instance *q, const int *order, int position, double limit, bint gathers, int *choice,
                         Workspace *ws) noexcept nogil:
     """The least objective below `limit` with another candidate at `position`, which goes to `choice` (-1: none is below).
 
-    values: (m,) gets the objective with each usable candidate unless NULL, room or not; ws.used: workers elsewhere than at `position`.
+    ws.used: workers elsewhere than at `position`
     gathers: a worker that joins others of its node may take a place in the ring beside them instead
     """
     cdef int r, j, i, c, b, before, after, k = q.k
@@ -818,7 +818,7 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
     before, after = order[(position + k - 1) % k], order[(position + 1) % k]
     for i in range(ws.u):
         c = ws.usable[i]
-        if values == NULL and (ws.used[c] >= ws.room[c] or c == order[position]):
+        if ws.used[c] >= ws.room[c] or c == order[position]:
             continue
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
         w = q.weight[c]
@@ -847,18 +847,16 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
             halo = q.rounds * max(ws.L[r], lat[b]) + scale * node_bytes(q, b, ws.here[b] + (b == c), ws.P[r] + w * spb[b])
             worst = max(worst, halo)
             slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
-            if values == NULL and base + slowest + tax * worst >= now:
+            if base + slowest + tax * worst >= now:
                 break
         else:
             halo = q.rounds * own_lat + scale * node_bytes(q, c, ws.here[c] + 1, own)
             slowest, worst = max(slowest, halo + rate * w / q.speed[c]), max(worst, halo)
-            if ws.here[c] and k > 1 and (values != NULL or base + slowest + tax * worst < now):
+            if ws.here[c] and k > 1 and base + slowest + tax * worst < now:
                 # Below its true cost so far: the cards that the ring then shares were left out.
                 base = q.overhead_seconds + (1.0 + tax) * _ring_with(q, order, position, c, gathers, ws)
             value = base + slowest + tax * worst
-            if values != NULL:
-                values[c] = value
-            if value < now and ws.used[c] < ws.room[c] and c != order[position]:
+            if value < now:
                 now, choice[0] = value, c
     return now
 
@@ -883,7 +881,7 @@ cdef double local_search(const Instance *q, int *order, const unsigned char *fix
             if fixed != NULL and fixed[r]:
                 continue
             ws.used[order[r]] -= 1
-            best = min(best, replace_all(q, order, r, best * IMPROVES, NULL, fixed == NULL, &choice, ws))
+            best = min(best, replace_all(q, order, r, best * IMPROVES, fixed == NULL, &choice, ws))
             if choice >= 0:
                 order[r] = choice
             ws.used[order[r]] += 1
@@ -996,37 +994,6 @@ cdef class Kernel:
             for row in range(orders.shape[0]):
                 filled[row] = greedy(&self.q, &orders[row, 0], start, seed_takes_slot, self.ws)
 
-    def greedy_deltas(self, const int[::1] chosen, double[::1] seconds):
-        """Greedy's score of every candidate after `chosen` (p,), 1 <= p < k, into `seconds` (m,); +inf without room or beyond reach."""
-        cdef int c, now, p = len(chosen)
-        cdef double speed_sum = 0.0, speed_min = INFINITY, halo_worst = 0.0, ring_lat = 0.0, ring_spb = 0.0
-        if not 1 <= p < self.q.k:
-            raise ValueError("greedy's score needs at least one member and one place left")
-        self._fits(len(seconds), self.q.m)
-        for now in range(p):
-            if not 0 <= chosen[now] < self.q.m:
-                raise IndexError(f"member {now} is on candidate {chosen[now]}, of {self.q.m}")
-        for c in range(self.q.m):
-            _blank(&self.q, self.ws, c)
-            # Members without room have links as well.
-            self.ws.usable[c] = c
-        self.ws.u = self.q.m
-        for now in range(p):
-            c = chosen[now]
-            self.ws.used[c] += 1
-            if now:
-                ring_lat, ring_spb = max(ring_lat, self.ws.hlat[c]), max(ring_spb, self.ws.hspb[c])
-            speed_sum, speed_min = speed_sum + self.q.speed[c], min(speed_min, self.q.speed[c])
-            halo_worst = max(halo_worst, _greedy_halo(&self.q, self.ws, c, 1.0))
-            _absorb(&self.q, self.ws, c)
-        for c in range(self.q.m):
-            seconds[c] = INFINITY
-            if self.ws.used[c] < self.ws.room[c]:
-                seconds[c] = greedy_score(&self.q, self.ws, c, p + 1, speed_sum, speed_min, halo_worst, ring_lat, ring_spb)
-                if seconds[c] > CANNOT_WORK:
-                    seconds[c] = INFINITY
-        workspace_room(self.ws, &self.q, NULL)
-
     def local_search(self, int[:, ::1] orders, const unsigned char[::1] fixed, int sweeps, double[::1] seconds):
         """Improve every row of `orders` (B, k) in place; workers where `fixed` (k,) stay. Objectives into `seconds` (B,)."""
         cdef Py_ssize_t row
@@ -1070,28 +1037,3 @@ cdef class Kernel:
                     ring = min(ring, ring_below(&self.q, &orders[row, 0], min(ring, (best - apart) / tax), places, &work))
                 seconds[row] = apart + tax * ring
                 best = min(best, seconds[row])
-
-    def replacements(self, const int[::1] order, int position, double[::1] seconds):
-        """Objective with each candidate at `position` of `order` (k,), room or not, into `seconds` (m,)."""
-        cdef int c, choice
-        self._fits(len(order), self.q.k)
-        self._fits(len(seconds), self.q.m)
-        for c in range(self.q.k):
-            if not 0 <= order[c] < self.q.m:
-                raise IndexError(f"worker {c} is on candidate {order[c]}, of {self.q.m}")
-        if not 0 <= position < self.q.k:
-            raise IndexError(f"place {position} of {self.q.k} workers")
-        for c in range(self.q.m):
-            # Candidates without room count as well: this is a question, not a move.
-            self.ws.usable[c] = c
-        self.ws.u = self.q.m
-        replace_all(&self.q, &order[0], position, 0.0, &seconds[0], False, &choice, self.ws)
-        workspace_room(self.ws, &self.q, NULL)
-
-    def place(self, int seeds, int sweeps, int[::1] order):
-        """Greedy from the best seeds and local search, into `order` (k,); the objective, beyond CANNOT_WORK where nothing was found."""
-        cdef double found
-        self._fits(len(order), self.q.k)
-        with nogil:
-            found = place(&self.q, NULL, seeds, sweeps, &order[0], self.ws)
-        return found

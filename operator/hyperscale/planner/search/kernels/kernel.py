@@ -98,19 +98,6 @@ def greedy_all(costs: Costs, slots: IntArray, workers: int, seeds: IntArray | No
     return complete
 
 
-def greedy_deltas(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) -> FloatArray:
-    """(m,) greedy's score with each candidate after `chosen` (p,), 1 <= p < workers; +inf where it has no slot left or cannot talk to all.
-
-    The score is the objective of the whole job as if the chosen and the candidate were its fair sample; `chosen` take slots.
-    """
-    kernel = kernel_for(costs, slots, workers)
-    if kernel is None:
-        return kernel_numpy.greedy_deltas(costs, slots, chosen, workers)
-    seconds = np.empty(len(slots))
-    kernel.greedy_deltas(chosen.astype(np.int32), seconds)
-    return seconds
-
-
 def local_search(
     costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray | None = None, sweeps: int = SWEEPS
 ) -> tuple[IntArray, FloatArray]:
@@ -136,26 +123,6 @@ def rings(costs: Costs, orders: IntArray, fixed: BoolArray | None = None) -> Int
     rows = _rows(orders)
     kernel.rings(rows, stays.view(np.uint8))
     return rows.astype(np.int64)
-
-
-def replacements(costs: Costs, order: IntArray, position: int) -> FloatArray:
-    """(m,) objective with each candidate, whether it has a slot or not, at `position` of `order` (k,)."""
-    kernel = kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order))
-    if kernel is None:
-        return kernel_numpy.replacements(costs, order, position)
-    seconds = np.empty(len(costs.weight))
-    kernel.replacements(order.astype(np.int32), position, seconds)
-    return _finite(seconds)
-
-
-def place(costs: Costs, slots: IntArray, workers: int, seeds: int = 2, sweeps: int = SWEEPS) -> tuple[IntArray, float] | None:
-    """A good placement (k,) and its objective in microseconds: greedy from the best seeds, local search; None where none was found."""
-    kernel = kernel_for(costs, slots, workers)
-    if kernel is None:
-        return kernel_numpy.place(costs, slots, workers, seeds, sweeps)
-    order = np.empty(workers, dtype=np.int32)
-    seconds = kernel.place(seeds, sweeps, order)
-    return None if seconds > CANNOT_WORK else (order.astype(np.int64), seconds)
 
 
 def _rows(orders: IntArray) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:

@@ -11,7 +11,7 @@ from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost import objective
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.search import greedy as lockstep
-from hyperscale.planner.search.local_search_batch import polish_all, replacement_estimates
+from hyperscale.planner.search.local_search_batch import polish_all
 from hyperscale.planner.search.ring import ring_orders
 
 
@@ -33,11 +33,6 @@ def greedy_all(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, sta
     return lockstep.greedy(costs, slots, workers, seeds, start)
 
 
-def greedy_deltas(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) -> FloatArray:
-    """(m,) greedy's score with each candidate after `chosen` (p,)."""
-    return lockstep.scores_after(costs, slots, chosen, workers)
-
-
 def local_search(costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, sweeps: int) -> tuple[IntArray, FloatArray]:
     """Rows of `orders` (B, k) that no single replacement improves, and their objectives (B,)."""
     if not len(orders):
@@ -49,19 +44,3 @@ def local_search(costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArr
 def rings(costs: Costs, orders: IntArray, fixed: BoolArray) -> IntArray:
     """Every row of `orders` (B, k) in a good ring order."""
     return ring_orders(costs, orders, fixed)
-
-
-def replacements(costs: Costs, order: IntArray, position: int) -> FloatArray:
-    """(m,) objective with each candidate at `position` of `order` (k,)."""
-    return replacement_estimates(costs, order, position)
-
-
-def place(costs: Costs, slots: IntArray, workers: int, seeds: int, sweeps: int) -> tuple[IntArray, float] | None:
-    """Greedy from the best seeds and local search; None where no placement was found."""
-    chosen = seed_ranking(costs, slots, workers)[:seeds]
-    grown = greedy_all(costs, slots, workers, chosen, np.zeros(0, dtype=np.int64))
-    orders, seconds = local_search(costs, slots, grown, np.zeros(workers, dtype=np.bool_), sweeps)
-    if not np.isfinite(seconds).any():
-        return None
-    best = int(np.argmin(seconds))
-    return orders[best], float(seconds[best])
