@@ -122,7 +122,6 @@ MODULES: Final[dict[str, dict[str, Any]]] = {
     "beam": {"beam_sets": _no_sets},
     "branch and bound": {"branch_and_bound": _simple_bound},
     "domains of a large cluster": {"domains_with_room": lambda *arguments: []},
-    "parts of a large cluster": {"WIDE_PARTS": 0},
     "memory relaxation": {"ways": lambda costs, slots, workers: [(costs, slots)]},
 }
 """What is left out, and what stands in its place."""

@@ -33,7 +33,7 @@ from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate, SearchResult
-from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
+from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_WORKERS, domains_with_room
 from hyperscale.util.memo import Memo
 
 CLOSE_COUNTS: Final = 3
@@ -194,26 +194,23 @@ class _Search:
         return workers in self.solved or self._done() or (known_best is not None and known_best.objective <= least * ROUNDING)
 
     def _widen(self, workers: int) -> None:
-        """Search other parts of a cluster that was cut to a pool: every domain with room, then larger parts in turn."""
+        """Search every domain with room of a cluster that was cut to a pool."""
         if len(self.pools.pool(workers)) == len(self.region) or workers > WIDE_WORKERS:
             return
         for pool in domains_with_room(self.problem, self.region, workers):
-            self._part(pool, workers, DOMAIN_LOOK)
-        for number in range(WIDE_PARTS):
-            order = np.array(self.best[workers].order)
-            self._part(part(self.problem, self.region, self.pools, order, number), workers, WIDE_LOOK)
+            self._domain(pool, workers)
 
-    def _part(self, pool: IntArray, workers: int, effort: SearchBudget) -> None:
-        """Search a part of the cluster, the best placement so far among the starts if its nodes are in it."""
+    def _domain(self, pool: IntArray, workers: int) -> None:
+        """Search a domain, the best placement so far among the starts if its nodes are in it."""
         if self.expired():
             return
         costs, slots = self.costs.of(pool), self.problem.slots[pool]
         order = np.array(self.best[workers].order)
         best_order = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
-        starts = np.concatenate((best_order, self._starts(pool, workers, effort, costs, slots)))
+        starts = np.concatenate((best_order, self._starts(pool, workers, DOMAIN_LOOK, costs, slots)))
         if len(starts):
             fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
-            orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
+            orders, seconds = improve(costs, slots, starts, fixed, DOMAIN_LOOK, self.expired)
             self._keep(pool, orders, seconds)
         self.costs.forget(pool)
 

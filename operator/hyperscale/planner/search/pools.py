@@ -29,7 +29,6 @@ class Pools:
         """region: (p,) candidates that may be used."""
         self._problem, self._region = problem, region
         self._pools: dict[int, IntArray] = {}
-        self._joint: dict[int, FloatArray] = {}
         self._far: tuple[IntArray, FloatArray, FloatArray] | None = None
 
     def pool(self, workers: int) -> IntArray:
@@ -38,19 +37,6 @@ class Pools:
         if bracket not in self._pools:
             self._pools[bracket] = self._cut(bracket, workers)
         return self._pools[bracket]
-
-    def neighbourhood(self, workers: int, number: int) -> FloatArray:
-        """(p,) cost of each of the region beside the middle of its `number`-th best neighbourhood; those come again after the last."""
-        bracket = 1 << max(0, workers - 1).bit_length()
-        if bracket not in self._joint:
-            seeds, latency, per_byte = self._surroundings()
-            joint = self._joint_seconds(workers, seeds, latency, per_byte)
-            nearest = np.argsort(joint, axis=1, kind="stable")[:, :bracket]
-            score = _filled_cost(np.take_along_axis(joint, nearest, axis=1), self._problem.slots[self._region][nearest], workers)
-            self._joint[bracket] = joint[np.lexsort((seeds, score))]
-        joint = self._joint[bracket]
-        row: FloatArray = joint[number % len(joint)]
-        return row
 
     def _cut(self, bracket: int, workers: int) -> IntArray:
         needed = max(POOL_NODES, 2 * bracket)
