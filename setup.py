@@ -18,6 +18,7 @@ MODULES = (
     "hyperscale.planner.search.kernels._kernel",
     "hyperscale.planner.search.kernels._branch",
     "hyperscale.planner.search.kernels._beam",
+    "hyperscale.planner.search.kernels._segment",
     "hyperscale.planner.queue._roll",
     "hyperscale.planner.assign._assign",
     "hyperscale.learn.streams._streams",

@@ -104,6 +104,10 @@ def _no_sets(*arguments: Any, **options: Any) -> IntArray:  # noqa: ANN401 - sta
     return np.zeros((0, workers), dtype=np.int64)
 
 
+def _nothing_better(costs: Costs, slots: IntArray, orders: IntArray, *rest: object) -> tuple[IntArray, FloatArray]:
+    return orders[:0], np.zeros(0)
+
+
 def _rings_only(costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, *rest: object) -> tuple[IntArray, FloatArray]:
     ordered = kernel.rings(costs, orders, fixed)
     return ordered, kernel.objectives(costs, ordered)
@@ -121,6 +125,7 @@ MODULES: Final[dict[str, dict[str, Any]]] = {
     "greedy starts": {"greedy_from": _no_sets},
     "beam": {"beam_sets": _no_sets},
     "branch and bound": {"branch_and_bound": _simple_bound},
+    "segments": {"walked": _nothing_better},
     "domains of a large cluster": {"domains_with_room": lambda *arguments: []},
     "memory relaxation": {"ways": lambda costs, slots, workers: [(costs, slots)]},
 }

@@ -1,4 +1,4 @@
-"""The heuristic planner: every worker count, greedy and beam search for starts, local search, proof. Pure and deterministic."""
+"""The heuristic planner: every worker count, greedy and beam search, local search, proof or segments. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from hyperscale.planner.search.improve import (
     promising,
     promising_seeds,
     seated,
+    walked,
 )
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
@@ -56,7 +57,7 @@ Expired = Callable[[], bool]
 
 
 class Heuristic:
-    """Greedy, beam and local search, branch and bound; never fails, says how near the optimum it is (docs/explanation/planner.md)."""
+    """Greedy, beam and local search, proof or segments; never fails, says how near the optimum it is (docs/explanation/planner.md)."""
 
     name = "Heuristic"
 
@@ -184,14 +185,23 @@ class _Search:
         if workers in self.best and self.best[workers].objective <= bound * REACHED:
             self.bounds[workers] = bound
             self.solved.add(workers)
-        elif effort.work and not fixed.any():
-            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
+        elif effort.work and not self.expired():
+            least = min(least, self._closer(pool, way, orders, fixed, effort))
         return least
 
     def _settles(self, workers: int, least: float) -> bool:
         """Whether a stricter relaxation cannot improve on the best placement, or time is up. least: seconds by the relaxed costs."""
         known_best = self.best.get(workers)
         return workers in self.solved or self._done() or (known_best is not None and known_best.objective <= least * ROUNDING)
+
+    def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: SearchBudget) -> float:
+        """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by segments; the least seconds found."""
+        workers = orders.shape[1]
+        if not fixed.any():
+            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
+        if workers in self.solved:
+            return np.inf
+        return self._keep(pool, *walked(*way, orders, fixed, effort, self.problem.request.seed, self.expired))
 
     def _widen(self, workers: int) -> None:
         """Search every domain with room of a cluster that was cut to a pool."""

@@ -1,15 +1,17 @@
-"""From starts to good placements of one worker count: local search of the most promising. Pure."""
+"""From starts to good placements of one worker count: local search of the most promising, then segments. Pure; the seed decides."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.cost.objective import Costs
+from hyperscale.planner.cost.objective import Costs, objectives
 from hyperscale.planner.search.kernels import kernel
+from hyperscale.planner.search.lns_segments import tournament
 from hyperscale.planner.search.local_search_batch import polish_all
 
 SLICE_ELEMENTS: Final = 4_000_000
@@ -31,6 +33,8 @@ class SearchBudget(NamedTuple):
     """Passes of local search."""
     work: int = 0
     """Inner steps of branch and bound."""
+    segments: int = 0
+    """Most inner steps of the search by segments from the best starts, some 25 ns each; see `segment_steps`."""
     beam: int = 0
     """Paths that beam search keeps at every length; no more than candidates × workers: small problems must be answered soonest."""
 
@@ -45,7 +49,21 @@ FIRST_NODES: Final = 40
 SCREENING: Final = SearchBudget(seeds=12, starts=2, elements=20_000_000, sweeps=12)
 ROUGH_LOOK: Final = SCREENING._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, beam=1800)
+THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, segments=1_500_000, beam=1800)
+WALKED: Final = 16
+"""Different starts of the search by segments, at most."""
+START_STEPS: Final = 27_000
+"""Inner steps for every start of the search by segments: with fewer none gets far."""
+PLACES_STEPS: Final = 6_500
+"""Inner steps for every two places that are free. It decides up to 12 free workers."""
+STEPS_SOON: Final = 430_000
+"""With more of them it is this number, or LATER_PLACES_STEPS for every two places.
+
+Half as many where the beam had its whole width, which leaves less to search."""
+LATER_PLACES_STEPS: Final = 3_500
+"""It decides between 16 and 30 free workers."""
+WIDE_BEAM_CANDIDATES: Final = 128
+"""Among more of them the beam is narrower, and the search by segments gets its full steps."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
@@ -83,6 +101,28 @@ def improve(
         sweeps = 0 if start and stop() else min(effort.sweeps, affordable)
         improved.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
     return np.concatenate([rows for rows, _ in improved]), np.concatenate([seconds for _, seconds in improved])
+
+
+def walked(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: SearchBudget, seed: int, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """The best of `orders` (B, k) after a search by segments from several: (B', k), (B',); none where the effort asks for none."""
+    seconds = objectives(costs, orders)
+    work = min(effort.segments, segment_steps(int((~fixed).sum()), len(slots), 0 if fixed.any() else effort.beam))
+    if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
+        return orders[:0], seconds[:0]
+    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), min(WALKED, max(2, work // START_STEPS)))]
+    order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
+    return order[None, :], np.array([value])
+
+
+def segment_steps(free: int, candidates: int, beam: int) -> int:
+    """Inner steps that a search by segments is worth where `free` workers may change their place, after a beam of `beam` paths."""
+    places = math.comb(free, 2)
+    if candidates > WIDE_BEAM_CANDIDATES:
+        return PLACES_STEPS * places
+    steps = min(PLACES_STEPS * places, max(STEPS_SOON, LATER_PLACES_STEPS * places))
+    return steps // 2 if 0 < beam <= candidates * free else steps
 
 
 def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:

@@ -78,8 +78,11 @@ cdef double set_cost(const Instance *q, const int *order) noexcept nogil
 cdef double ring_cost(const Instance *q, const int *order) noexcept nogil
 cdef double objective(const Instance *q, const int *order) noexcept nogil
 cdef bint repeats(const Instance *q, const int *order) noexcept nogil
+cdef bint gather(const Instance *q, int *order, int *spare) noexcept nogil
 
 cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixed, Workspace *ws) noexcept nogil
+cdef double ring_within(const Instance *q, int *order, const unsigned char *fixed, double room, int places, long long *work,
+                        Workspace *ws) noexcept nogil
 cdef double place(const Instance *q, const unsigned char *free, int seeds, int sweeps, int *out_order, Workspace *ws) noexcept nogil
 
 

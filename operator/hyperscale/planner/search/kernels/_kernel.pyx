@@ -22,6 +22,8 @@ cdef int MAX_REPAIRS = 64
 cdef int MAX_RING_MOVES = 4_000_000
 cdef enum:
     MOST_RING = 32  # members of which the best ring is sought exactly
+cdef int REPAIR_STEPS = 8
+cdef int REPAIR_WORK = 6
 cdef int HOPS_RATIO = 4
 cdef int PLACE_WORK = 4
 
@@ -322,13 +324,20 @@ cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixe
 
     Ranks where `fixed` (k,; may be NULL) stay; then only swaps are tried.
     """
-    cdef int r, h, kind, other, k = q.k
+    cdef int steps = min(MAX_REPAIRS, 1 + MAX_RING_MOVES // (8 * <long long> q.k * q.k))
+    return ring_repair(q, order, fixed, &steps, ws)
+
+
+cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixed, int *steps, Workspace *ws) noexcept nogil:
+    """The same with at most `steps` moves, which is then how many moves were looked for."""
+    cdef int r, h, kind, other, repairs, k = q.k
     cdef int slow_lat[5]
     cdef int slow_spb[5]
     cdef int move[3]
     cdef double best = ring_cost(q, order), least
     cdef bint shared = k > 3 and repeats(q, order)
     if k <= 3:
+        steps[0] = 0
         return best
     if shared and fixed == NULL:
         memcpy(ws.trial, order, k * sizeof(int))
@@ -338,7 +347,7 @@ cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixe
                 best = least
                 memcpy(order, ws.trial, k * sizeof(int))
     _set_floor(q, order, -1, ws)
-    for _ in range(min(MAX_REPAIRS, 1 + MAX_RING_MOVES // (8 * <long long> k * k))):
+    for repairs in range(steps[0]):
         for r in range(k):
             other = order[r + 1 if r + 1 < k else 0]
             ws.hl[r], ws.hb[r] = q.lat[<size_t> order[r] * q.m + other], hop_spb(q, order[r], other)
@@ -353,6 +362,7 @@ cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixe
             for kind in range(2, 4):
                 least = _best_swap(q, order, fixed, slow_lat, slow_spb, r, kind, shared, least, move, ws)
         if move[0] < 0:
+            steps[0] = repairs + 1
             break
         _ring_move(order, fixed, k, move[0], move[1], move[2], ws.tour)
         best = least
@@ -583,6 +593,18 @@ cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared, double
         s.path[0], s.taken = first, <unsigned long long> 1 << first
         _extend(s, 1, latency, per_byte)
     return s.found
+
+
+cdef double ring_within(const Instance *q, int *order, const unsigned char *fixed, double room, int places, long long *work,
+                        Workspace *ws) noexcept nogil:
+    """The same with ranks that stay (`fixed` (k,), NULL for none) and for any number of members: then moves look for it."""
+    cdef int steps = REPAIR_STEPS
+    cdef double seconds
+    if fixed == NULL and q.k <= MOST_RING:
+        return ring_below(q, order, room, places, work)
+    seconds = ring_repair(q, order, fixed, &steps, ws)
+    work[0] += <long long> REPAIR_WORK * q.k * (1 + steps)
+    return seconds if seconds < room else INFINITY
 
 
 cdef double _best_reversal(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, int hop, bint shared, double least,
