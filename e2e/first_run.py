@@ -13,6 +13,7 @@ from e2e.cluster.real import images
 
 _PROGRAMS_CPU_SECONDS: Final = 560.0
 """Of the processor, for all Go programs that the cluster with real nodes needs, when none of their packages was compiled before."""
+_ALL_PROGRAMS: Final = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS) if tool not in binaries.CLIENTS)
 _CLIENT_CPU_SECONDS: Final = 30.0
 """For one program more that people run against it."""
 
@@ -27,18 +28,23 @@ class Part:
 
 def parts(real: bool) -> list[Part]:
     """What is not in the cache yet, in the order of building; with `real` also what nodes that run containers need."""
-    servers = [tool for tool in (*binaries.TOOLS, *(binaries.REAL_TOOLS if real else ())) if tool not in binaries.CLIENTS]
-    whole = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS) if tool not in binaries.CLIENTS)
-    found = []
-    if absent := sum(len(tool.commands) for tool in binaries.absent(servers)):
-        found.append(Part(f"{absent} Go programs of the cluster", _PROGRAMS_CPU_SECONDS * absent / whole))
-    if clients := binaries.absent(binaries.CLIENTS):
-        names = " and ".join(tool.name for tool in clients)
-        found.append(Part(f"{names}, after the first plan", _CLIENT_CPU_SECONDS * len(clients)))
+    found = _programs((*binaries.TOOLS, *(binaries.REAL_TOOLS if real else ())))
     if left := images.absent(images.DEMO) if real else []:
         found.append(Part(f"{', '.join(image.title for image in left)}, after the first plan", images.cpu_seconds(left)))
     if (real or not horovod.absent()) and not horovod.built():
         found.append(Part("Horovod, after the first plan", horovod.CPU_SECONDS))
+    return found
+
+
+def _programs(tools: Sequence[binaries.Tool]) -> list[Part]:
+    """Go programs to build: those of the cluster, then those that people run against it."""
+    found = []
+    if servers := binaries.absent([tool for tool in tools if tool not in binaries.CLIENTS]):
+        count = sum(len(tool.commands) for tool in servers)
+        found.append(Part(f"{count} Go programs of the cluster", _PROGRAMS_CPU_SECONDS * count / _ALL_PROGRAMS))
+    if clients := binaries.absent(binaries.CLIENTS):
+        names = " and ".join(tool.name for tool in clients)
+        found.append(Part(f"{names}, after the first plan", _CLIENT_CPU_SECONDS * len(clients)))
     return found
 
 

@@ -28,16 +28,21 @@ def folder(tmp_path: Path, binaries: Mapping[str, Path]) -> Path:
 
 @pytest.fixture
 def release(plane: ControlPlane, api: Api, binaries: Mapping[str, Path]) -> Iterator[None]:
-    """The chart, installed; its namespace goes with it."""
+    """The chart, installed without the secrets that a test before may have left: upgrade and uninstall keep these."""
     helm = [str(binaries["helm"]), "--kubeconfig", str(plane.kubeconfig), "--namespace", NAMESPACE]
     api.apply(f"/api/v1/namespaces/{NAMESPACE}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     chart = str(page_commands.ROOT / "charts/hyperscale")
+    _delete_secrets(api)
     installed = subprocess.run(
         [*helm, "install", "hyperscale", chart, "--take-ownership", *WITHOUT_SECRETS], capture_output=True, text=True, check=False
     )
     assert installed.returncode == 0, installed.stderr
     yield
     subprocess.run([*helm, "uninstall", "hyperscale", "--ignore-not-found"], capture_output=True, check=False)
+    _delete_secrets(api)
+
+
+def _delete_secrets(api: Api) -> None:
     for name in ("prometheus-ca", "prometheus-reader", "hyperscale-agent-token", "hyperscale-preview"):
         api.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
 
