@@ -104,6 +104,9 @@ NOT_RUN: Final[dict[str, str]] = {
     ".venv-try/bin/pip install msgspec==0.22.0 numpy==2.4.6 pyyaml==6.0.3 safetensors==0.8.0": (
         "downloads packages; test_reference_pages.py compares the versions with requirements/dev.lock"
     ),
+    "python3.11 -m venv .venv-cli": "as for .venv-try",
+    ".venv-cli/bin/pip install '.[cluster]'": "downloads packages; test_extras.py runs what each extra brings",
+    "export PATH=$PWD/.venv-cli/bin:$PATH": "only names the folder of the two lines before",
     "docker build -f images/worker/Dockerfile -t REGISTRY/hyperscale/worker:0.1.0-cpu .": (
         "needs a container engine; `make images` builds this Dockerfile with buildah"
     ),

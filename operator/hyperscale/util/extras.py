@@ -52,7 +52,12 @@ def advice(error: ModuleNotFoundError, extra: str | None = None) -> str | None:
     named = extra or EXTRA_OF[module]
     last = LAST_PYTHON.get(module)
     where = f" on Python {last[0]}.{last[1]}" if last is not None and sys.version_info[:2] > last else ""
-    return f"the package {module} is missing; install the extra{where}: pip install 'hyperscale[{named}]'"
+    return f"the package {module} is missing; {install(named, where)}"
+
+
+def install(extra: str, where: str = "") -> str:
+    """Return how to install an extra. Not by this project's name: the package index has another project of that name."""
+    return f"install the extra{where}, in a copy of the repository: pip install '.[{extra}]'"
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def test_a_command_without_its_extra_names_it_in_one_line(extra: str, arguments:
     ended = run("core", "hyperscale.cli.main", *(places.get(one, one) for one in arguments))
     assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
     assert len(ended.stderr.splitlines()) == 1
-    assert ended.stderr.rstrip().endswith(f"pip install 'hyperscale[{extra}]'"), ended.stderr
+    assert ended.stderr.rstrip().endswith(f"pip install '.[{extra}]'"), ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,10 @@ def test_a_process_without_its_extra_names_it_in_one_line(extra: str, module: st
     ended = run("core", module)
     assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
-    assert ended.stderr.rstrip().endswith(f"pip install 'hyperscale[{extra}]'"), ended.stderr
+    assert ended.stderr.rstrip().endswith(f"pip install '.[{extra}]'"), ended.stderr
+
+
+def test_no_text_tells_to_install_the_project_of_the_same_name_from_the_index() -> None:
+    """PyPI's `hyperscale` is another project: who follows such a line runs a stranger's code."""
+    texts = [*(ROOT / "operator").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    assert [str(text) for text in texts if re.search(r"pip install ['\"]?hyperscale", text.read_text())] == []

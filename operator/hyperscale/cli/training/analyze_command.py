@@ -15,6 +15,7 @@ from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import read_bounded
 from hyperscale.cli.text_tables import bytes_text, data_text, pairs, table
+from hyperscale.util.extras import install
 
 if TYPE_CHECKING:
     from hyperscale.training.modelgraph.analyze import ModelGraph
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("hyperscale"):
                 raise
-            raise InputError(f"analyzing a model needs {error.name}; install the extra: pip install 'hyperscale[worker]'") from None
+            raise InputError(f"analyzing a model needs {error.name}; {install('worker')}") from None
         except SystemExit as leaving:
             raise InputError(
                 f"{arguments.target}: the model ends the process when it runs ({leaving}); let forward return a tensor"

@@ -11,6 +11,7 @@ from hyperscale.cli import spinner
 from hyperscale.cli.arguments.training_arguments import BUILTIN
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.text_tables import bytes_text
+from hyperscale.util.extras import install
 
 if TYPE_CHECKING:
     from hyperscale.model.adjacency import TrainingGraph
@@ -45,7 +46,7 @@ def load(arguments: argparse.Namespace) -> TrainingGraph:
     except data.DataError as error:
         raise InputError(str(error)) from None
     except ImportError as error:
-        raise InputError(f"reading this needs {error.name}; install the extra: pip install 'hyperscale[worker]'") from None
+        raise InputError(f"reading this needs {error.name}; {install('worker')}") from None
 
 
 def _place(arguments: argparse.Namespace) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
+from hyperscale.util.extras import install
 
 if TYPE_CHECKING:
     from hyperscale.learn.lesson import Lesson, LessonProgress, LessonVerdict
@@ -63,7 +64,7 @@ def _lesson(name: str) -> Lesson:
             raise InputError("the simulator of streams is compiled and missing here; run `make kernel`, which needs a C compiler") from None
         if (error.name or "").startswith("hyperscale"):
             raise
-        raise InputError(f"learning needs {error.name}; install the extra: pip install 'hyperscale[learn]'") from None
+        raise InputError(f"learning needs {error.name}; {install('learn')}") from None
     return module
 
 

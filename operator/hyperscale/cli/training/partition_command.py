@@ -14,6 +14,7 @@ from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import replaced
 from hyperscale.cli.text_tables import pairs, table
 from hyperscale.cli.training import dataset
+from hyperscale.util.extras import install
 
 if TYPE_CHECKING:
     from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
@@ -106,7 +107,7 @@ def _write(name: str, assignment: Array) -> None:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
-        raise InputError("--out: writing Parquet needs pyarrow; install the extra: pip install 'hyperscale[worker]'") from None
+        raise InputError(f"--out: writing Parquet needs pyarrow; {install('worker')}") from None
     columns = {"vertex": np.arange(len(assignment), dtype=np.int64), "part": assignment.astype(np.int32)}
     with replaced(name, "--out") as file, file.open("wb") as opened:
         parquet.write_table(pa.table(columns), opened)
