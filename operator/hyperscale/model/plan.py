@@ -139,7 +139,7 @@ class Infeasible(Struct, frozen=True, gc=False, rename="camel"):
 
     reason: str
     """CamelCase: NeverFits, InsufficientGPUs, GPUMemoryTooSmall, NoMatchingNodes, NodesCannotReachEachOther, MemoryTooSmall,
-    PlannerFailed."""
+    PartitionCountMismatch, PlannerFailed."""
     message: str
     """One line: what was needed, what was found, what to try instead."""
     rejected: tuple[Rejection, ...] = ()

@@ -17,9 +17,11 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, ReadyCount, StateWord, to_wire
+from tests.builders.clusters import GIB, refused, training
 from tests.builders.seen import last_step
 from tests.builders.seen import status as told
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run
+from tests.unit.planner.test_refusals import AWAY, CASES, LARGE_GRAPH, beside, flat, need
 
 __all__ = ["files_fixture"]
 
@@ -48,6 +50,24 @@ def test_every_reason_of_the_operator_says_what_happens(reason: Reason) -> None:
     explained = explain(record(status(reason=str(reason))))
     assert explained.summary[0] == MEANINGS[reason].happens
     assert "{" not in " ".join((*explained.summary, *explained.advice))
+
+
+@pytest.mark.parametrize("reason", sorted({case[3] for case in CASES} | {"PlannerFailed"}))
+def test_every_reason_why_there_is_no_plan_says_what_happens_and_what_to_do(reason: str) -> None:
+    explained = explain(record(status(reason=reason)))
+    assert explained.summary[0] == MEANINGS[reason].happens
+    assert explained.advice
+
+
+def test_advice_on_a_graph_that_no_free_gpu_holds_is_the_planners_own() -> None:
+    """Memory of the container is not what is short: `spec.workers.resources` changes nothing."""
+    seen = beside(flat(2, gpu_memory_bytes=4 * GIB), *AWAY)
+    refusal = refused(seen, training(**{**need(2), "dataset": LARGE_GRAPH}))
+    advice = " ".join(explain(record(status(reason=refusal.reason))).advice)
+    for field in ("spec.workers.maxReplicas", "spec.model.batchSize"):
+        assert field in refusal.message
+        assert field in advice
+    assert "resources" not in advice
 
 
 def test_a_reason_of_a_newer_operator_is_passed_on() -> None:

@@ -98,7 +98,14 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The nodes that suit cannot all reach each other.", _NO_ROOM, "Lower spec.workers, or see the links: `hyperscale topology`."
     ),
     "MemoryTooSmall": Meaning(
-        "No node has enough free memory for a worker.", _NO_ROOM, f"Lower the memory in spec.workers.resources. {_AGAIN}"
+        "Each GPU would hold more of the training graph than a free GPU has memory.",
+        _NO_ROOM,
+        f"Raise spec.workers.maxReplicas, or write spec.model.batchSize to train on samples. {_AGAIN}",
+    ),
+    "PartitionCountMismatch": Meaning(
+        "spec.partitioning.count cannot be dealt out evenly to the ranks of any worker count that has room.",
+        _NO_ROOM,
+        f"Leave spec.partitioning.count out, or write a multiple of workers times their GPUs. {_AGAIN}",
     ),
     "PlannerFailed": Meaning(
         "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
