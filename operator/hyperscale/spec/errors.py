@@ -38,6 +38,8 @@ def shown(value: object) -> str:
 def unknown_field(value: object, wrapped: inspect.Type, path: str = "") -> Fault | None:
     """The first field, in sorted order, that no type knows; None when all are known."""
     bare = shape_of(wrapped).bare
+    if isinstance(bare, inspect.VarTupleType):
+        return _unknown_in_list(value, bare, path)
     if not isinstance(bare, inspect.StructType) or not isinstance(value, Mapping):
         return None
     fields = {field.encode_name: field for field in bare.fields}
@@ -49,6 +51,13 @@ def unknown_field(value: object, wrapped: inspect.Type, path: str = "") -> Fault
         if fault is not None:
             return fault
     return None
+
+
+def _unknown_in_list(value: object, bare: inspect.VarTupleType, path: str) -> Fault | None:
+    if not isinstance(value, list):
+        return None
+    faults = (unknown_field(entry, bare.item_type, f"{path}[{index}]") for index, entry in enumerate(value))
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def clean(name: str) -> str:

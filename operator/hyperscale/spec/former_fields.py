@@ -6,6 +6,7 @@ One table for all who ask: `hyperscale convert` rewrites by it, and the chart re
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -72,8 +73,12 @@ JOB_FIELDS: Final = (
 )
 """Of GNNTrainingJob's spec, one field to one."""
 
-MERGED_JOB_FIELDS: Final = ("spec.approval", "spec.planOnly", "spec.workers.gpusPerWorker", "spec.workers.cpu", "spec.workers.memory")
-"""Those that several fields together make one of."""
+MERGED_JOB_FIELDS: Final = {
+    "spec.approval": "spec.startPolicy",
+    "spec.planOnly": "spec.startPolicy",
+    **{f"spec.workers.{name}": "spec.workers.resources" for name in ("gpusPerWorker", "cpu", "memory")},
+}
+"""Those that several fields together make one of, and that one."""
 
 POLICY_FIELDS: Final = (
     FormerField("spec.communicationWeight", "spec.communicationWeight", Change.DECIMAL),
@@ -168,6 +173,21 @@ STATUS_FIELDS: Final = (
 
 FIELDS: Final = {constants.JOB_KIND: JOB_FIELDS, constants.POLICY_KIND: POLICY_FIELDS}
 """One field to one, by kind."""
+
+
+def advice_on(kind: str, path: str) -> str | None:
+    """What to write instead of an unknown field, where this path or one below it is of the former API."""
+    former = {field.path: field.now for field in FIELDS[kind] if field.path != field.now}
+    if kind == constants.JOB_KIND:
+        former |= MERGED_JOB_FIELDS
+    plain = re.sub(r"\[[0-9]+\]", "[]", path)
+    now = sorted({now for name, now in former.items() if now and f"{name}.".startswith(f"{plain}.")})
+    if not now:
+        return None
+    parents = {name.rpartition(".")[0] for name in now}
+    if len(now) > 1 and len(parents) == 1 and "spec" not in parents:
+        now = sorted(parents)
+    return f"a field of the former API; write {', '.join(now)}, or run: hyperscale convert -f FILE"
 
 
 def chart_data() -> dict[str, list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import DatasetStatus, SizeSource, dataset_key, is_sized, with_sizes
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import GpuModel, PolicySpec
-from hyperscale.spec import errors, introspect, written
+from hyperscale.spec import errors, former_fields, introspect, written
 from hyperscale.spec.api_objects import fault_of
 from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
 
@@ -69,7 +69,7 @@ def parse_job(resource: Mapping[str, Any]) -> JobSpec:
     """The spec of a whole GNNTrainingJob, checked with every rule that the CRD has; raises only SpecError."""
     _check_kind(resource, constants.JOB_KIND)
     _check_name(resource)
-    job = _parse(resource, JobSpec)
+    job = _parse(resource, JobSpec, constants.JOB_KIND)
     for rule in JOB_RULES:
         if not rule.holds(job):
             detail = f"{rule.detail(job)}; " if rule.detail is not None else ""
@@ -80,7 +80,7 @@ def parse_job(resource: Mapping[str, Any]) -> JobSpec:
 def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
     """The spec of a whole PlannerPolicy; raises only SpecError."""
     _check_kind(resource, constants.POLICY_KIND)
-    policy = _parse(resource, PolicySpec)
+    policy = _parse(resource, PolicySpec, constants.POLICY_KIND)
     for path, values in (
         ("planners", policy.planners),
         ("topologyLevels", policy.topology_levels),
@@ -127,7 +127,7 @@ def _check_name(resource: Mapping[str, Any]) -> None:
         raise SpecError(path, f"{errors.shown(name)} is not allowed; {NAME_HELP}")
 
 
-def _parse(resource: Mapping[str, Any], wanted: type[_Spec]) -> _Spec:
+def _parse(resource: Mapping[str, Any], wanted: type[_Spec], kind: str) -> _Spec:
     """Types and bounds of `resource["spec"]`."""
     plain = _Plain().copy(resource.get("spec"), "spec", 0)
     shape = introspect.struct_of(wanted)
@@ -136,7 +136,9 @@ def _parse(resource: Mapping[str, Any], wanted: type[_Spec]) -> _Spec:
     if len(msgspec.json.encode(plain)) > MAX_SPEC_BYTES:
         raise SpecError("spec", TOO_LARGE)
     fault = errors.unknown_field(plain, shape)
-    if fault is None:
+    if fault is not None:
+        fault = fault[0], former_fields.advice_on(kind, f"spec{fault[0]}") or fault[1]
+    else:
         try:
             numbers = written.read(plain, shape)
             return msgspec.convert(numbers, wanted)

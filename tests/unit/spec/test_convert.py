@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hyperscale.spec.convert import ConvertError, convert
 from hyperscale.spec.crd import manifests
 from hyperscale.spec.former_fields import FIELDS, JOB_FIELDS, MERGED_JOB_FIELDS, POLICY_FIELDS, STATUS_FIELDS, Change, chart_data
-from hyperscale.spec.parse import parse_job, parse_policy
+from hyperscale.spec.parse import SpecError, parse_job, parse_policy
 
 Json = dict[str, Any]
 FORMER = Path(__file__).parents[2] / "corpus" / "former"
@@ -283,3 +284,28 @@ def test_nothing_that_a_stranger_can_write_is_more_than_a_refusal_with_a_path(ki
     except ConvertError as refused:
         path = refused.path
     assert path.startswith(("spec", "status"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "path", "named"),
+    [
+        ("GNNTrainingJob", {"planOnly": True}, "spec.planOnly", "spec.startPolicy"),
+        ("GNNTrainingJob", {"workers": {"max": 4}}, "spec.workers.max", "spec.workers.maxReplicas"),
+        ("GNNTrainingJob", {"workers": {"gpusPerWorker": 2}}, "spec.workers.gpusPerWorker", "spec.workers.resources"),
+        ("GNNTrainingJob", {"worker": {"template": {}}}, "spec.worker", "spec.workers.template"),
+        ("PlannerPolicy", {"replan": {"mode": "Act"}}, "spec.replan", "spec.migration"),
+        ("PlannerPolicy", {"deadlines": {"planSeconds": 2}}, "spec.deadlines", "spec.planDeadlineSeconds"),
+        ("PlannerPolicy", {"gpus": [{"product": "X", "teraflops": 19.5}]}, "spec.gpus[0].teraflops", "spec.gpus[].gigaflops"),
+    ],
+)
+def test_a_field_of_the_former_api_is_refused_with_its_name_of_today(kind: str, spec: Json, path: str, named: str) -> None:
+    """Else `planOnly` is answered with "did you mean planner?"."""
+    with pytest.raises(SpecError) as refused:
+        PARSERS[kind]({"kind": kind, "metadata": {"name": "x"}, "spec": spec})
+    assert refused.value.path == path
+    assert re.search(rf"write .*{re.escape(named)}\b.*hyperscale convert -f FILE", refused.value.message)
+
+
+def test_an_unknown_field_in_a_list_is_named() -> None:
+    with pytest.raises(SpecError, match=r"^spec\.gpus\[1\]\.gigaflop: unknown field; did you mean gigaflops\?$"):
+        parse_policy({"spec": {"gpus": [{"product": "X", "gigaflops": 1}, {"product": "Y", "gigaflop": 1}]}})
