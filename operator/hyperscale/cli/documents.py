@@ -16,6 +16,7 @@ from typing import Any, Final
 import yaml
 
 from hyperscale.cli.exit_codes import InputError
+from hyperscale.cli.yaml_scalars import NUMBERS, TAG_PREFIX
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 """etcd refuses larger objects, so no manifest is larger."""
@@ -30,17 +31,16 @@ _MARKER: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 
 STDIN: Final = "-"
 
-TAG_PREFIX: Final = "tag:yaml.org,2002:"
 TAGS: Final = frozenset({f"{TAG_PREFIX}{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "merge")})
 """What JSON knows, and the merge key; sets, binaries and dates have no place in an API object."""
 
 
 class Loader(yaml.CSafeLoader):
-    """Safe YAML without dates: `2026-01-01` stays text."""
+    """Safe YAML as kubectl reads it: `2026-01-01` stays text, `3:20` too, and `1e-2` is a number."""
 
 
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, NUMBERS.get(tag, pattern)) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 

@@ -11,13 +11,20 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from hyperscale.cli.yaml_scalars import TO_QUOTE
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text
+
+
+class _Dumper(yaml.CSafeDumper):
+    """What kubectl would read as a number is quoted, an id such as 1234e5 for one."""
+
+    yaml_implicit_resolvers = TO_QUOTE
 
 
 def data_text(document: Any, form: str = "json", order: Literal["deterministic"] | None = None) -> str:  # noqa: ANN401 - any document
     """A document as YAML, or as JSON without a newline at its end."""
     if form == "yaml":
-        return str(yaml.dump(msgspec.to_builtins(document), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
+        return str(yaml.dump(msgspec.to_builtins(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
     return msgspec.json.format(msgspec.json.encode(document, order=order), indent=2).decode()
 
 

@@ -96,3 +96,9 @@ def test_an_object_that_is_wrong_today_too_is_named_and_nothing_is_written(tmp_p
 def test_json_is_one_list(tmp_path: Path) -> None:
     listed = json.loads(run("convert", "-f", written(tmp_path, JOB, POLICY), "-o", "json").out)
     assert [one["kind"] for one in listed["items"]] == ["GNNTrainingJob", "PlannerPolicy"]
+
+
+def test_a_text_that_looks_like_a_number_stays_one_for_kubectl(tmp_path: Path) -> None:
+    """go-yaml reads 1e-2 as a number, which the schema refuses."""
+    ran = run("convert", "-f", written(tmp_path, JOB.replace("dropout: 0.5", 'learningRate: "1e-2"')))
+    assert "learningRate: '1e-2'" in ran.out

@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.cli.documents import load_mapping
 from hyperscale.cli.exit_codes import MAX_LINE, InputError, one_line
-from hyperscale.cli.text_tables import bytes_text, rate_text, seconds_text, table
+from hyperscale.cli.text_tables import bytes_text, data_text, rate_text, seconds_text, table
 
 # Pieces of YAML that matter to its grammar, so that random text gets past the scanner.
 PIECES = st.sampled_from(
@@ -89,7 +88,7 @@ def test_any_characters_give_a_mapping_or_one_clear_refusal(text: str) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=4))
 def test_what_yaml_writes_is_read_back(document: dict[str, Any]) -> None:
-    assert load_mapping(yaml.safe_dump(document), "file.yaml") == document
+    assert load_mapping(data_text(document, "yaml"), "file.yaml") == document
 
 
 @settings(max_examples=50, deadline=None)
@@ -100,6 +99,22 @@ def test_json_is_read_as_json(document: dict[str, Any]) -> None:
 
 def test_dates_stay_text_as_in_kubernetes() -> None:
     assert load_mapping("created: 2026-01-01\nat: 2026-01-01T00:00:00Z", "f") == {"created": "2026-01-01", "at": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-2", 0.01), ("2E2", 200.0), ("-1.5e3", -1500.0), ("1_000", 1000), ("0200", 128), ("0x1F", 31), (".5", 0.5), ("1.", 1.0), ("-0", 0)]
+    + [(text, text) for text in ("3:20", "190:20:30.15", "1e", "e5", "1e5x", "1.2.3", "12Gi", "500m")],
+)
+def test_numbers_are_those_that_kubectl_reads(text: str, value: object) -> None:
+    """go-yaml's resolve.go. Else a preview accepts a learningRate of 1e-2 that the API server refuses, and 3:20 epochs."""
+    (loaded,) = load_mapping(f"a: {text}", "f").values()
+    assert (loaded, type(loaded)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["1e-2", "2E2", "1234567890123e45", "0o17", "08", "y", "N", "12", "0x1F", "off", "null", "2026-01-01"])
+def test_a_text_that_kubectl_would_read_as_something_else_is_written_in_quotes(text: str) -> None:
+    assert data_text({"a": text}, "yaml") == f"a: '{text}'\n"
 
 
 def test_merge_keys_work_and_count_as_what_they_add() -> None:

@@ -14,6 +14,7 @@ from hyperscale.cli.documents import STDIN, read_objects
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import check_writable, replaced
 from hyperscale.cli.plan.inputs import note
+from hyperscale.cli.yaml_scalars import TO_QUOTE
 from hyperscale.model import constants
 from hyperscale.spec.convert import ConvertError, convert
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy
@@ -22,7 +23,9 @@ PARSERS = {constants.JOB_KIND: parse_job, constants.POLICY_KIND: parse_policy}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists stand below their key; texts with line breaks are blocks."""
+    """Lists stand below their key; texts with line breaks are blocks; what kubectl would read as a number is quoted."""
+
+    yaml_implicit_resolvers = TO_QUOTE
 
     def ignore_aliases(self, data: object) -> bool:
         """Repeated parts are written out."""
