@@ -52,6 +52,9 @@ BAD_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "a version that does not exist": (changed("apiVersion", "hyperscale.dev/v9"), "apiVersion"),
     "no metadata": (changed("metadata", ...), "metadata"),
     "no name": (changed("metadata.name", ...), "metadata.name"),
+    "a field of the spec beside it": (changed("partitioning", {"method": "METIS"}), "partitioning"),
+    "a namespace with capitals": (changed("metadata.namespace", "Team_A"), "metadata.namespace"),
+    "a namespace that is too long": (changed("metadata.namespace", 64 * "a"), "metadata.namespace"),
     "a namespace that is a number": (changed("metadata.namespace", 7), "metadata.namespace"),
     "no spec": (changed("spec", ...), "spec"),
     "a spec that is a list": (changed("spec", []), "spec"),
@@ -225,6 +228,13 @@ def test_a_planner_that_the_policy_forbids_is_refused_with_the_allowed_ones(file
     }
     line = only_line_of(files.plan("--policy", files.write("policy.yaml", policy), "--planner", "Learned"))
     assert "the policy allows Heuristic" in line
+
+
+def test_a_field_beside_the_spec_of_a_policy_is_refused(files: Files) -> None:
+    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": {}, "seed": 4}
+    assert "policy.yaml: seed: unknown field beside spec; indent it" in only_line_of(
+        files.plan("--policy", files.write("policy.yaml", policy))
+    )
 
 
 def test_a_bad_policy_is_named_with_its_path(files: Files) -> None:

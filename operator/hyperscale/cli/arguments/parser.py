@@ -263,7 +263,8 @@ def _seconds(example: str, *, zero: bool) -> Callable[[str], float]:
         except ValueError:
             value = math.nan
         if not (0 < value <= 600 or (zero and value == 0)):  # NaN fails as well
-            raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example {example}")
+            bounds = "from 0" if zero else "above 0, up"
+            raise argparse.ArgumentTypeError(f"{text!r} is no time {bounds} to 600 seconds; write for example {example}")
         return value
 
     return parse

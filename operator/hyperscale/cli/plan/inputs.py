@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ OFFLINE: Final = {
     "explain": ", or read a file with -f",
 }
 """What a command can do without a cluster, as the end of a message."""
+ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+NAMESPACE: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 DEFAULT_POLICY: Final = "default"
 """PlannerPolicy that counts where a job names none."""
 
@@ -73,6 +76,7 @@ def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> JobInpu
     from hyperscale.model.api.datasets import dataset_size
     from hyperscale.spec.parse import SpecError, parse_job, with_read_sizes
 
+    _check_root(resource, shown)
     try:
         spec = with_read_sizes(parse_job(resource), resource)
         dataset_size(spec)
@@ -81,8 +85,11 @@ def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> JobInpu
     except ValueError as error:
         raise InputError(f"{shown}: {error}, or read it with: hyperscale data inspect FILE") from None
     written = resource["metadata"].get("namespace")
-    if written is not None and not isinstance(written, str):
-        raise InputError(f"{shown}: metadata.namespace: is no text; write the namespace's name")
+    if written is not None and not (isinstance(written, str) and NAMESPACE.fullmatch(written)):
+        raise InputError(
+            f"{shown}: metadata.namespace: {written!r} is no namespace's name; write at most 63 characters of a-z, 0-9 and -, "
+            "first and last no -"
+        )
     if written and namespace and written != namespace:
         raise InputError(f"{shown}: metadata.namespace: is {written!r}, --namespace is {namespace!r}; make them equal or leave one out")
     return JobInput(spec, resource["metadata"]["name"], written or namespace or "default", shown, resource)
@@ -90,7 +97,15 @@ def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> JobInpu
 
 def read_policy(path: str) -> PolicySpec:
     """The policy in a file."""
-    return parse_policy(read_object(path), display_name(path))
+    resource = read_object(path)
+    _check_root(resource, display_name(path))
+    return parse_policy(resource, display_name(path))
+
+
+def _check_root(resource: dict[str, Any], shown: str) -> None:
+    """Refuse what `kubectl apply` does: a field of the spec that stands beside it, for one, would be without effect."""
+    if strange := sorted(set(resource) - ROOT_FIELDS):
+        raise InputError(f"{shown}: {strange[0]}: unknown field beside spec; indent it below spec, or remove it")
 
 
 def parse_policy(resource: dict[str, Any], shown: str) -> PolicySpec:
