@@ -42,6 +42,12 @@ def test_a_generated_graph_reads_back_as_it_was(generated: Path) -> None:
     assert "    featureSize: 64\n" in again.out, "as spec.dataset wants it"
 
 
+def test_inspecting_names_the_format_which_a_job_takes_for_dgl_otherwise(generated: Path) -> None:
+    assert "    format: NPZ\n" in run("data", "inspect", str(generated)).out
+    assert json.loads(run("data", "inspect", str(generated), "-o", "json").out)["format"] == "NPZ"
+    assert "format" not in run("data", "inspect", "Cora").out
+
+
 def test_parts_follow_the_shares_and_land_in_parquet(generated: Path, tmp_path: Path) -> None:
     out = tmp_path / "parts.parquet"
     ran = run("partition", str(generated), "--shares", "2,1,1", "-o", "parquet", "--out", str(out))

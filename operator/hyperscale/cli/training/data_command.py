@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read or generate, then print."""
-    graph = dataset.load(arguments) if arguments.action == "inspect" else _generate(arguments)
+    inspected = arguments.action == "inspect"
+    graph = dataset.load(arguments) if inspected else _generate(arguments)
     answer = about(graph)
+    if form := dataset.format_of(arguments) if inspected else "NPZ":
+        answer["format"] = form
     if arguments.output == "json":
         print(json.dumps(answer, indent=2))
     else:
@@ -96,7 +99,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         ("In memory", bytes_text(answer["bytes"])),
         ("Digest", answer["digest"]),
     ]
-    spec = [f"    {name}: {answer[name]}" for name in ("vertices", "edges", "featureSize", "classes")]
+    spec = [f"    {name}: {answer[name]}" for name in ("format", "vertices", "edges", "featureSize", "classes") if name in answer]
     notes = [f"Note: {note}" for note in answer["notes"]]
     return [*pairs(rows), *notes, "", "spec:", "  dataset:", *spec]
 

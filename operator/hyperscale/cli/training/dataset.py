@@ -49,6 +49,11 @@ def load(arguments: argparse.Namespace) -> TrainingGraph:
         raise InputError(f"reading this needs {error.name}; {install('worker')}") from None
 
 
+def format_of(arguments: argparse.Namespace) -> str:
+    """What spec.dataset.format has to say for it; empty for a builtin graph, whose format is not read."""
+    return _place(arguments)[2]
+
+
 def _place(arguments: argparse.Namespace) -> tuple[str, str, str]:
     """Source, path and format as `hyperscale.training.data.read` takes them."""
     name: str = arguments.data
