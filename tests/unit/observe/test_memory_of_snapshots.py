@@ -48,6 +48,13 @@ def test_a_large_reading_that_is_stale_as_a_whole_tells_nothing_and_is_not_judge
     assert (stale.metrics.available, stale.metrics.reason, stale.nodes[0].gpus) == (False, "MetricsStale", ())
 
 
+def test_a_reading_that_was_stale_for_a_clock_that_ran_ahead_counts_again_once_the_clock_is_right() -> None:
+    memory, given = Memory(), reading(power=(series(300, node="a", UUID="GPU-1"),))
+    snapshots = [build_snapshot([raw_node("a")], [], given, PolicySpec(), NOW + age, None, memory) for age in (1000, 1)]
+    assert [one.metrics.available for one in snapshots] == [False, True]
+    assert snapshots[1] == build_snapshot([raw_node("a")], [], given, PolicySpec(), NOW + 1)
+
+
 def test_limits_that_change_hold_with_the_next_judgement_of_a_large_reading(judged_before: tuple[Memory, MetricsReading]) -> None:
     memory, given = judged_before
     policy = PolicySpec(limits=QualityLimits(max_age_seconds=60))

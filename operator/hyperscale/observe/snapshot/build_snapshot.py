@@ -59,7 +59,8 @@ def build_snapshot(
     levels = memory.levels(policy.topology_levels)
     stale = now - reading.taken_at > policy.limits.max_age_seconds
     if (figures := memory.figures(reading, policy.limits, stale)) is None:
-        figures = memory.judged = judged(reading, index, policy.limits, now)
+        figures = judged(reading, index, policy.limits, now)
+        memory.judged = None if stale else figures
     given_back = releases if releases is not None else {}
     views = memory.views(levels, figures, given_back, _view)
     snapshot = ClusterSnapshot(taken_at=now, nodes=views, links=figures.links, levels=levels, metrics=figures.state)

@@ -56,9 +56,9 @@ class Memory:
 
     def __init__(self) -> None:
         self.published: SnapshotFigures | None = None
-        self.judged: SnapshotFigures | None = None
-        """Judged last for a snapshot: nodes and pods change many times between two readings, and change no figure."""
         """Figures that a thread judged beforehand, with the reading that they were judged from."""
+        self.judged: SnapshotFigures | None = None
+        """Judged last for a snapshot, of a reading in time: nodes and pods change many times between two, and change no figure."""
         self.outdated = False
         """Names of nodes have changed since `published` was judged, and the reading was too large to be judged again at once."""
         self.laid: tuple[Overrides, Fabric] = (Overrides(), Fabric())
