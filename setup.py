@@ -33,6 +33,11 @@ BENCHMARKS = ("benchmarks.peers.placement._anneal",)
 """Compiled beside their sources too; no part of the package."""
 
 
+def sources() -> list[Path]:
+    """Everything that decides what a compiled module does; modules share declarations and headers."""
+    return [Path("setup.py"), *(path for ending in ("pyx", "pxd", "h") for path in Path("operator/hyperscale").rglob(f"*.{ending}"))]
+
+
 def newer(source: Path, compiled: Path) -> bool:
     """Whether a source changed after it was compiled."""
     return source.stat().st_mtime > compiled.stat().st_mtime
@@ -61,8 +66,7 @@ class Build(build_ext):
         """For a wheel take a module that was compiled beside its sources and is newer than these: compiling takes two minutes."""
         name = Path(self.get_ext_filename(ext.name))
         compiled = Path("operator") / name
-        sources = [Path("setup.py"), *Path("operator/hyperscale").rglob("*.pyx"), *Path("operator/hyperscale").rglob("*.pxd")]
-        if self.inplace or self.editable_mode or not compiled.exists() or any(newer(source, compiled) for source in sources):
+        if self.inplace or self.editable_mode or not compiled.exists() or any(newer(source, compiled) for source in sources()):
             super().build_extension(ext)
             return
         target = Path(self.get_ext_fullpath(ext.name))
