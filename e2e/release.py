@@ -37,7 +37,6 @@ ON_REAL_NODES: Final = json.dumps({"spec": {"template": {"spec": {"nodeSelector"
 LINKS: Final = "hyperscale_link_bandwidth_bytes_per_second"
 _COMMAND_SECONDS: Final = 300.0
 _MEASURED_SECONDS: Final = 120.0
-_RUNNING: Final = "Running"
 
 
 class CommandError(Exception):

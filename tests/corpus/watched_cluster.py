@@ -41,7 +41,6 @@ SPEC: dict[str, Any] = {
     "workers": {"minReplicas": 2, "maxReplicas": 2},
     "checkpoint": {"claimName": "state", "everyEpochs": 10},
 }
-HOUR = 3600.0
 
 
 class InProcess:

@@ -35,13 +35,6 @@ def error_of(parse: Callable[[Any], object], resource: Any) -> SpecError | None:
     return None
 
 
-def without_nulls(value: object) -> object:
-    """Absent optionals as absent fields, as the API server stores them."""
-    if isinstance(value, dict):
-        return {key: without_nulls(entry) for key, entry in value.items() if entry is not None}
-    return value
-
-
 @settings(max_examples=50, deadline=None)
 @given(JOBS)
 def test_every_job_within_bounds_is_parsed_to_itself(job: JobSpec) -> None:

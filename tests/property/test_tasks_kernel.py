@@ -22,7 +22,6 @@ from hyperscale.planner.assign.pipeline_bound import pipe_bound
 from hyperscale.planner.assign.search import assign, searcher, shuffled
 
 compiled = pytest.importorskip("hyperscale.planner.assign._assign")
-KERNELS = (compiled, assign_numpy)
 
 
 def tasks_of(seed: int, machines: int, flexible: bool) -> Tasks:

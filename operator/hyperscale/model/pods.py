@@ -42,7 +42,6 @@ class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Condition Ready is True."""
     owner_uid: str = ""
     """uid of the controlling owner; "" without one."""
-    owner_name: str = ""
     owner_kind: str = ""
     job_name: str = ""
     """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job whose graph it reads or cuts; "" for pods of others."""

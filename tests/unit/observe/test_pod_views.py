@@ -79,7 +79,7 @@ def test_a_gated_worker_of_an_mpijob_shows_its_rank_and_gates() -> None:
     view = pod_view(pod)
     assert (view.job_name, view.role, view.index, view.gpus) == ("job", "worker", 3, 2)
     assert view.gates == ("hyperscale.dev/placement", "kueue.x-k8s.io/topology")
-    assert (view.owner_uid, view.owner_name, view.owner_kind) == ("u1", "job", "MPIJob")
+    assert (view.owner_uid, view.owner_kind) == ("u1", "MPIJob")
     assert "app" not in view.labels
     assert view.node_selector == {"zone": "a"}
     assert (view.key, view.bound, view.holds_resources, view.ready, view.terminating) == ("ml/job-worker-3", False, False, False, False)

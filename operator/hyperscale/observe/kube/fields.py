@@ -85,7 +85,6 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         tolerations=tuple(map(_toleration, _few(spec, "tolerations", job_name))),
         ready=_condition(status, "Ready").get("status") == "True",
         owner_uid=text_at(owner, "uid"),
-        owner_name=text_at(owner, "name"),
         owner_kind=text_at(owner, "kind"),
         job_name=job_name,
         role=role,

@@ -23,13 +23,6 @@ class Counts:
 
     hits: int = 0
     misses: int = 0
-    row_bytes: int = 0
-    """Of one vertex's features."""
-
-    @property
-    def fetched_bytes(self) -> int:
-        """Features that were sent here."""
-        return self.misses * self.row_bytes
 
 
 class Features:
@@ -40,8 +33,9 @@ class Features:
         self._routes, self._part, self._rows = routes, part, rows
         own = len(part.owned)
         self._degrees = torch.from_numpy(np.stack([part.in_degree[:own], part.out_degree[:own]], axis=1).astype(np.int64))
-        self.counts = Counts(row_bytes=rows.element_size() * int(rows.shape[1]))
-        wanted = np.argsort(-part.out_degree[own:].astype(np.int64), kind="stable")[: budget_bytes // max(self.counts.row_bytes, 1)]
+        self.counts = Counts()
+        row_bytes = max(rows.element_size() * int(rows.shape[1]), 1)
+        wanted = np.argsort(-part.out_degree[own:].astype(np.int64), kind="stable")[: budget_bytes // row_bytes]
         wanted = np.sort(wanted)
         order = np.argsort(part.halo[wanted])
         wanted = wanted[order]
