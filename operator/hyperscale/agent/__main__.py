@@ -125,7 +125,7 @@ async def once(settings: AgentSettings) -> int:
 def _settings(environment: Mapping[str, str], *, by_hand: bool) -> AgentSettings:
     """Settings, those of the link probe checked as well; a person's own machine has a name even where no downward API gives one.
 
-    Raises SettingsError.
+    Raises AgentSettingsError.
     """
     settings = from_environment(environment)
     of_links = probe_settings.from_environment(environment)

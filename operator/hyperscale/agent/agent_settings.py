@@ -58,7 +58,7 @@ class AgentSettingsError(ValueError):
 
 
 def from_environment(environment: Mapping[str, str]) -> AgentSettings:
-    """Settings from HYPERSCALE_AGENT_<FIELD>, and from NODE_NAME, POD_NAMESPACE, POD_IP; raises SettingsError naming the variable."""
+    """Settings from HYPERSCALE_AGENT_<FIELD>, and from NODE_NAME, POD_NAMESPACE, POD_IP; raises AgentSettingsError naming the variable."""
     settings = converted(environment, AgentSettings, _EXAMPLE)
     field, problem = _fault(settings)
     if field:
@@ -67,7 +67,7 @@ def from_environment(environment: Mapping[str, str]) -> AgentSettings:
 
 
 def converted(environment: Mapping[str, str], kind: type[Settings], example: Settings) -> Settings:
-    """The fields of `kind` from their variables; raises SettingsError naming the variable, with what `example` has there."""
+    """The fields of `kind` from their variables; raises AgentSettingsError naming the variable, with what `example` has there."""
     given = {field.name: raw for field in msgspec.structs.fields(kind) if (raw := environment.get(variable(field.name)))}
     try:
         return msgspec.convert(given, kind, strict=False)

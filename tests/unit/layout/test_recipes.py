@@ -45,6 +45,13 @@ def test_what_a_recipe_names_exists(recipe: str) -> None:
             assert not files or any(re.search(rf"\b{name}\b", file.read_text()) for file in files), f"{entry}: {name}"
 
 
+def test_where_the_glossary_says_that_a_term_shows_there_is_such_a_place() -> None:
+    rows = [line.split("|") for line in (ROOT / "docs/reference/glossary.md").read_text().splitlines() if line.startswith("| ")]
+    paths = [path for row in rows if len(row) == 5 for path in re.findall(r"`([a-z_]+/[a-z_/]*)`", row[3])]
+    assert len(paths) >= 8
+    assert [path for path in paths if not place(path).exists() and not place(f"{path}.py").exists()] == []
+
+
 def test_the_names_of_recipes_for_new_modules_exist_too() -> None:
     text = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     folders = [entry for recipe in RECIPES for entry in entries(recipe) if entry.startswith("`") and entry.split("`")[1].endswith("/")]

@@ -67,7 +67,7 @@ class LinkSettings(msgspec.Struct, frozen=True):
 
 
 def from_environment(environment: Mapping[str, str]) -> LinkSettings:
-    """Settings from HYPERSCALE_AGENT_<FIELD>; raises SettingsError naming the variable."""
+    """Settings from HYPERSCALE_AGENT_<FIELD>; raises AgentSettingsError naming the variable."""
     settings = converted(environment, LinkSettings, _EXAMPLE)
     try:
         settings.static_peers()
@@ -80,7 +80,7 @@ def from_environment(environment: Mapping[str, str]) -> LinkSettings:
 
 
 def check_peers_known(settings: LinkSettings, namespace: str, environment: Mapping[str, str]) -> None:
-    """Raises SettingsError where links are to be measured, and neither a list nor a cluster tells whose."""
+    """Raises AgentSettingsError where links are to be measured, and neither a list nor a cluster tells whose."""
     listed = settings.static_peers()
     if settings.links == "off" or listed or (environment.get("KUBERNETES_SERVICE_HOST") and namespace and not settings.peers.strip()):
         return

@@ -90,7 +90,7 @@ Json = dict[str, Any]
 
 
 async def read_object(raw: bytes) -> Json:
-    """As `objects.read`; what is large is decoded in a thread, or one object would hold up the event loop. Raises ValueError."""
+    """As `api_objects.read`; what is large is decoded in a thread, or one object would hold up the event loop. Raises ValueError."""
     return api_objects.read(raw) if len(raw) <= LARGE_BYTES else await in_daemon_thread(partial(api_objects.read, raw))
 
 

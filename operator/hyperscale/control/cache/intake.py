@@ -108,7 +108,7 @@ class Intake:
         return view
 
     def job(self, resource: Json) -> JobRecord:
-        """A job; what is wrong with one that cannot be read stands under `objects.UNREADABLE`, where `parse_job` finds it."""
+        """A job; what is wrong with one that cannot be read stands under `api_objects.UNREADABLE`, where `parse_job` finds it."""
         now = self._clock()
         record = self._guarded(JOB, resource, lambda accepted: read_job(accepted, now), lambda fault: unreadable_job(resource, fault, now))
         if record.status_fault:

@@ -40,7 +40,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """metadata.creationTimestamp, RFC 3339."""
     generation: int = 0
     undecoded: bool = False
-    """Of the job only what identifies it is known, see `objects.UNREADABLE`."""
+    """Of the job only what identifies it is known, see `api_objects.UNREADABLE`."""
 
     @property
     def resource(self) -> Json:

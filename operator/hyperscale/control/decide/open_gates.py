@@ -11,7 +11,7 @@ from hyperscale.model.plan import Plan
 
 
 def gates_closed(state: ReconcileInput) -> Decision | None:
-    """Open the gates once every worker's pod exists and its node still has capacity: all or none (faults.md, 12 and 13)."""
+    """Open the gates once every worker's pod exists and its node still has capacity: all or none."""
     gang = state.gang
     gated, plan, mpijob = gang.gated_workers, state.plan.in_force, gang.mpijob
     if not gated or plan is None or mpijob is None:

@@ -15,7 +15,7 @@ from hyperscale.model.observed.reconcile_input import GangState, ReconcileInput
 def gang_released(state: ReconcileInput) -> Decision | None:
     """Carry a recorded release through: end all pods, wait, plan again without the nodes that the scheduler rejected.
 
-    The MPIJob of an external queue is not suspended; its pods are deleted and return gated (kueue.md, rule 6).
+    The MPIJob of an external queue is not suspended; its pods are deleted and return gated.
     """
     job, gang, restart = state.job, state.gang, state.restart
     mpijob, release = gang.mpijob, job.status.scheduling

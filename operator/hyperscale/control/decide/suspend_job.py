@@ -56,7 +56,7 @@ def suspended_before_start(state: ReconcileInput) -> Decision | None:
 
 
 def suspension_differs(state: ReconcileInput) -> Decision | None:
-    """Carry `suspend` to the MPIJob once for each change, unless a queue owns it (kueue.md, rule 1).
+    """Carry `suspend` to the MPIJob once for each change, unless a queue owns it.
 
     The operator does not overrule another client that resumes the MPIJob: both could repeat that for ever. The gates stay closed instead.
     """
@@ -76,7 +76,7 @@ def suspension_differs(state: ReconcileInput) -> Decision | None:
 
 
 def queued(state: ReconcileInput) -> Decision | None:
-    """Suspended means queued, not failed: the plan's reservations lapse, and admission plans again (kueue.md, rule 6)."""
+    """Suspended means queued, not failed: the plan's reservations lapse, and admission plans again."""
     mpijob = state.gang.mpijob
     if mpijob is None or not mpijob.suspended:
         return None

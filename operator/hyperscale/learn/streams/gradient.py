@@ -15,14 +15,14 @@ from hyperscale.planner.queue.queue_agent import TENSORS
 
 
 def parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Matrices and vectors of the flat weights, in the order of `plan.queue.agent`."""
+    """Matrices and vectors of the flat weights, in the order of `planner.queue.queue_agent`."""
     sizes = [FEATURES * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN, FEATURES]
     first, bias, second, bias2, last, skip = torch.split(flat, sizes)
     return first.view(FEATURES, HIDDEN), bias, second.view(HIDDEN, HIDDEN), bias2, last, skip
 
 
 def parts_by_name(network: Network) -> dict[str, NDArray[np.float32]]:
-    """The flat weights as `plan.queue.agent` names them."""
+    """The flat weights as `planner.queue.queue_agent` names them."""
     tensors = parts(torch.from_numpy(network))
     return {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in zip(TENSORS, tensors, strict=True)}
 

@@ -24,7 +24,7 @@ MASK_PATIENCE: Final = 4.0
 PARAMETERS: Final = FEATURES * HIDDEN + HIDDEN + HIDDEN * HIDDEN + HIDDEN + HIDDEN + FEATURES
 
 Network = NDArray[np.float32]
-"""(PARAMETERS,) weights of the agent one after the other; see `plan.queue.agent`."""
+"""(PARAMETERS,) weights of the agent one after the other; see `planner.queue.queue_agent`."""
 
 
 class JobOrder(enum.IntEnum):
@@ -188,7 +188,7 @@ class Simulator:
         return self.stream.advance()
 
     def features(self) -> FloatArray:
-        """(C, FEATURES) of the candidates at hand; see `plan.queue.features`."""
+        """(C, FEATURES) of the candidates at hand; see `planner.queue.features`."""
         return self.stream.observed()[0]
 
     def candidates(self) -> tuple[IntArray, IntArray]:

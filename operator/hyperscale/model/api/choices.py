@@ -1,4 +1,4 @@
-"""Choices of a job that training itself knows; without msgspec, so that its layers need torch and numpy alone. `model.job` has them too."""
+"""Choices of a job that training itself knows; without msgspec, so that its layers need torch and numpy alone. `api.job` has them too."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ RawNode = Mapping[str, Any]
 def overlaid(nodes: Iterable[RawNode], overrides: Overrides, hypernodes: Mapping[str, Mapping[str, str]]) -> Iterable[RawNode]:
     """`nodes` with labels of HyperNodes behind, and those of overrides before, their own; untouched ones are the same objects.
 
-    hypernodes: labels by node name, see `fabric.Claims`
+    hypernodes: labels by node name, see `fabric.FabricClaims`
     """
     said = {name: override.topology for name, override in by_name(overrides).items() if override.topology}
     if not said and not hypernodes:

@@ -38,7 +38,7 @@ def _placed(node: Node, labels: Mapping[str, str], levels: tuple[str, ...], said
 
 
 def _labels(node: Node, levels: tuple[str, ...]) -> dict[str, str]:
-    """The node's labels with those of its domains, of which each was prefixed with the next wider one (`labels.domains`)."""
+    """The node's labels with those of its domains, of which each was prefixed with the next wider one (`node_labels.domains`)."""
     labels = dict(node.labels)
     parent = ""
     for level, domain in zip(levels, node.domains, strict=False):

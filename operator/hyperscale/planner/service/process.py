@@ -1,7 +1,7 @@
 """Planning in another process, under a hard deadline: whatever a planner does, the operator gets an answer in time.
 
 A planner that misses its deadline, dies or answers nonsense is killed and started again, and the question is put once more with the
-heuristic planner; every plan is judged here again by `check.violations`, because the process that made it is not trusted to have done so.
+heuristic planner; every plan is checked here again by `plan_check`, because the process that made it is not trusted to have done so.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Tensor = torch.Tensor
 
 
 class Passes(Protocol):
-    """What `modelgraph.sparse` and `modelgraph.csr` both offer."""
+    """What `modelgraph.fused_operations` and `modelgraph.csr` both offer."""
 
     def aggregate(
         self, matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING

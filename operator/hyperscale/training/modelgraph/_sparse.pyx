@@ -1,6 +1,6 @@
 # distutils: include_dirs = operator/hyperscale/training/modelgraph
 # distutils: depends = operator/hyperscale/training/modelgraph/sparse_kernels.h operator/hyperscale/training/modelgraph/draws.h
-"""The row kernels of `sparse_kernels.h` on numpy arrays; `kernels.py` checks shapes before it calls and has the numpy twin.
+"""The row kernels of `sparse_kernels.h` on numpy arrays; `kernels.py` checks shapes before it calls.
 
 Every function works on the rows [first, last) and releases the interpreter's lock, so that threads share a matrix. None is NULL.
 `tail` is (activation, drop, grow) of the end of a row; `drop` counts in 2^-32.

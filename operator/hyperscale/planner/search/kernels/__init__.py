@@ -1,1 +1,1 @@
-"""In: arrays of one question. Out: scores and placements, from compiled code or its numpy twin. The one door to compiled search."""
+"""In: arrays of one question. Out: scores and placements, from compiled code, else numpy. The one door to compiled search."""
