@@ -25,7 +25,7 @@ from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, Met
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.observe.snapshot.build_snapshot import read_snapshot
+from hyperscale.observe.files.snapshot_files import read_snapshot
 from hyperscale.planner.cost.objective import Costs, objectives
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import Problem, pose

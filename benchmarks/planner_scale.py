@@ -39,7 +39,7 @@ from hyperscale.model.api.policy import PolicySpec  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot  # noqa: E402
 from hyperscale.model.plan import Plan  # noqa: E402
 from hyperscale.model.planning import PlanRequest  # noqa: E402
-from hyperscale.observe.snapshot.build_snapshot import read_snapshot, write_snapshot  # noqa: E402
+from hyperscale.observe.files.snapshot_files import read_snapshot, write_snapshot  # noqa: E402
 from hyperscale.planner.choice.portfolio import make_plan  # noqa: E402
 from hyperscale.planner.graph.cluster_graph import build  # noqa: E402
 from hyperscale.planner.problem.placement_problem import pose  # noqa: E402

@@ -21,7 +21,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.observe.snapshot.build_snapshot import read_snapshot, write_snapshot
+from hyperscale.observe.files.snapshot_files import read_snapshot, write_snapshot
 from hyperscale.planner.service.process import PlannerProcess
 
 BENCHMARK: Final = "cold"

@@ -16,7 +16,7 @@ from benchmarks.suites import Options
 from hyperscale.model.api.job import Balance
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import IntArray
-from hyperscale.observe.snapshot.build_snapshot import read_snapshot
+from hyperscale.observe.files.snapshot_files import read_snapshot
 
 BENCHMARK: Final = "topology"
 WORKERS: Final = (2, 4, 8, 16, 32)

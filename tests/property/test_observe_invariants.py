@@ -13,20 +13,14 @@ from hyperscale.model.api.policy import PolicySpec, QualityLimits
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample, Taint
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics_reading import FIGURES, MetricsReading, Series, Verdict
-from hyperscale.observe.files.snapshot_files import MAX_SAMPLES, MAX_TAKEN_AT, encode_snapshot
+from hyperscale.observe.files.bounded import SnapshotError
+from hyperscale.observe.files.snapshot_files import MAX_SAMPLES, MAX_TAKEN_AT, encode_snapshot, read_snapshot, write_snapshot
 from hyperscale.observe.identity import NODE_LABELS
 from hyperscale.observe.kube.demand import pod_demand
 from hyperscale.observe.kube.fields import pod_view
 from hyperscale.observe.kube.node_labels import detect_levels, domains
 from hyperscale.observe.quality import Point, judge, rules
-from hyperscale.observe.snapshot.build_snapshot import (
-    SnapshotError,
-    build_snapshot,
-    gpu_samples,
-    link_samples,
-    read_snapshot,
-    write_snapshot,
-)
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot, gpu_samples, link_samples
 
 NOW = 1_800_000_000.0
 FAST = settings(max_examples=50, deadline=None)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from hyperscale.observe.snapshot.build_snapshot import write_snapshot
+from hyperscale.observe.files.snapshot_files import write_snapshot
 from hyperscale.util import extras
 from tests.unit.cli.cli_samples import snapshot
 

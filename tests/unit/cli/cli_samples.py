@@ -13,7 +13,7 @@ import yaml
 
 from hyperscale.cli.main import main
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample, Taint
-from hyperscale.observe.snapshot.build_snapshot import write_snapshot
+from hyperscale.observe.files.snapshot_files import write_snapshot
 
 REGIONS = ("ap-south", "eu-west", "us-east")
 PRODUCTS = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hyperscale.cli import kube_client, live
-from hyperscale.observe.snapshot.build_snapshot import read_snapshot
+from hyperscale.observe.files.snapshot_files import read_snapshot
 from tests.unit.cli.api_server import World, kubeconfig, pods, serving, world
 from tests.unit.cli.cli_samples import Files, Ran, files_fixture, job, run
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hyperscale.cli.plan import operator_preview, plan_command
 from hyperscale.model.cluster import Taint
 from hyperscale.model.plan import Infeasible, Plan, Rejection
-from hyperscale.observe.snapshot.build_snapshot import write_snapshot
+from hyperscale.observe.files.snapshot_files import write_snapshot
 from hyperscale.planner.search.heuristic import Heuristic
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 

@@ -18,7 +18,7 @@ from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import topology_status
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.observe.snapshot.build_snapshot import write_snapshot
+from hyperscale.observe.files.snapshot_files import write_snapshot
 from hyperscale.pictures import scene
 from hyperscale.pictures.svg import WIDTH, svg
 from hyperscale.planner.graph.cluster_graph import build

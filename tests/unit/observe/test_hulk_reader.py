@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hyperscale.model.cluster import AbsentLink, Quality
-from hyperscale.observe.snapshot.build_snapshot import SnapshotError, read_snapshot
+from hyperscale.observe.files.bounded import SnapshotError
+from hyperscale.observe.files.snapshot_files import read_snapshot
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "../shared/data/hulk"
 HEADER = "node,City,Capability,Memory\r\n"

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from hyperscale.model.cluster import AbsentLink
-from hyperscale.observe.snapshot.build_snapshot import SnapshotError, read_snapshot
+from hyperscale.observe.files.bounded import SnapshotError
+from hyperscale.observe.files.snapshot_files import read_snapshot
 
 DTFM = Path(__file__).resolve().parents[3] / "../shared/data/dtfm"
 GOOD: dict[str, Any] = {"devices": 2, "region": ["eu", "us"], "delay_ms": [[1, 40], [41, 1]], "bandwidth_gbps": [[5, 1], [2, 5]]}

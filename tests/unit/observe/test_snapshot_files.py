@@ -9,9 +9,9 @@ import pytest
 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.observe.files.bounded import read_bounded
-from hyperscale.observe.files.snapshot_files import encode_snapshot
-from hyperscale.observe.snapshot.build_snapshot import SnapshotError, build_snapshot, read_snapshot, write_snapshot
+from hyperscale.observe.files.bounded import SnapshotError, read_bounded
+from hyperscale.observe.files.snapshot_files import encode_snapshot, read_snapshot, write_snapshot
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import GpuPaths
+from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.prometheus.incremental import IncrementalValidator
-from hyperscale.observe.snapshot.build_snapshot import build_snapshot, snapshot_digest
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 

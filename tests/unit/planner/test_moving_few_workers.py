@@ -12,7 +12,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.observe.snapshot.build_snapshot import read_snapshot
+from hyperscale.observe.files.snapshot_files import read_snapshot
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.repair.replan import LOST_ONLY, Prices, replan

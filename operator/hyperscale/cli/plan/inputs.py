@@ -225,7 +225,8 @@ def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str, access: Ac
 
 def read_snapshot_file(path: str) -> ClusterSnapshot:
     """A snapshot from any of the known file forms."""
-    from hyperscale.observe.snapshot.build_snapshot import SnapshotError, read_snapshot
+    from hyperscale.observe.files.bounded import SnapshotError
+    from hyperscale.observe.files.snapshot_files import read_snapshot
 
     if not Path(path).exists():
         raise InputError(f"{path}: no such file; write one with `hyperscale snapshot -o FILE`")

@@ -15,8 +15,8 @@ from hyperscale.cli.plan import inputs, known_inputs
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the cluster, write the file."""
-    from hyperscale.observe.files.snapshot_files import encode_snapshot
-    from hyperscale.observe.snapshot.build_snapshot import SnapshotError, write_snapshot
+    from hyperscale.observe.files.bounded import SnapshotError
+    from hyperscale.observe.files.snapshot_files import encode_snapshot, write_snapshot
 
     if arguments.output != STDIN:
         check_writable(arguments.output, "-o")

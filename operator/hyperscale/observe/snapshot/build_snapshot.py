@@ -1,4 +1,4 @@
-"""Nodes, pods and metrics to one `ClusterSnapshot`; the entry to this stage, also for files."""
+"""Nodes, pods and metrics to one `ClusterSnapshot`: the entry to this stage. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.policy import Overrides, PolicySpec, QualityLimits
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, GpuPaths, Link, MetricsState, Node, Sample
-from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.model.pods import PodView
-from hyperscale.observe.files.bounded import SnapshotError
-from hyperscale.observe.files.snapshot_files import read_snapshot, write_snapshot
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube.demand import Amounts
 from hyperscale.observe.kube.fabric import Fabric
@@ -26,8 +23,6 @@ from hyperscale.observe.series.links import paths_by_node
 from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork, bounded, networks
 from hyperscale.observe.series.recently_freed import Holders, PodName, Release, Tenancy, settled
 from hyperscale.observe.snapshot.snapshot_cache import Memory
-
-__all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
 
 NO_FABRIC: Final = Fabric()
 WARM_STEP: Final = 100
