@@ -55,7 +55,8 @@ def is_status(status: JobStatus) -> bool:
     if status.plan is not None and not is_plan(status.plan):
         return False
     own = replace(status, plan=None, measured=None)
-    return _in_bounds((own,)) and _with_times(own, readable_time) == own
+    dated = all(last.start_time for last in (status.last_migration, status.last_preemption) if last is not None)
+    return dated and _in_bounds((own,)) and _with_times(own, readable_time) == own
 
 
 def settled(status: JobStatus, now: float, created: float) -> JobStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hyperscale.model.status import JobStatus, QueueDecision
+from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, QueueDecision
 from hyperscale.spec.plausible import is_status
 
 
@@ -16,3 +16,15 @@ def test_a_status_with_a_number_beyond_any_figure_is_none_of_ours(number: int) -
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), -float("inf")])
 def test_a_status_with_a_figure_that_is_not_finite_is_none_of_ours(figure: float) -> None:
     assert not is_status(JobStatus(queue_decision=QueueDecision(position=1, pending=1, chosen_by="Rule", rule_score=figure)))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        JobStatus(last_preemption=LastPreemption("", (), completed_epochs=1.0, waited_seconds=1e14)),
+        JobStatus(last_migration=LastMigration("", migrated_workers=1, completed_epochs=1.0)),
+    ],
+    ids=["preemption", "migration"],
+)
+def test_a_preemption_or_migration_without_a_time_is_none_of_ours(status: JobStatus) -> None:
+    assert not is_status(status)
