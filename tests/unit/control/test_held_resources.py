@@ -126,3 +126,12 @@ def test_nothing_is_reserved_once_every_job_holds_nothing(steps: list[tuple[Key,
     for job, _, _ in steps:
         kept.set(job, {})
     assert kept.held_by_others(None) == {}
+
+
+def test_what_others_hold_is_summed_again_only_where_the_asking_job_holds_something() -> None:
+    reservations = Reservations()
+    reservations.set(CORA, {"node-a": {"pods": 1}})
+    reservations.set(OTHER, {"node-a": {"pods": 2}, "node-b": {"pods": 1}})
+    first, second = reservations.held_by_others(CORA), reservations.held_by_others(CORA)
+    assert first == second == {"node-a": {"pods": 2}, "node-b": {"pods": 1}}
+    assert first["node-b"] is second["node-b"]

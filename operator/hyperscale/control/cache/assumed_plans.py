@@ -44,10 +44,10 @@ class Reservations:
         return bool(changed)
 
     def held_by_others(self, job: Key | None, nodes: Collection[str] | None = None) -> dict[str, dict[str, int]]:
-        """By node and resource name what jobs other than `job` hold; of these `nodes` alone where they are given."""
+        """By node and resource name what jobs other than `job` hold; of these `nodes` alone where they are given. Not to be changed."""
         own = self._of_job.get(job, {}) if job is not None else {}
         asked = self._by_node if nodes is None else self._by_node.keys() & nodes
-        reserved = {node: _sum(self._by_node[node], own.get(node, {}), -1) for node in asked}
+        reserved = {node: _sum(self._by_node[node], own[node], -1) if node in own else self._by_node[node] for node in asked}
         return {node: amounts for node, amounts in reserved.items() if amounts}
 
 
