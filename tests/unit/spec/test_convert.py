@@ -20,6 +20,7 @@ from hyperscale.spec.parse import SpecError, parse_job, parse_policy
 
 Json = dict[str, Any]
 FORMER = Path(__file__).parents[2] / "corpus" / "former"
+PARSERS = {"GNNTrainingJob": parse_job, "PlannerPolicy": parse_policy}
 FILES = {"GNNTrainingJob": "gnntrainingjobs.yaml", "PlannerPolicy": "plannerpolicies.yaml"}
 
 
