@@ -78,7 +78,7 @@ def test_learning_without_its_packages_names_the_extra(tmp_path: Path, monkeypat
     monkeypatch.setitem(learn_command.MODULES, "dqn", "no_such_package")
     ran = run("learn", "dqn", "--out", str(tmp_path))
     assert ran.code == 2
-    assert "hyperscale[learn]" in ran.err
+    assert "pip install '.[learn]'" in ran.err
 
 
 def test_the_gate_itself_refuses_whatever_the_command_thinks(tmp_path: Path) -> None:
