@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -39,8 +38,6 @@ RUN printf '%s\\n' {PACKAGES_PATH} {OPERATOR_PATH} > /usr/local/lib/python3.11/d
  && mkdir -p {PACKAGES_PATH} {OPERATOR_PATH}
 """
 """What is under an image whose Python packages are mounted."""
-_WHEELS: Final = "localhost/hyperscale-wheels"
-_WHEELS_FILE: Final = "FROM scratch\nCOPY *.whl /wheels/\n"
 _WHEEL_SECONDS: Final = 600.0
 
 
@@ -149,7 +146,7 @@ def _build(images: Sequence[NodeImage], scratch: Path) -> None:
         for image in images:
             options = ["--target", image.target] if image.target else []
             if image.wheel:
-                options += ["--build-arg", f"WHEELS={_wheel_image(buildah, scratch / 'wheels')}"]
+                options += ["--build-context", f"compile={_compiled(scratch / 'compiled')}"]
             if image.mounted:
                 buildah.from_text(_MOUNTED_FILE, _MOUNTED, scratch / "mounted")
             buildah.build(image.dockerfile, REPOSITORY, *options, base=_MOUNTED if image.mounted else BASE)
@@ -160,26 +157,14 @@ def _build(images: Sequence[NodeImage], scratch: Path) -> None:
         buildah.remove()
 
 
-def _wheel_image(buildah: Buildah, folder: Path) -> str:
-    """An image with the wheel of this checkout: its modules are compiled already, so that the image needs no compiler."""
+def _compiled(folder: Path) -> Path:
+    """A folder in place of the Dockerfiles' stage `compile`: the wheel of this checkout, whose modules are compiled already."""
     uv = str(Path(sys.executable).with_name("uv"))
-    command = [
-        uv,
-        "build",
-        "--quiet",
-        "--wheel",
-        "--no-build-isolation",
-        "--python",
-        sys.executable,
-        "--out-dir",
-        str(folder),
-        str(REPOSITORY),
-    ]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=_WHEEL_SECONDS, check=False, env=dict(os.environ))
+    wheel = ["--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder / "wheels")]
+    finished = subprocess.run([uv, "build", *wheel, str(REPOSITORY)], capture_output=True, text=True, timeout=_WHEEL_SECONDS, check=False)
     if finished.returncode != 0:
         raise ImageError(f"uv build failed:\n{finished.stderr[-1500:]}")
-    buildah.from_text(_WHEELS_FILE, _WHEELS, folder)
-    return _WHEELS
+    return folder
 
 
 def ensure_pause(binary: Path) -> Path:
