@@ -3,6 +3,7 @@
 Run: make gpu ARGS="[--quick] [--json FILE] [--minutes M]", or PYTHONPATH=operator python3 -m benchmarks.gpu.
 Python 3.11 to 3.13 with torch 2.11 or newer and numpy; no network. PyTorch Geometric is the peer where it is installed; Cython compiles
 the passes for processors, another reference, where it and a C compiler are.
+Longer than other modules: its five goals share one set of cases, and are to be read beside each other.
 
 Goals:
   layers    logits and every gradient against the layers written out in float64 (benchmarks/gpu_reference.py): at most 1e-4 of the largest
