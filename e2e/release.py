@@ -14,7 +14,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Final
 
-from e2e.cluster import cluster, gobuild, prometheus
+from e2e.cluster import cluster, gobuild
 from e2e.cluster.api import ApiError, Object
 from e2e.cluster.binaries import CLIENTS, TOOLS_DIRECTORY, ensure_all
 from e2e.cluster.cluster import Cluster, ClusterError
@@ -30,11 +30,11 @@ MPI_MODULE: Final = "github.com/kubeflow/mpi-operator"
 MPI_IMAGE: Final = "docker.io/mpioperator/mpi-operator:0.8.2"
 """What its manifest names."""
 POLL_SECONDS: Final = 2
-"""Of metrics and progress, so that a run of seconds is seen."""
+"""Of metrics, progress and the ClusterTopology, so that a run of seconds is seen."""
 ROLLOUT_SECONDS: Final = 120
 ON_REAL_NODES: Final = json.dumps({"spec": {"template": {"spec": {"nodeSelector": {REAL_LABEL: "true"}}}}})
 """Simulated nodes report pods as running that nothing runs."""
-LINKS: Final = "hyperscale_link_bandwidth_bytes_per_second"
+TOPOLOGY: Final = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
 _COMMAND_SECONDS: Final = 300.0
 _MEASURED_SECONDS: Final = 120.0
 
@@ -146,6 +146,7 @@ def values(here: Cluster) -> dict[str, object]:
         "prometheus.url": here.prometheus_url,
         "settings.metricsPollSeconds": POLL_SECONDS,
         "settings.progressPollSeconds": POLL_SECONDS,
+        "settings.topologySeconds": POLL_SECONDS,
     }
 
 
@@ -167,15 +168,16 @@ def install(here: Cluster) -> OperatorPod:
 
 
 def wait_measured(here: Cluster) -> None:
-    """Until Prometheus has the bandwidth of every link between real nodes."""
+    """Until the operator has read latency and bandwidth of every link between real nodes, as its ClusterTopology says."""
     wanted = set(permutations(here.real_nodes, 2))
 
     def measured() -> bool:
-        rows = prometheus.query(here.prometheus_url, LINKS)
-        return wanted <= {(row["metric"]["source"], row["metric"]["destination"]) for row in rows}
+        links = ((here.api().find(TOPOLOGY) or {}).get("status") or {}).get("links", ())
+        whole = [link for link in links if {"latencySeconds", "bandwidthBytesPerSecond"} <= link.keys()]
+        return wanted <= {(link["source"], link["destination"]) for link in whole}
 
     cluster.say(f"agents measure {len(wanted)} links")
     try:
-        wait_until(measured, _MEASURED_SECONDS, "the agents do not measure every link", 0.5)
+        wait_until(measured, _MEASURED_SECONDS, "the operator does not have every link measured", 0.5)
     except NotReadyError as error:
         raise NotReadyError(f"{error}\n{pods(here)}") from error
