@@ -9,14 +9,17 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from hyperscale.model.api.container_resources import ResourceRequirements
+from hyperscale.model.api.datasets import BUILTIN_SIZES, DatasetSize
 from hyperscale.model.api.job import DatasetSpec, Direction, JobSpec, PartitioningMethod, PartitioningSpec, WorkersSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.written_numbers import DECIMAL, WRITTEN
 from hyperscale.spec.introspect import choices_of, shape_of, struct_of
 from hyperscale.spec.parse import parse_job
-from hyperscale.util.quantity import shortest
+from hyperscale.util.quantity import parse_exact, shortest
 from tests.builders.wire import spec_of
 from tests.corpus.jobs import GOOD_JOBS
+
+_QUANTITIES = ("1", "1.5k", "2e3", "20Gi", "+3M", "1500m")
 
 
 def values(wrapped: inspect.Type) -> st.SearchStrategy[Any]:
@@ -55,7 +58,7 @@ def maps(bare: inspect.DictType) -> st.SearchStrategy[dict[Any, Any]]:
 def written(form: str, bare: inspect.Type) -> st.SearchStrategy[Any]:
     """Decimal strings, and quantities as integers and in their shortest form."""
     if isinstance(bare, inspect.StrType):
-        return st.integers(1, 2**40) | st.sampled_from(["1", "1.5k", "2e3", "20Gi", "+3M", "1500m"])
+        return st.integers(1, 2**40) | st.sampled_from(_QUANTITIES)
     assert isinstance(bare, inspect.IntType | inspect.FloatType)
     if form == DECIMAL[WRITTEN]:
         low, high = bare.ge if bare.ge is not None else bare.gt, bare.le if bare.le is not None else bare.lt
@@ -64,7 +67,8 @@ def written(form: str, bare: inspect.Type) -> st.SearchStrategy[Any]:
     assert bare.ge is not None
     assert bare.le is not None
     whole = st.integers(int(bare.ge), int(bare.le))
-    return whole | whole.map(str) | whole.map(shortest) | st.sampled_from(["1", "1.5k", "2e3", "20Gi", "+3M", "1500m"])
+    within_bounds = [one for one in _QUANTITIES if bare.ge <= parse_exact(one) <= bare.le]
+    return whole | whole.map(str) | whole.map(shortest) | st.sampled_from(within_bounds)
 
 
 def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:
@@ -121,8 +125,10 @@ def repaired_dataset(dataset: DatasetSpec) -> DatasetSpec:
     """One source, all sizes, and a direction only where the graph is stored."""
     given = [name for name in SOURCES if getattr(dataset.source, name)]
     source = replace(dataset.source, **dict.fromkeys(SOURCES) | {given[0]: getattr(dataset.source, given[0])}) if given else GOOD_SOURCE
-    sizes = {name: getattr(dataset, name) or 7 for name in ("vertices", "edges", "feature_size", "classes")}
-    one = replace(dataset, source=source, **sizes)
+    known = BUILTIN_SIZES[source.builtin.name] if source.builtin else None
+    sizes = {name: getattr(known, name) if known else getattr(dataset, name) or 7 for name in DatasetSize._fields}
+    trained = dataset.train_vertices and min(dataset.train_vertices, sizes["vertices"])
+    one = replace(dataset, source=source, train_vertices=trained, **sizes)
     return one if is_stored(one) else replace(one, direction=Direction.AUTO)
 
 

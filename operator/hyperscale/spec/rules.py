@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from hyperscale.model.api.datasets import BUILTIN_SIZES
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.util.quantity import parse_exact
@@ -80,6 +81,27 @@ def _dataset_rule(name: str, holds: Callable[[JobSpec], bool]) -> Rule:
         holds=lambda job: holds(job) or job.dataset.source.builtin is not None or not _states_its_graph(job),
         required=True,
     )
+
+
+def _has_builtin_sizes(job: JobSpec) -> bool:
+    """Whether every size that a job on a builtin graph states is the graph's own."""
+    if job.dataset.source.builtin is None:
+        return True
+    known = BUILTIN_SIZES[job.dataset.source.builtin.name]
+    stated = {name: getattr(job.dataset, name) for name in known._fields}
+    return all(size is None or size == getattr(known, name) for name, size in stated.items())
+
+
+def _builtin_sizes_cel() -> str:
+    """The same in CEL."""
+    fields = {"vertices": "vertices", "edges": "edges", "featureSize": "feature_size", "classes": "classes"}
+    stated = " && ".join(
+        f"(!has(self.dataset.{field}) || self.dataset.{field} == {{"
+        + ", ".join(f"'{graph}': {getattr(size, name)}" for graph, size in BUILTIN_SIZES.items())
+        + "}[self.dataset.source.builtin.name])"
+        for field, name in fields.items()
+    )
+    return f"!has(self.dataset.source.builtin) || {stated}"
 
 
 def _gpus_are_whole(job: JobSpec) -> bool:
@@ -204,6 +226,20 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         detail=lambda job: (
             f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min_replicas} to "
             f"{job.workers.max_replicas} workers of {job.workers.gpus_per_worker} GPUs"
+        ),
+    ),
+    Rule(
+        path="dataset",
+        message="these are not the sizes of that builtin graph, which are known; leave vertices, edges, featureSize and classes out",
+        cel=_builtin_sizes_cel(),
+        holds=_has_builtin_sizes,
+    ),
+    Rule(
+        path="dataset.trainVertices",
+        message="these are among the vertices of the graph; write at most spec.dataset.vertices",
+        cel="!has(self.dataset.trainVertices) || !has(self.dataset.vertices) || self.dataset.trainVertices <= self.dataset.vertices",
+        holds=lambda job: (
+            job.dataset.train_vertices is None or job.dataset.vertices is None or job.dataset.train_vertices <= job.dataset.vertices
         ),
     ),
     Rule(

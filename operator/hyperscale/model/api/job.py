@@ -235,7 +235,7 @@ class WorkersSpec(Spec, frozen=True):
     min_replicas: Annotated[int, Meta(ge=1, le=MAX_WORKERS)] = 1
     """Fewest workers that the job makes sense with."""
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
-    gpu_memory: Annotated[int, Meta(ge=1, le=16 * 2**40, extra=written_numbers.QUANTITY)] | None = None
+    gpu_memory: Annotated[int, Meta(ge=2**20, le=16 * 2**40, extra=written_numbers.QUANTITY)] | None = None
     """Memory that each GPU must have, e.g. 24Gi."""
     gpu_products: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=63, pattern=LABEL_VALUE)], ...], Meta(max_length=32)] = ()
     """Allowed nvidia.com/gpu.product values; empty allows all."""

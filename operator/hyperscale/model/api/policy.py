@@ -68,7 +68,7 @@ class NodeOverride(Spec, frozen=True):
     """Name of the node."""
     gpu_product: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
     """Instead of nvidia.com/gpu.product."""
-    gpu_memory: Annotated[int, Meta(ge=1, le=16 * 2**40, extra=QUANTITY)] | None = None
+    gpu_memory: Annotated[int, Meta(ge=2**20, le=16 * 2**40, extra=QUANTITY)] | None = None
     """Memory of one GPU, such as 24Gi, instead of nvidia.com/gpu.memory."""
     network_bytes_per_second: Annotated[float, Meta(ge=1, le=MAX_BYTES_PER_SECOND, extra=QUANTITY)] | None = None
     """What its fastest network card carries, instead of node-exporter's figure."""
