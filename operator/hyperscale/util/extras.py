@@ -34,6 +34,7 @@ EXTRA_OF: Final = {
     "tensorboard": "learn",
     "torch": "worker",
     "urllib3": "cluster",
+    "z3": "evaluate",
 }
 """Top-level module -> the smallest extra of pyproject.toml that brings it."""
 
