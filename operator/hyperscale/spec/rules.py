@@ -87,9 +87,9 @@ def _has_builtin_sizes(job: JobSpec) -> bool:
     """Whether every size that a job on a builtin graph states is the graph's own."""
     if job.dataset.source.builtin is None:
         return True
-    known = BUILTIN_SIZES[job.dataset.source.builtin.name]
-    stated = {name: getattr(job.dataset, name) for name in known._fields}
-    return all(size is None or size == getattr(known, name) for name, size in stated.items())
+    graph_size = BUILTIN_SIZES[job.dataset.source.builtin.name]
+    stated = {name: getattr(job.dataset, name) for name in graph_size._fields}
+    return all(size is None or size == getattr(graph_size, name) for name, size in stated.items())
 
 
 def _builtin_sizes_cel() -> str:
