@@ -18,7 +18,31 @@ _LINKER: Final = " ".join(
     f"-X k8s.io/component-base/version.{key}={value}"
     for key, value in (("gitVersion", _KUBERNETES_VERSION), ("gitMajor", "1"), ("gitMinor", "34"))
 )
-FLAGS: Final = ("-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags=-s -w {_LINKER}")
+_OPTIMISED: Final = (
+    "std",
+    *(
+        f"{modules}/..."
+        for modules in (
+            "github.com/gogo",
+            "github.com/google",
+            "github.com/json-iterator",
+            "github.com/modern-go",
+            "go.etcd.io",
+            "golang.org/x",
+            "google.golang.org",
+            "k8s.io/apimachinery",
+            "k8s.io/apiserver",
+            "sigs.k8s.io",
+        )
+    ),
+)
+"""Packages where the servers spend their time. Without optimisation of the others the whole build takes three quarters."""
+FLAGS: Final = (
+    "-trimpath",
+    "-gcflags=all=-dwarf=false -N -l",
+    *(f"-gcflags={packages}=-dwarf=false" for packages in _OPTIMISED),
+    f"-ldflags=-s -w {_LINKER}",
+)
 """The programs carry no debug information, so the compiler need not make it."""
 _COLLECTOR: Final = {"GOGC": "800", "GOMEMLIMIT": "2GiB"}
 """Of the compiler's own memory: with Go's defaults it spends a fifth of its time on collecting garbage."""
