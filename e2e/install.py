@@ -126,6 +126,11 @@ class Installation:
         """Warnings are shown; an error ends the run."""
         self.shell(command.run, (0, _WARNINGS))
 
+    def measured(self, command: Command) -> None:
+        """As on the page, once the agents have measured what it waits for."""
+        release.wait_measured(self.here)
+        self.shell(command.run)
+
     def apply_job(self, _: Command) -> None:
         """The job and its claim."""
         job = self.job()
@@ -192,6 +197,7 @@ ACTIONS: Final[dict[str, Callable[[Installation, Command], float | None]]] = {
     "push": Installation.push,
     "helm": Installation.helm,
     "doctor": Installation.doctor,
+    "measured": Installation.measured,
     "job": Installation.apply_job,
     "watch": Installation.watch,
 }

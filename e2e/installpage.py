@@ -79,6 +79,7 @@ RULES: Final = (
     Rule(r"helm uninstall .+"),
     Rule(r"kubectl -n \S+ rollout status \S+"),
     Rule(r"hyperscale doctor", "doctor", "its warnings are shown and end nothing"),
+    Rule(r"kubectl get clustertopology default", "measured", "waits for every link between nodes with agents instead of looking again"),
     Rule(
         r"kubectl apply -f examples/cora-gcn\.yaml",
         "job",
