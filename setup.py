@@ -28,6 +28,7 @@ MODULES = (
     "hyperscale.training.modelgraph._sparse",
     "hyperscale.observe.series._follow",
     "hyperscale.training.molecules._molecules",
+    "hyperscale.evaluate.twin._futures",
 )
 BENCHMARKS = ("benchmarks.peers.placement._anneal",)
 """Compiled beside their sources too; no part of the package."""
