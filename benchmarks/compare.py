@@ -1,0 +1,204 @@
+"""How often `hyperscale compare` states a difference where there is none, and how often it shows one that is there.
+
+Null experiments over normal, lognormal, tied and unequal-variance data, in groups and in pairs, with one metric and with many.
+Peers in the same run: Student's, Welch's and the paired t-test, Mann-Whitney and Wilcoxon of scipy at 5 %, without correction.
+The goal of each kind is at most 5 %, with exact one-sided 95 % bounds (Clopper-Pearson) for each and for all together.
+With --quick only all kinds together have a goal: 250 experiments of one kind scatter by 1.4 points.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.common import Row, goal, parser, report
+from hyperscale.evaluate.statistics.binomial import upper_bound
+from hyperscale.evaluate.statistics.result_rows import ResultRow
+from hyperscale.evaluate.statistics.row_comparison import compare_rows
+from hyperscale.model.graph import FloatArray
+
+NAME: Final = "compare"
+OURS: Final = "compare"
+LEVEL: Final = 0.05
+EXPERIMENTS: Final = 2000
+QUICK_EXPERIMENTS: Final = 250
+Groups = list[FloatArray]
+Draw = Callable[[np.random.Generator], Groups]
+Chance = np.random.Generator
+
+
+def normal(chance: Chance, count: int, *, second: bool) -> FloatArray:
+    """Normal values around 10."""
+    return chance.normal(10.0, 1.0, count)
+
+
+def lognormal(chance: Chance, count: int, *, second: bool) -> FloatArray:
+    """Skewed values above 0."""
+    return chance.lognormal(0.0, 1.0, count)
+
+
+def tied(chance: Chance, count: int, *, second: bool) -> FloatArray:
+    """Small counts, most of them tied."""
+    return chance.poisson(1.5, count).astype(np.float64)
+
+
+def unequal(chance: Chance, count: int, *, second: bool) -> FloatArray:
+    """Normal values of one mean, the second group's spread three times the first one's."""
+    return chance.normal(10.0, 3.0 if second else 1.0, count)
+
+
+KINDS: Final = {"normal": normal, "lognormal": lognormal, "tied": tied, "unequal variance": unequal}
+
+
+def groups_of(kind: str, shift: float = 0.0) -> Draw:
+    """Two groups of 4 to 30 values each; `shift` in standard deviations is added to the second one."""
+
+    def draw(chance: Chance) -> Groups:
+        first, second = (KINDS[kind](chance, int(chance.integers(4, 31)), second=late) for late in (False, True))
+        return [first, second + shift * float(np.std(second))]
+
+    return draw
+
+
+def pairs_of(kind: str, shift: float = 0.0) -> Draw:
+    """6 to 30 pairs with an effect of the case in both, of very different size from case to case where values stay above 0."""
+
+    def draw(chance: Chance) -> Groups:
+        count = int(chance.integers(6, 31))
+        first, second = (KINDS[kind](chance, count, second=late) for late in (False, True))
+        second = second + shift * float(np.std(second - first))
+        if kind in ("lognormal",):
+            size = np.exp(chance.normal(0.0, 2.0, count))
+            return [first * size, second * size]
+        return [first, second]
+
+    return draw
+
+
+def rows_of(values: FloatArray, metric: str, paired: bool) -> list[ResultRow]:
+    """Rows as a benchmark writes them; without pairs, no two rows of two groups share case and seed."""
+    return [ResultRow(float(value), metric, "s", NAME, f"case {at}" if paired else "", "", "") for at, value in enumerate(values)]
+
+
+def is_stated(groups: Groups, paired: bool) -> bool:
+    """Whether `compare` states any difference between these groups."""
+    answer = compare_rows({f"group {at}": rows_of(values, "time", paired) for at, values in enumerate(groups)})
+    return any(each.shown for each in answer.comparisons) or any(each.shown for each in answer.overall)
+
+
+def peers(groups: Groups, paired: bool) -> dict[str, bool]:
+    """What tests of scipy state at 5 %."""
+    first, second = groups
+    if paired:
+        tests = {
+            "paired t-test": stats.ttest_rel(first, second).pvalue,
+            "Wilcoxon": stats.wilcoxon(first, second, correction=True, method="asymptotic").pvalue,
+        }
+    else:
+        tests = {
+            "Student's t-test": stats.ttest_ind(first, second).pvalue,
+            "Welch's t-test": stats.ttest_ind(first, second, equal_var=False).pvalue,
+            "Mann-Whitney": stats.mannwhitneyu(first, second).pvalue,
+        }
+    return {name: bool(p_value <= LEVEL) for name, p_value in tests.items()}
+
+
+def count_two(draw: Draw, paired: bool, experiments: int, seed: int) -> dict[str, int]:
+    """In how many experiments each method states a difference."""
+    chance = np.random.default_rng(seed)
+    counts: dict[str, int] = {OURS: 0}
+    for _ in range(experiments):
+        groups = draw(chance)
+        stated = {OURS: is_stated(groups, paired), **peers(groups, paired)}
+        for method, yes in stated.items():
+            counts[method] = counts.get(method, 0) + yes
+    return counts
+
+
+def count_many(experiments: int, seed: int, paired: bool) -> int:
+    """In how many experiments any difference is stated among four groups, one of each size, of a kind drawn by chance."""
+    chance, stated = np.random.default_rng(seed), 0
+    kinds = list(KINDS)
+    for _ in range(experiments):
+        kind = KINDS[kinds[int(chance.integers(len(kinds)))]]
+        count = int(chance.integers(6, 21))
+        sizes = [count] * 4 if paired else chance.integers(4, 21, 4).tolist()
+        stated += is_stated([kind(chance, size, second=at % 2 == 1) for at, size in enumerate(sizes)], paired)
+    return stated
+
+
+def count_metrics(experiments: int, seed: int) -> int:
+    """In how many experiments a difference is stated in any of eight metrics, of several cases and seeds, in pairs."""
+    chance, stated = np.random.default_rng(seed), 0
+    for _ in range(experiments):
+        groups: dict[str, list[ResultRow]] = {"first": [], "second": []}
+        for metric in range(8):
+            for case in range(4):
+                size = float(np.exp(chance.normal(0.0, 2.0)))
+                for name, rows in groups.items():
+                    values = size * chance.lognormal(0.0, 0.2, 5)
+                    rows += [
+                        ResultRow(float(value), f"metric {metric}", "s", NAME, f"case {case}", name, str(at))
+                        for at, value in enumerate(values)
+                    ]
+        stated += any(each.shown for each in compare_rows(groups).comparisons)
+    return stated
+
+
+def null_rows(case: str, counts: dict[str, int], experiments: int, seed: int) -> list[Row]:
+    """Rates of false statements with the exact bound, and the goal of ours."""
+    rows = []
+    for method, count in counts.items():
+        rows.append(Row(NAME, case, method, "false positives", count / experiments, "share", seed))
+    rows.append(Row(NAME, case, OURS, "upper bound 95 %", upper_bound(counts[OURS], experiments), "share", seed))
+    if experiments >= EXPERIMENTS:
+        rows.append(goal(NAME, f"false positives, {case}", OURS, counts[OURS] / experiments, LEVEL, "share"))
+    return rows
+
+
+def rows_of_all(experiments: int, seed: int) -> list[Row]:
+    """All rows."""
+    rows: list[Row] = []
+    total = 0
+    designs = [(f"{kind}, {'pairs' if paired else 'groups'}", kind, paired) for paired in (False, True) for kind in KINDS]
+    for at, (case, kind, paired) in enumerate(designs):
+        counts = count_two((pairs_of if paired else groups_of)(kind), paired, experiments, seed + at)
+        total += counts[OURS]
+        rows += null_rows(case, counts, experiments, seed)
+    several = {
+        "any of 4 groups": count_many(experiments, seed + 100, paired=False),
+        "any of 4 groups, pairs": count_many(experiments, seed + 101, paired=True),
+        "any of 8 metrics, pairs": count_metrics(experiments, seed + 102),
+    }
+    for case, count in several.items():
+        total += count
+        rows += null_rows(case, {OURS: count}, experiments, seed)
+    everything = experiments * (len(designs) + len(several))
+    rows.append(goal(NAME, f"false positives, all {everything}", OURS, total / everything, LEVEL, "share"))
+    rows.append(goal(NAME, f"upper bound 95 %, all {everything}", OURS, upper_bound(total, everything), LEVEL, "share"))
+    for paired, shift in ((False, 1.0), (True, 0.8)):
+        for kind in KINDS:
+            draw = (pairs_of if paired else groups_of)(kind, shift)
+            few = max(100, experiments // 4)
+            case = f"{kind}, {'pairs' if paired else 'groups'}, shift of {shift:g} standard deviations"
+            for method, count in count_two(draw, paired, few, seed + 200).items():
+                rows.append(Row(NAME, case, method, "shown", count / few, "share", seed))
+    return rows
+
+
+def main() -> int:
+    """Draw, compare, report."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all experiments (default: %(default)s)")
+    chosen = arguments.parse_args()
+    warnings.simplefilter("ignore", RuntimeWarning)  # scipy's, where all values are tied
+    return report(rows_of_all(QUICK_EXPERIMENTS if chosen.quick else EXPERIMENTS, chosen.seed), chosen.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

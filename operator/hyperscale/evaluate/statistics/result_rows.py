@@ -1,0 +1,127 @@
+"""Rows of results, and which of them belong together: the same metric in the same unit, in pairs where case and seed are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from hyperscale.model.graph import FloatArray
+
+MIN_PAIRS: Final = 6
+"""Fewer pairs can never show a difference at 5 % by ranks: 2 ** (1 - 5) is above 0.05."""
+Pairing = Literal["auto", "always", "never"]
+Key = tuple[str, ...]
+
+
+class ResultRow(msgspec.Struct, frozen=True):
+    """One figure of one method on one case."""
+
+    value: float
+    """Finite."""
+    metric: str = "value"
+    unit: str = ""
+    benchmark: str = ""
+    case: str = ""
+    method: str = ""
+    seed: str = ""
+    columns: Mapping[str, str] = {}
+    """All columns of the row as they were written, for factors and regression."""
+
+
+class MetricKey(NamedTuple):
+    """What is compared with its own kind alone."""
+
+    benchmark: str
+    metric: str
+    method: str
+    """Empty where each group has one method: methods are then what is compared."""
+
+
+class Aligned(NamedTuple):
+    """Values of k groups that pair."""
+
+    values: FloatArray
+    """(n, k)."""
+    cases: tuple[str, ...]
+    """(n,) case of each pair."""
+
+
+def by_metric(groups: Mapping[str, Sequence[ResultRow]]) -> dict[MetricKey, dict[str, list[ResultRow]]]:
+    """Return the rows of each metric by group, sorted by metric; a group without the metric is left out there.
+
+    Raises ValueError where groups have a metric in different units.
+    """
+    several = _with_several_methods(groups)
+    table: dict[MetricKey, dict[str, list[ResultRow]]] = {}
+    for name, rows in groups.items():
+        for row in rows:
+            method = row.method if (row.benchmark, row.metric) in several else ""
+            table.setdefault(MetricKey(row.benchmark, row.metric, method), {}).setdefault(name, []).append(row)
+    for key, members in table.items():
+        units = {row.unit: name for name, rows in members.items() for row in rows}
+        if len(units) > 1:
+            listed = ", ".join(f"{unit or 'none'!r} in {name}" for unit, name in sorted(units.items()))
+            raise ValueError(f"metric {key.metric!r} has several units: {listed}; convert them to one")
+    return dict(sorted(table.items()))
+
+
+def align(groups: Sequence[Sequence[ResultRow]], pairing: Pairing = "auto") -> Aligned | None:
+    """Return the values of all groups in pairs, None where they do not pair.
+
+    Pairs have the same case and seed, else the same case; values that repeat a key are averaged. With `auto` there must be MIN_PAIRS,
+    or each value is in a pair. Groups without case and seed pair by place, with `always` alone.
+    Raises ValueError where `always` finds no pairs.
+    """
+    if pairing == "never":
+        return None
+    if not any(row.case or row.seed for rows in groups for row in rows):
+        return _by_place(groups) if pairing == "always" else None
+    for level in (_case_and_seed, _case):
+        keyed = [_values_by_key(rows, level) for rows in groups]
+        shared = sorted(set(keyed[0]).intersection(*keyed[1:]))
+        whole = all(len(each) == len(shared) == len(rows) for each, rows in zip(keyed, groups, strict=True))
+        if len(shared) >= MIN_PAIRS or (shared and (whole or pairing == "always")):
+            values = np.array([[float(np.mean(each[key])) for each in keyed] for key in shared])
+            return Aligned(values, tuple(key[0] for key in shared))
+    if pairing == "always":
+        raise ValueError("no case is in all groups: nothing pairs; compare without --paired")
+    return None
+
+
+def values_of(rows: Sequence[ResultRow]) -> FloatArray:
+    """Return the values, (n,), in the order of the rows."""
+    return np.array([row.value for row in rows], dtype=np.float64)
+
+
+def _with_several_methods(groups: Mapping[str, Sequence[ResultRow]]) -> set[tuple[str, str]]:
+    """Benchmark and metric of those that a group has by more than one method."""
+    methods: dict[tuple[str, str, str], set[str]] = {}
+    for name, rows in groups.items():
+        for row in rows:
+            methods.setdefault((name, row.benchmark, row.metric), set()).add(row.method)
+    return {key[1:] for key, each in methods.items() if len(each) > 1}
+
+
+def _by_place(groups: Sequence[Sequence[ResultRow]]) -> Aligned:
+    counts = [len(rows) for rows in groups]
+    if len(set(counts)) > 1:
+        raise ValueError(f"{' and '.join(map(str, counts))} values do not pair by place; give as many in each group")
+    return Aligned(np.stack([values_of(rows) for rows in groups], axis=1), ("",) * counts[0])
+
+
+def _values_by_key(rows: Sequence[ResultRow], level: Callable[[ResultRow], Key]) -> dict[Key, list[float]]:
+    values: dict[Key, list[float]] = {}
+    for row in rows:
+        values.setdefault(level(row), []).append(row.value)
+    return values
+
+
+def _case_and_seed(row: ResultRow) -> Key:
+    return row.case, row.seed
+
+
+def _case(row: ResultRow) -> Key:
+    return (row.case,)

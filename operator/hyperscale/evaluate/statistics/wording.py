@@ -1,0 +1,97 @@
+"""One plain sentence for a comparison: who is faster or higher, by how much, on how many cases, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hyperscale.evaluate.statistics.effect_size import magnitude
+from hyperscale.evaluate.statistics.factor_analysis import Variance
+from hyperscale.evaluate.statistics.group_pair import LEVEL, TwoGroups
+
+TIMES: Final = frozenset({"s", "ms", "us", "µs", "ns", "min", "h", "seconds", "hours", "s/epoch", "s/step"})
+"""Units of which less is faster."""
+RATE: Final = "/s"
+"""Ends a unit of which more is faster."""
+
+
+def sentence(names: tuple[str, str], unit: str, two: TwoGroups, corrected: float | None, cases: tuple[int, int, int]) -> str:
+    """Return the verdict of one comparison.
+
+    corrected: p value after correction; cases: with the first group lower, with it higher, all; all 0 where values do not pair.
+    """
+    if corrected is None or corrected > LEVEL or two.reason:
+        return f"no difference shown: {_open(names, two, corrected)}"
+    lower = two.estimate < (1.0 if two.scale == "ratio" else 0.0)
+    agree, total = cases[0 if lower else 1], cases[2]
+    where = f" on {agree} of {total} cases" if total > 1 else f" in {two.losses if lower else two.wins} of {two.first_count} pairs"
+    size = f"{magnitude(two.hedges_g, two.cliffs_delta)} effect"
+    return f"{_difference(names, unit, two, lower)}{where if two.paired else ''} ({p_text(corrected)}, {size})"
+
+
+def overall_sentence(names: Sequence[str], variance: Variance, corrected: float | None) -> str:
+    """Return whether several groups differ at all."""
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    if corrected is None:
+        return f"no difference shown between {listed}: {variance.reason}"
+    share = "" if variance.eta_squared is None else f", eta squared {variance.eta_squared:.2g}"
+    differ = f"{listed} differ" if corrected <= LEVEL else f"no difference shown between {listed}"
+    return f"{differ} ({p_text(corrected)}{share})"
+
+
+def factor_sentence(name: str, variance: Variance, corrected: float | None) -> str:
+    """Return what a factor explains."""
+    share = "nothing" if variance.eta_squared is None else f"{variance.eta_squared:.0%} of what the other factors leave"
+    if corrected is None or corrected > LEVEL:
+        tail = variance.reason if corrected is None else p_text(corrected)
+        return f"no difference shown between the levels of {name} ({tail})"
+    return f"{name} explains {share} ({p_text(corrected)})"
+
+
+def p_text(value: float) -> str:
+    """Return `p = 0.003`, or `p < 0.001`."""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
+
+
+def _open(names: tuple[str, str], two: TwoGroups, corrected: float | None) -> str:
+    """Why nothing is shown, with what the figures allow."""
+    if two.wins == two.losses == 0 and two.paired:
+        return f"{names[0]} and {names[1]} are equal in all {two.first_count} pairs" if two.first_count > 1 else "the one pair is equal"
+    if two.low is None or two.high is None or corrected is None:
+        return two.reason
+    sign = "/" if two.scale == "ratio" else "-"
+    counts = f"{two.first_count} pairs" if two.paired else f"{two.first_count} and {two.second_count} values"
+    interval = f"95 % interval {two.low:.3g} to {two.high:.3g}"
+    text = f"{names[0]} {sign} {names[1]} is {two.estimate:.3g} ({interval}, {p_text(corrected)}, {counts})"
+    shown = [test.name for test in two.tests if test.p_value <= LEVEL]
+    alone = f"only the {shown[0]} shows one" if len(shown) == 1 and len(two.tests) > 1 else ""
+    return "; ".join(part for part in (text, two.reason or alone) if part)
+
+
+def _difference(names: tuple[str, str], unit: str, two: TwoGroups, lower: bool) -> str:
+    """The part of the sentence that says which way and by how much."""
+    first, second = names
+    means = two.first_mean, two.second_mean
+    timed, rated = unit in TIMES, unit.endswith(RATE)
+    if min(means) <= 0.0:
+        return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
+    ratio = means[0] / means[1]
+    if (ratio < 1.0) != lower or ratio == 1.0:  # the ratio of rounded or of arithmetic means says less than the test
+        return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
+    if timed or rated:
+        fast = lower == timed
+        times = 1.0 / ratio if timed else ratio
+        if times >= 2.0:
+            return f"{first} is {times:.3g} times as fast as {second}"
+        if times <= 0.5:
+            return f"{first} takes {1.0 / times:.3g} times as long as {second}"
+        return f"{first} is {_per_cent(ratio)} {'faster' if fast else 'slower'} than {second}"
+    if ratio >= 2.0:
+        return f"{first} is {ratio:.3g} times {second}"
+    return f"{first} is {_per_cent(ratio)} {'lower' if lower else 'higher'} than {second}"
+
+
+def _per_cent(ratio: float) -> str:
+    """Two digits of |ratio - 1|, e.g. `12 %`."""
+    share = abs(ratio - 1.0) * 100.0
+    return f"{share:.0f} %" if share >= 10.0 else f"{share:.2g} %"
