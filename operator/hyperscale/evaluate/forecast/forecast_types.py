@@ -1,0 +1,111 @@
+"""Questions and answers of the forecast: workload features, finished runs, the plan in question, seconds with intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MIN_CANDIDATES = 2
+"""Below this many alternatives a choice says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFeatures:
+    """What a run does and what it runs on, as far as it is stated before the start. NaN and None mean unknown, never zero."""
+
+    architecture: str
+    """Model family: GCN, GraphSAGE, GAT, RGAT."""
+    system: str = ""
+    """Training system or way of training; runs of one system share what it teaches."""
+    dataset: str = ""
+    """Name of the graph. Runs of one name share a level; the name enters no distance."""
+    gpu_product: str = ""
+    vertices: float = math.nan
+    edges: float = math.nan
+    feature_size: float = math.nan
+    hidden_size: float = math.nan
+    layers: float = math.nan
+    batch_size: float = math.nan
+    """Seeds a GPU and step; NaN for the full graph."""
+    fanout: float = math.nan
+    degree_skew: float = math.nan
+    """Largest degree / mean degree of the graph."""
+    cut_share: float = math.nan
+    """Share of edges that an 8-way partition cuts, 0 to 1."""
+    flops_per_second: float = math.nan
+    """Sustained speed of one GPU."""
+    inside_bytes_per_second: float = math.nan
+    """Slowest path between two GPUs of one host."""
+    between_bytes_per_second: float = math.nan
+    """Slowest path between two hosts of the run."""
+    latency_seconds: float = math.nan
+    """Longest latency between two hosts of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRun:
+    """A finished run: what the forecast learns from."""
+
+    run: str
+    """Its id, for people."""
+    features: RunFeatures
+    ranks: int
+    """GPUs that train."""
+    hosts: int
+    measured_seconds: float
+    """Of one epoch."""
+    physical_seconds: float
+    """Of one epoch as the cost model predicted it, uncorrected."""
+    candidate_seconds: tuple[float, ...] = ()
+    """Physical seconds of all placements among which this run's was the best; empty where it was not chosen by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastQuestion:
+    """A planned run: the fields of `ForecastRun` that exist before the start."""
+
+    features: RunFeatures
+    ranks: int
+    hosts: int
+    physical_seconds: float
+    candidate_seconds: tuple[float, ...] = ()
+    """As in `ForecastRun`. The best of many noisy predictions is too low on average; the forecast corrects for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochForecast:
+    """Seconds of one epoch with central intervals."""
+
+    seconds: float
+    """Median of the forecast."""
+    low_68: float
+    high_68: float
+    low_95: float
+    high_95: float
+    like: str | None
+    """Id of the nearest finished run; None where the question is unlike all of them."""
+    distance: float
+    """To the nearest finished run, in units of the usual distance between neighbours; +inf without any run."""
+    sources: tuple[str, ...]
+    """Sentences for people: what the figures rest on."""
+
+
+def check_seconds(place: str, seconds: float) -> None:
+    """Raise ValueError, naming `place`, where `seconds` is no finite number above 0."""
+    if not (seconds > 0.0 and math.isfinite(seconds)):
+        raise ValueError(f"{place}: {seconds} is no time; write seconds above 0")
+
+
+def check_run(run: ForecastRun) -> None:
+    """Raise ValueError where a figure of `run` cannot be: no ranks, more hosts than ranks, seconds not above 0."""
+    check_seconds(f"run {run.run}: measured_seconds", run.measured_seconds)
+    check_question(ForecastQuestion(run.features, run.ranks, run.hosts, run.physical_seconds, run.candidate_seconds), f"run {run.run}")
+
+
+def check_question(question: ForecastQuestion, place: str = "question") -> None:
+    """Raise ValueError, naming `place`, where a figure of `question` cannot be."""
+    if not 1 <= question.hosts <= question.ranks:
+        raise ValueError(f"{place}: {question.hosts} hosts for {question.ranks} ranks; write 1 <= hosts <= ranks")
+    check_seconds(f"{place}: physical_seconds", question.physical_seconds)
+    for seconds in question.candidate_seconds:
+        check_seconds(f"{place}: candidate_seconds", seconds)
