@@ -18,6 +18,7 @@ from hyperscale.util import extras
 
 COMMANDS: Final = {
     "plan": "hyperscale.cli.plan.plan_command",
+    "evaluate": "hyperscale.cli.evaluate.evaluate_command",
     "explain": "hyperscale.cli.explain.explain_command",
     "snapshot": "hyperscale.cli.topology.snapshot_command",
     "topology": "hyperscale.cli.topology.topology_command",

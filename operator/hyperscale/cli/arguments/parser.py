@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
-    from hyperscale.cli.arguments import cluster_arguments, training_arguments  # which build on this module
+    from hyperscale.cli.arguments import cluster_arguments, evaluation_arguments, training_arguments  # which build on this module
 
     parser = Parser(
         prog=prog,
@@ -51,6 +51,7 @@ def build_parser(prog: str) -> Parser:
     parser.add_argument("--version", action="version", version=f"hyperscale {__version__}", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _add_plan(commands, prog)
+    evaluation_arguments.add(commands, prog)
     _add_explain(commands, prog)
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)

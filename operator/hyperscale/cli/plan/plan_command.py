@@ -39,7 +39,7 @@ GRACE_SECONDS: Final = 5.0
 def run(arguments: argparse.Namespace) -> int:
     """Plan and print; 0 where some job has a plan, 1 where none has."""
     jobs = inputs.read_jobs(arguments.filename, arguments.namespace)
-    specs = [_asked(job, arguments) for job in jobs]
+    specs = [asked_spec(job, arguments) for job in jobs]
     if len(jobs) > 1:
         from hyperscale.cli.plan import plan_many  # one job need not wait for its imports
 
@@ -133,14 +133,14 @@ def decided(sources: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: f
 
 def _single(sources: KnownInputs, job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     asked = asked_about(job, spec, sources, arguments)
-    answer = _only(decided(sources, [asked], asked.request.deadline_seconds))
+    answer = only_answer(decided(sources, [asked], asked.request.deadline_seconds))
     if isinstance(answer, Infeasible):
-        return _refuse(answer, arguments)
+        return refuse(answer, arguments)
     print(show(answer, job, sentence(asked.outcome, job, answer), sources.shown, arguments.output, sources), end="")
     return exit_codes.OK
 
 
-def _only(decisions: Decided | Infeasible) -> Plan | Infeasible:
+def only_answer(decisions: Decided | Infeasible) -> Plan | Infeasible:
     """The answer about the only job."""
     if isinstance(decisions, Infeasible):
         return decisions
@@ -160,7 +160,7 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     cluster = inputs.connect(arguments)
     missing = _volumes(job, spec, cluster)[0].missing
     if missing and spec.start_policy is not StartPolicy.NEVER:  # a job that never starts says nothing of them
-        return _refuse(missing_volumes(job.namespace, missing), arguments)
+        return refuse(missing_volumes(job.namespace, missing), arguments)
     try:
         name, answer = ask(cluster, job, arguments)
     except UnavailableError as closed:
@@ -168,7 +168,7 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
             raise InputError(f"--from job: {closed}") from None
         raise
     if isinstance(answer, Infeasible):
-        return _refuse(answer, arguments)
+        return refuse(answer, arguments)
     age = answer.figures.age_seconds if answer.figures is not None else None
     oldest = "" if age is None else f", from figures up to {age:g} s old"
     shown = f"of the operator, asked with the temporary job {job.namespace}/{name}{oldest}"
@@ -176,14 +176,15 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
+def refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
+    """Print why there is no plan; return the exit code."""
     waits = answer.reason in (Reason.WAITING_FOR_ADMISSION, Reason.WAITING_FOR_BETTER_NODES)
     print(exit_codes.one_line(f"{'waits' if waits else 'no plan'}: {answer.message or answer.reason}"), file=sys.stderr)
     print(refused(answer, arguments.output), end="")
     return exit_codes.INFEASIBLE
 
 
-def _asked(job: JobInput, arguments: argparse.Namespace) -> JobSpec:
+def asked_spec(job: JobInput, arguments: argparse.Namespace) -> JobSpec:
     """The job's spec with what the command line changes; InputError where the two cannot be combined."""
     spec = job.spec
     if arguments.planner is not None:

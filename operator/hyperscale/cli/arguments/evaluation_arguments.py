@@ -1,0 +1,103 @@
+"""What can be written after `evaluate`; as parser.py, nothing heavy is imported."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Final
+
+from hyperscale.cli.arguments import parser
+from hyperscale.cli.arguments.parser import Parser
+
+STAGES: Final = ("proof", "forecast", "twin")
+"""hyperscale.evaluate.pipeline.run_stages.STAGES."""
+MAX_FUTURES: Final = 1_000_000
+MAX_RATE: Final = 1e6
+MAX_SECONDS: Final = 10 * 365 * 86_400
+EXIT_CODES: Final = (
+    "exit codes: 0 every stage passed or warned, 1 the plan must not be carried out or none exists, 2 bad input (one line says what to "
+    "write instead)"
+)
+
+
+def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    """The command."""
+    example = (
+        f"{prog} evaluate -f job.yaml --snapshot cluster.json --deadline-seconds 86400\n"
+        f"  {prog} evaluate -f job.yaml --plan plan.json --failures events.csv --report report.html"
+    )
+    summary = "prove a plan, forecast its end with its risks, and score it, before a GPU is spent"
+    command = parser._command(commands, "evaluate", summary, example, EXIT_CODES)
+    command.add_argument(
+        "-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input"
+    )
+    command.add_argument("--plan", metavar="PLAN.json", help="plan as `plan -o json` prints it; without it the job is planned first")
+    command.add_argument("--stage", action="append", choices=STAGES, help="only this stage; may be given several times (default: all)")
+    command.add_argument(
+        "--deadline-seconds",
+        type=_Number(1.0, MAX_SECONDS, "86400"),
+        metavar="SECONDS",
+        help="from the job's start to when it must have ended (default: spec.runPolicy.activeDeadlineSeconds)",
+    )
+    _add_failures(command)
+    command.add_argument(
+        "--futures", type=parser._Whole(100, MAX_FUTURES), default=10_000, metavar="N", help="futures played (default: %(default)s)"
+    )
+    command.add_argument("--report", metavar="FILE", help="write one HTML page without scripts: plan, chances over time, stages")
+    _add_planning(command)
+
+
+def _add_failures(command: Parser) -> None:
+    """What is assumed of nodes, and what finished runs teach."""
+    rate = command.add_mutually_exclusive_group()
+    rate.add_argument("--failures", metavar="FILE", help="CSV with location, insert, remove and cause: how nodes have failed")
+    rate.add_argument(
+        "--failure-rate",
+        type=_Number(0.0, MAX_RATE, "6.5"),
+        metavar="NUMBER",
+        help="failures per 1,000 node-days (default: 6.50, as published for 16,000 A100)",
+    )
+    command.add_argument("--history", metavar="URL", help="database of finished runs (default: $HYPERSCALE_HISTORY_URL)")
+    command.add_argument(
+        "--restart-seconds",
+        type=_Number(0.0, MAX_SECONDS, "120"),
+        metavar="SECONDS",
+        help="from a failure to training again (default: 120)",
+    )
+    command.add_argument("--write-seconds", type=_Number(0.0, MAX_SECONDS, "2"), metavar="SECONDS", help="of one checkpoint (default: 2)")
+
+
+def _add_planning(command: Parser) -> None:
+    """As after `plan`."""
+    command.add_argument(
+        "--policy", metavar="FILE", help="PlannerPolicy as YAML or JSON; without it the cluster's, or built-in figures offline"
+    )
+    command.add_argument("--planner", metavar="NAME", help="planner to ask instead of the job's spec.planner, or Auto")
+    command.add_argument(
+        "--seed", type=parser._Whole(0, parser.MAX_SEED), metavar="N", help="seed of planners and futures (default: the job's, 0)"
+    )
+    command.add_argument("--workers", type=parser._Whole(1, parser.MAX_WORKERS), metavar="N", help="plan exactly N workers")
+    command.add_argument(
+        "--deadline", type=parser._positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)"
+    )
+    command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
+    parser._add_snapshot_source(command)
+    parser._add_output(command, ("table", "json", "yaml"))
+
+
+class _Number:
+    """A number within bounds, as an argparse type."""
+
+    def __init__(self, least: float, most: float, example: str) -> None:
+        self.least, self.most, self.example = least, most, example
+
+    def __call__(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not self.least <= number <= self.most:
+            raise argparse.ArgumentTypeError(
+                f"{text[:40]!r} is no number from {self.least:g} to {self.most:g}; write for example {self.example}"
+            )
+        return number

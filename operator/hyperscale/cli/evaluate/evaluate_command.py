@@ -1,0 +1,136 @@
+"""`hyperscale evaluate`: what is known of a planned job before a GPU is spent; nothing is started."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hyperscale.cli import exit_codes, spinner
+from hyperscale.cli.documents import display_name, read_text
+from hyperscale.cli.evaluate.evaluation_view import show
+from hyperscale.cli.exit_codes import InputError
+from hyperscale.cli.files import check_writable, replaced
+from hyperscale.cli.plan import inputs, known_inputs, plan_command
+from hyperscale.cli.plan.inputs import JobInput
+from hyperscale.cli.plan.known_inputs import KnownInputs
+from hyperscale.cli.plan.operator_preview import AskedJob
+from hyperscale.cli.text_tables import data_text
+from hyperscale.evaluate.forecast.forecast_types import ForecastRun
+from hyperscale.evaluate.pipeline.evaluation_question import (
+    ASSUMED_FAILURES,
+    ASSUMED_RESTART_SECONDS,
+    ASSUMED_WRITE_SECONDS,
+    EvaluationQuestion,
+    FailureAssumption,
+    constant_rate,
+    of_table,
+)
+from hyperscale.evaluate.pipeline.run_stages import evaluate
+from hyperscale.evaluate.twin.failure_table import read_failure_table
+from hyperscale.model.evaluation import Evaluation
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.pictures.evaluation_page import evaluation_page
+
+HISTORY_VARIABLE: Final = "HYPERSCALE_HISTORY_URL"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Evaluate and print; 0 unless the plan must not be carried out, or there is none."""
+    if arguments.report is not None:
+        check_writable(arguments.report, "--report")
+    jobs = inputs.read_jobs([arguments.filename], arguments.namespace)
+    if len(jobs) != 1:
+        raise InputError(f"-f: {display_name(arguments.filename)} holds {len(jobs)} jobs; write one")
+    job = jobs[0]
+    failures = _failures(arguments)
+    sources = known_inputs.find(arguments, job)
+    asked = plan_command.asked_about(job, plan_command.asked_spec(job, arguments), sources, arguments)
+    plan = _plan(job, sources, asked, arguments)
+    if isinstance(plan, Infeasible):
+        return plan_command.refuse(plan, arguments)
+    spinner.say("playing futures")
+    question = EvaluationQuestion(
+        plan=plan,
+        request=asked.request,
+        snapshot=sources.snapshot,
+        failures=failures,
+        deadline_seconds=_deadline(job, arguments),
+        write_seconds=_given(arguments.write_seconds, ASSUMED_WRITE_SECONDS),
+        restart_seconds=_given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS),
+        runs=_runs(arguments),
+        futures=arguments.futures,
+        seed=asked.request.seed,
+        stages=frozenset(arguments.stage or ()),
+    )
+    answer = evaluate(question)
+    _report(answer, plan, arguments.report)
+    print(data_text(answer, arguments.output) if arguments.output != "table" else "\n".join(show(answer, plan, sources.shown)))
+    return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
+
+
+def _plan(job: JobInput, sources: KnownInputs, asked: AskedJob, arguments: argparse.Namespace) -> Plan | Infeasible:
+    """The plan of the file, else the planners' answer."""
+    if arguments.plan is not None:
+        return _read_plan(arguments.plan)
+    return plan_command.only_answer(plan_command.decided(sources, [asked], asked.request.deadline_seconds))
+
+
+def _read_plan(path: str) -> Plan:
+    """A plan as `plan -o json` prints it."""
+    try:
+        plan = msgspec.json.decode(read_text(path), type=Plan)
+    except msgspec.ValidationError as error:
+        raise InputError(f"--plan: {display_name(path)}: {error}; write a plan as `hyperscale plan -o json` prints it") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"--plan: {display_name(path)}: is not JSON: {error}; write one with `hyperscale plan -o json`") from None
+    if not plan.workers:
+        raise InputError(f"--plan: {display_name(path)}: workers: the list is empty; write one with `hyperscale plan -o json`")
+    return plan
+
+
+def _failures(arguments: argparse.Namespace) -> FailureAssumption:
+    """What a table of events tells, else a rate."""
+    if arguments.failures is not None:
+        try:
+            return of_table(read_failure_table(Path(arguments.failures)))
+        except ValueError as error:
+            raise InputError(f"--failures: {error}") from None
+    rate = arguments.failure_rate
+    if rate is None:
+        return constant_rate(
+            ASSUMED_FAILURES,
+            f"Assumed: {ASSUMED_FAILURES:.2f} failures per 1,000 node-days, as published for 16,000 A100 (arXiv 2410.21680); "
+            "say what your nodes do with --failures or --failure-rate.",
+        )
+    return constant_rate(rate, f"As given: {rate:g} failures per 1,000 node-days.")
+
+
+def _runs(arguments: argparse.Namespace) -> tuple[ForecastRun, ...]:
+    """Those of the history, where one is named."""
+    url = arguments.history or os.environ.get(HISTORY_VARIABLE, "")
+    if not url:
+        return ()
+    from hyperscale.cli.evaluate.past_runs import read_runs  # SQLAlchemy is another extra
+
+    return read_runs(url)
+
+
+def _deadline(job: JobInput, arguments: argparse.Namespace) -> float | None:
+    seconds: float | None = arguments.deadline_seconds
+    return seconds if seconds is not None else job.spec.run_policy.active_deadline_seconds
+
+
+def _given(number: float | None, otherwise: float) -> float:
+    return otherwise if number is None else number
+
+
+def _report(answer: Evaluation, plan: Plan, path: str | None) -> None:
+    if path is None:
+        return
+    with replaced(path, "--report") as fresh:
+        fresh.write_text(evaluation_page(answer, plan), encoding="utf-8")
+    inputs.note(f"report written: {path}")

@@ -1,0 +1,87 @@
+"""The stage `forecast`: seconds of an epoch with their interval, from enough finished runs, else from the plan's own range."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from hyperscale.evaluate.forecast.epoch_forecast import forecast
+from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, RunFeatures
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
+from hyperscale.model.api.datasets import dataset_size
+from hyperscale.model.evaluation import StageOutcome, StageState
+from hyperscale.model.plan import Plan
+from hyperscale.util.rfc3339 import duration_text
+
+FORECAST: Final = "forecast"
+LEAST_RUNS: Final = 8
+"""Finished runs that an interval of their own errors needs: with fewer its bounds would be the largest error alone."""
+SIGMAS_95: Final = 1.959964
+WIDE: Final = math.log(2.0)
+"""Half width of ln(seconds) above which a person should look: the epoch may take twice as long."""
+
+
+class EpochSeconds(NamedTuple):
+    """Of one epoch."""
+
+    middle: float
+    low: float
+    """95 % bounds."""
+    high: float
+    sources: tuple[str, ...]
+
+    @property
+    def spread(self) -> float:
+        """One standard deviation of ln(seconds)."""
+        return math.log(self.high / self.low) / (2.0 * SIGMAS_95) if self.low > 0.0 else 0.0
+
+
+def forecast_epoch(question: EvaluationQuestion) -> tuple[StageOutcome, EpochSeconds]:
+    """Return the outcome and the seconds that later stages build on."""
+    epoch = _from_runs(question) if len(question.runs) >= LEAST_RUNS else _from_plan(question.plan)
+    half = math.log(epoch.high / epoch.low) / 2.0 if epoch.low > 0.0 else math.inf
+    epochs = question.request.job.model.epochs
+    sentence = (
+        f"an epoch takes {duration_text(epoch.middle)} ({duration_text(epoch.low)} to {duration_text(epoch.high)} in 95 of 100 runs), "
+        f"{epochs} epochs {duration_text(epochs * epoch.middle)}"
+    )
+    state = StageState.WARNED if half > WIDE else StageState.PASSED
+    return StageOutcome(FORECAST, state, sentence, epoch.sources, math.exp(-half) if half < math.inf else 0.0), epoch
+
+
+def _from_plan(plan: Plan) -> EpochSeconds:
+    """The cost model's own range: how far each of its figures is measured."""
+    predicted = plan.predicted
+    low, high = predicted.low_seconds, predicted.high_seconds
+    sources = [*plan.fallbacks]
+    if low is None or high is None:
+        low, high = predicted.epoch_seconds / 3.0, predicted.epoch_seconds * 3.0
+        sources.append("The plan states no range: a third to three times its prediction is taken.")
+    if predicted.calibration is None:
+        sources.append(f"No finished run corrects it: give --history with at least {LEAST_RUNS} runs.")
+    return EpochSeconds(predicted.epoch_seconds, low, high, tuple(sources))
+
+
+def _from_runs(question: EvaluationQuestion) -> EpochSeconds:
+    answer = forecast(question.runs, question_of(question))
+    return EpochSeconds(answer.seconds, answer.low_95, answer.high_95, answer.sources)
+
+
+def question_of(question: EvaluationQuestion) -> ForecastQuestion:
+    """The plan in the words of the forecast; figures that the plan does not hold are unknown."""
+    job, plan = question.request.job, question.plan
+    size, model = dataset_size(job), job.model
+    products = "+".join(sorted({worker.product for worker in plan.workers if worker.product}))
+    features = RunFeatures(
+        architecture=model.architecture.value,
+        gpu_product=products,
+        vertices=float(size.vertices),
+        edges=float(size.edges),
+        feature_size=float(size.feature_size),
+        hidden_size=float(model.hidden_size),
+        layers=float(model.layers),
+        batch_size=math.nan if model.batch_size is None else float(model.batch_size),
+    )
+    correction = plan.predicted.calibration
+    physical = plan.predicted.epoch_seconds / (correction.factor if correction is not None else 1.0)
+    return ForecastQuestion(features, plan.ranks, len(plan.ranks_by_node), physical)

@@ -1,0 +1,69 @@
+"""Every stage in turn, and what they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
+from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, forecast_epoch
+from hyperscale.evaluate.pipeline.fuse_stages import fuse
+from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
+from hyperscale.evaluate.pipeline.twin_stage import TWIN, play_twin
+from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState
+
+STAGES: Final = (PROOF, FORECAST, TWIN)
+"""In the order in which they are asked."""
+
+
+def evaluate(question: EvaluationQuestion) -> Evaluation:
+    """Return what every asked stage found; the same question gives the same bytes."""
+    asked = question.stages or frozenset(STAGES)
+    forecast, epoch = forecast_epoch(question)
+    proved = [proof(question)] if PROOF in asked else []
+    forecasts = [forecast] if FORECAST in asked else []
+    if TWIN not in asked:
+        return _evaluation(question, [*proved, *forecasts])
+    answer = play_twin(question, epoch)
+    best = answer.outlook.best_interval.epochs if question.request.job.checkpoint is not None else None
+    return replace(
+        _evaluation(question, [*proved, *forecasts, answer.outcome]),
+        end_seconds=answer.end,
+        ends_by_deadline=answer.by_deadline,
+        cost=_cost(question, answer.end),
+        checkpoint_every_epochs=best,
+        end_curve=answer.curve,
+    )
+
+
+def _evaluation(question: EvaluationQuestion, outcomes: Sequence[StageOutcome]) -> Evaluation:
+    """What follows from the outcomes alone."""
+    fused = fuse(outcomes)
+    return Evaluation(
+        job=question.request.job_key,
+        plan_id=question.plan.plan_id,
+        stages=fused.stages,
+        deadline_seconds=question.deadline_seconds,
+        top_risk=top_risk(outcomes),
+        value=fused.value,
+        hyper_score=fused.hyper_score,
+    )
+
+
+def top_risk(outcomes: Sequence[StageOutcome]) -> str:
+    """The sentence of the worst stage: one that failed, else the one with the least score among those with a warning."""
+    failed = [outcome for outcome in outcomes if outcome.state is StageState.FAILED]
+    warned = [outcome for outcome in outcomes if outcome.state is StageState.WARNED]
+    worst = min(failed or warned, key=lambda outcome: outcome.score if outcome.score is not None else 1.0, default=None)
+    return "" if worst is None else f"{worst.stage}: {worst.sentence}"
+
+
+def _cost(question: EvaluationQuestion, end: Interval | None) -> Interval | None:
+    """By the wall clock: nodes that wait for a repair are paid too. The price of a second follows from the plan's cost of an epoch."""
+    predicted = question.plan.predicted
+    if predicted.cost_per_epoch is None or predicted.epoch_seconds <= 0.0 or end is None:
+        return None
+    price = predicted.cost_per_epoch / predicted.epoch_seconds
+    return Interval(price * end.middle, price * end.low, price * end.high)

@@ -1,0 +1,120 @@
+"""The stage `twin`: thousands of futures of the job on its planned nodes, over what the forecast leaves open."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
+from hyperscale.evaluate.pipeline.forecast_stage import EpochSeconds
+from hyperscale.evaluate.statistics.binomial import clopper_pearson
+from hyperscale.evaluate.twin.outlook import outlook
+from hyperscale.evaluate.twin.play_futures import play
+from hyperscale.evaluate.twin.twin_types import JobRisk, NodeRisk, Outlook
+from hyperscale.model.evaluation import MAX_CURVE, Interval, StageOutcome, StageState
+from hyperscale.model.graph import FloatArray
+from hyperscale.util.rfc3339 import duration_text
+
+TWIN: Final = "twin"
+POINTS: Final = 20
+"""Of the forecast's distribution at which futures are played: midpoints of equally likely parts."""
+LIKELY: Final = 0.9
+"""Part of the futures that end by the deadline, or of useful time, below which a person should look."""
+SAVING: Final = 0.01
+"""Of the expected end: a better checkpoint interval is worth a word from here on."""
+
+
+class TwinAnswer(NamedTuple):
+    """What the futures say."""
+
+    outcome: StageOutcome
+    end: Interval | None
+    by_deadline: Interval | None
+    curve: tuple[tuple[float, float], ...]
+    outlook: Outlook
+
+
+def job_risk(question: EvaluationQuestion, epoch_seconds: float) -> JobRisk:
+    """The job as the twin plays it: every planned node fails by the same laws; without checkpoints a failure loses all work."""
+    job = question.request.job
+    names = sorted(question.plan.ranks_by_node)
+    work = job.model.epochs * epoch_seconds
+    every = job.checkpoint.every_epochs if job.checkpoint is not None else job.model.epochs
+    return JobRisk(
+        nodes=tuple(NodeRisk(name, question.failures.laws, question.failures.repair) for name in names),
+        work_seconds=work,
+        checkpoint_interval_seconds=min(every * epoch_seconds, work),
+        write_seconds=question.write_seconds if job.checkpoint is not None else 0.0,
+        restart_seconds=question.restart_seconds,
+        epoch_seconds=epoch_seconds,
+    )
+
+
+def play_twin(question: EvaluationQuestion, epoch: EpochSeconds) -> TwinAnswer:
+    """Return when the job ends; raises ValueError where the question's figures cannot be played."""
+    ends = _ends(question, epoch)
+    middle = outlook(job_risk(question, epoch.middle), question.futures, question.seed, question.deadline_seconds)
+    by_deadline = _by_deadline(ends, question.deadline_seconds)
+    score = middle.ettr if by_deadline is None else by_deadline.middle
+    state = StageState.PASSED if score >= LIKELY else StageState.WARNED
+    outcome = StageOutcome(
+        TWIN, state, _sentence(question, by_deadline, middle), tuple(_findings(question, middle)), min(1.0, max(0.0, score))
+    )
+    return TwinAnswer(outcome, _interval(ends), by_deadline, _curve(ends), middle)
+
+
+def _ends(question: EvaluationQuestion, epoch: EpochSeconds) -> FloatArray:
+    """(n,) rising seconds from start to end; +inf past the horizon."""
+    each = max(1, question.futures // POINTS)
+    parts = []
+    for point in range(POINTS):
+        seconds = epoch.middle * math.exp(epoch.spread * NormalDist().inv_cdf((point + 0.5) / POINTS))
+        parts.append(play(job_risk(question, seconds), each, question.seed, start=point * each).end_seconds)
+    ends: FloatArray = np.sort(np.concatenate(parts))
+    return ends
+
+
+def _by_deadline(ends: FloatArray, deadline_seconds: float | None) -> Interval | None:
+    if deadline_seconds is None:
+        return None
+    ended = int(np.searchsorted(ends, deadline_seconds, side="right"))
+    return Interval(*clopper_pearson(ended, len(ends)))
+
+
+def _interval(ends: FloatArray) -> Interval | None:
+    low, middle, high = (float(ends[min(len(ends) - 1, int(part * len(ends)))]) for part in (0.025, 0.5, 0.975))
+    return Interval(middle, low, high) if high < math.inf else None
+
+
+def _curve(ends: FloatArray) -> tuple[tuple[float, float], ...]:
+    """At most MAX_CURVE points; the futures past the horizon keep it below 1."""
+    places = np.unique(np.linspace(0, len(ends) - 1, MAX_CURVE).astype(np.int64))
+    return tuple((float(ends[place]), (int(place) + 1) / len(ends)) for place in places if ends[place] < math.inf)
+
+
+def _sentence(question: EvaluationQuestion, by_deadline: Interval | None, middle: Outlook) -> str:
+    useful = f"{100 * middle.ettr:.1f} % of its time trains, {middle.expected_failures:.2g} failures are expected"
+    if by_deadline is None or question.deadline_seconds is None:
+        return useful
+    return f"{100 * by_deadline.middle:.1f} % of {question.futures} futures end within {duration_text(question.deadline_seconds)}; {useful}"
+
+
+def _findings(question: EvaluationQuestion, middle: Outlook) -> list[str]:
+    sentences = [question.failures.source]
+    best, job = middle.best_interval, question.request.job
+    saved = best.current_end_seconds - best.expected_end_seconds
+    if job.checkpoint is None and question.failures.laws:
+        sentences.append("It writes no checkpoints, so a failure loses all of its work: give it spec.checkpoint.claimName.")
+    elif best.epochs is not None and saved > SAVING * best.current_end_seconds:
+        sentences.append(
+            f"Checkpoints every {best.epochs} epochs end {duration_text(saved)} sooner on average: write spec.checkpoint.everyEpochs."
+        )
+    worth = middle.spare_worth
+    if worth.saved_seconds > SAVING * best.current_end_seconds:
+        gain = "" if worth.p_gain is None else f" and {100 * worth.p_gain:.1f} points of the chance to end in time"
+        sentences.append(f"A spare node is worth {duration_text(worth.saved_seconds)} on average{gain}.")
+    sentences += [f"Node {node.name} is expected to cost {duration_text(node.delay_seconds)}." for node in middle.costly_nodes[:3]]
+    return sentences

@@ -1,0 +1,84 @@
+"""What the evaluation of a planned job found: one outcome for each stage, and what people look at first.
+
+`hyperscale evaluate -o json` prints an `Evaluation`. Unknown figures are absent from its JSON.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+MAX_FINDINGS = 32
+"""Sentences kept of one stage."""
+MAX_CURVE = 128
+"""Points kept of the curve of end times."""
+
+Sentence = Annotated[str, Meta(max_length=1024)]
+Ratio = Annotated[float, Meta(ge=0, le=1)]
+
+
+class StageState(enum.StrEnum):
+    """What became of a stage."""
+
+    PASSED = "Passed"
+    WARNED = "Warned"
+    """Something that a person should look at; it holds nothing up."""
+    FAILED = "Failed"
+    """The plan must not be carried out."""
+    SKIPPED = "Skipped"
+    """It could not be asked; the sentence says why."""
+
+
+class StageOutcome(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One stage of the evaluation."""
+
+    stage: Annotated[str, Meta(max_length=32)]
+    state: StageState
+    sentence: Sentence
+    findings: Annotated[tuple[Sentence, ...], Meta(max_length=MAX_FINDINGS)] = ()
+    score: Ratio | None = None
+    """1 is best; absent where the stage was skipped, and then it is left out of the whole."""
+    weight: Ratio | None = None
+    """Of the stage in the value, from the comparison matrix."""
+    share: float | None = None
+    """Of the stage in the value (Shapley 1953); the shares sum to it."""
+
+
+class Interval(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A figure with the bounds that 95 of 100 outcomes lie in."""
+
+    middle: float
+    low: float
+    high: float
+
+
+class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is known of a planned job before a GPU is spent."""
+
+    job: Annotated[str, Meta(max_length=512)]
+    plan_id: Annotated[str, Meta(max_length=64)]
+    stages: Annotated[tuple[StageOutcome, ...], Meta(max_length=16)]
+    end_seconds: Interval | None = None
+    """From its start to its end, failures included; absent where too many futures passed the horizon."""
+    deadline_seconds: float | None = None
+    """From its start."""
+    ends_by_deadline: Interval | None = None
+    """Part of the futures; the bounds say what their number leaves open."""
+    cost: Interval | None = None
+    """In the currency of the policy's price table."""
+    top_risk: Sentence = ""
+    checkpoint_every_epochs: Annotated[int, Meta(ge=1)] | None = None
+    """The interval that ends soonest; absent where the job writes no checkpoints."""
+    value: Ratio | None = None
+    """Calibrated, from the scores of the stages."""
+    hyper_score: float | None = None
+    """100 (1 + sigma(beta ln V + gamma)^kappa), as the paper prints it."""
+    end_curve: Annotated[tuple[tuple[float, float], ...], Meta(max_length=MAX_CURVE)] = ()
+    """Rising (seconds, part of the futures that have ended)."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a stage says that the plan must not be carried out."""
+        return any(stage.state is StageState.FAILED for stage in self.stages)

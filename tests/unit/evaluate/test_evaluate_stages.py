@@ -1,0 +1,138 @@
+"""The stages of an evaluation, asked about plans that the planner made."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from hyperscale.evaluate.pipeline.evaluation_question import DAY_SECONDS, EvaluationQuestion, constant_rate, of_table
+from hyperscale.evaluate.pipeline.forecast_stage import SIGMAS_95, forecast_epoch
+from hyperscale.evaluate.pipeline.proof_stage import proof
+from hyperscale.evaluate.pipeline.run_stages import evaluate, top_risk
+from hyperscale.evaluate.pipeline.twin_stage import job_risk, play_twin
+from hyperscale.evaluate.twin.failure_table import parse_failure_table
+from hyperscale.model.api.job import CheckpointSpec
+from hyperscale.model.evaluation import Evaluation, StageOutcome, StageState
+from hyperscale.model.plan import Plan
+from hyperscale.model.planning import PlanRequest
+from tests.builders.clusters import gpu_node, planned, snapshot, training
+
+CLUSTER = snapshot(*(gpu_node(f"n{place}") for place in range(4)))
+JOB = training(checkpoint=CheckpointSpec(claim_name="kept", every_epochs=10))
+PLAN = planned(CLUSTER, JOB)
+REQUEST = PlanRequest("team/cora", JOB)
+
+
+def question(plan: Plan = PLAN, **changes: object) -> EvaluationQuestion:
+    fields: dict[str, object] = {"failures": constant_rate(6.5, "Assumed."), "futures": 400, "seed": 7}
+    return EvaluationQuestion(plan, REQUEST, CLUSTER, **(fields | changes))  # type: ignore[arg-type]
+
+
+def evaluated(**changes: object) -> Evaluation:
+    return evaluate(question(**changes))
+
+
+def test_a_plan_of_the_planner_is_consistent() -> None:
+    assert proof(question()).state is StageState.PASSED
+
+
+def test_a_plan_on_a_node_that_is_gone_is_refused_with_both_judges_words() -> None:
+    first = PLAN.workers[0]
+    moved = replace(PLAN, workers=(replace(first, node="gone"), *PLAN.workers[1:]))
+    outcome = proof(question(moved))
+    assert outcome.state is StageState.FAILED
+    assert outcome.score == 0.0
+    assert any("gone" in finding for finding in outcome.findings)
+
+
+def test_the_forecast_says_what_a_wider_range_rests_on() -> None:
+    sure = replace(PLAN, predicted=replace(PLAN.predicted, low_seconds=0.9, epoch_seconds=1.0, high_seconds=1.1))
+    unsure = replace(PLAN, predicted=replace(PLAN.predicted, low_seconds=0.2, epoch_seconds=1.0, high_seconds=5.0))
+    narrow, _ = forecast_epoch(question(sure))
+    wide, epoch = forecast_epoch(question(unsure))
+    assert (narrow.state, wide.state) == (StageState.PASSED, StageState.WARNED)
+    assert narrow.score is not None
+    assert wide.score is not None
+    assert narrow.score > wide.score
+    assert epoch.spread == pytest.approx(math.log(25.0) / (2.0 * SIGMAS_95))
+
+
+def test_without_failures_the_twin_adds_checkpoints_alone() -> None:
+    risk = job_risk(question(failures=constant_rate(0.0, "None.")), 2.0)
+    answer = play_twin(question(failures=constant_rate(0.0, "None.")), forecast_epoch(question())[1])
+    assert risk.work_seconds == JOB.model.epochs * 2.0
+    assert risk.checkpoint_interval_seconds == 20.0
+    assert answer.outlook.expected_failures == 0.0
+
+
+def test_a_job_without_checkpoints_loses_all_of_its_work() -> None:
+    asked = question()
+    bare = replace(REQUEST, job=replace(JOB, checkpoint=None))
+    risk = job_risk(EvaluationQuestion(asked.plan, bare, CLUSTER, asked.failures), 2.0)
+    assert risk.checkpoint_interval_seconds == risk.work_seconds
+    assert risk.write_seconds == 0.0
+
+
+def test_a_later_deadline_is_never_less_likely_to_be_kept() -> None:
+    epoch = forecast_epoch(question())[1]
+    middle = JOB.model.epochs * epoch.middle
+    chances = [evaluated(deadline_seconds=factor * middle).ends_by_deadline for factor in (0.1, 1.0, 3.0, 50.0)]
+    parts = [chance.middle for chance in chances if chance is not None]
+    assert parts == sorted(parts)
+    assert (parts[0], parts[-1]) == (0.0, 1.0)
+
+
+def test_the_curve_rises_and_agrees_with_the_chance() -> None:
+    answer = evaluated(deadline_seconds=JOB.model.epochs * PLAN.predicted.epoch_seconds)
+    times, parts = zip(*answer.end_curve, strict=True)
+    assert list(times) == sorted(times)
+    assert list(parts) == sorted(parts)
+
+
+def test_the_same_question_gives_the_same_answer_and_another_seed_another_one() -> None:
+    assert evaluated() == evaluated()
+    assert evaluated(seed=8) != evaluated()
+
+
+def test_only_the_stages_that_are_asked_answer() -> None:
+    assert [stage.stage for stage in evaluated(stages=frozenset({"proof"})).stages] == ["proof"]
+    assert [stage.stage for stage in evaluated(stages=frozenset({"twin"})).stages] == ["twin"]
+
+
+def test_the_top_risk_is_a_failure_before_any_warning() -> None:
+    failed = StageOutcome("proof", StageState.FAILED, "broken", (), 0.0)
+    warned = StageOutcome("twin", StageState.WARNED, "late", (), 0.0)
+    assert top_risk([warned, failed]) == "proof: broken"
+    assert top_risk([warned]) == "twin: late"
+    assert top_risk([StageOutcome("twin", StageState.PASSED, "fine", (), 0.0)]) == ""
+
+
+def test_a_rate_is_that_of_one_node() -> None:
+    law = constant_rate(2.0, "")
+    assert law.laws["any"].scale_seconds == 500.0 * DAY_SECONDS
+    for wrong in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="write a number from 0"):
+            constant_rate(wrong, "")
+
+
+def test_units_of_a_node_are_counted_by_its_name() -> None:
+    lines = ["location,insert,remove,cause"]
+    lines += [f"n{node}/gpu-{unit},0,{1000 + 37 * node + unit},memory" for node in range(20) for unit in range(4)]
+    assumption = of_table(parse_failure_table(lines))
+    assert sorted(assumption.laws) == ["memory/0", "memory/1", "memory/2", "memory/3"]
+    assert "4 on a node" in assumption.source
+
+
+def test_a_table_in_which_nothing_failed_is_refused() -> None:
+    with pytest.raises(ValueError, match="--failure-rate"):
+        of_table(parse_failure_table(["location,insert,remove,cause", "n1,0,,", "n2,0,5,healthy"]))
+
+
+def test_prices_count_every_second_until_the_end() -> None:
+    priced = replace(PLAN, predicted=replace(PLAN.predicted, cost_per_epoch=2.0 * PLAN.predicted.epoch_seconds))
+    answer = evaluate(question(priced))
+    assert answer.cost is not None
+    assert answer.end_seconds is not None
+    assert answer.cost.middle == pytest.approx(2.0 * answer.end_seconds.middle)
