@@ -27,23 +27,23 @@ FAMILIES = (
 )
 
 
-def table(family: Family, units: int, seed: int, mean_hours: float = 2000.0) -> list[str]:
-    """Lines of CSV with at least `units` units: places begin within the first half mean life, and the records end after two.
+MEAN_HOURS = 2000.0
 
-    One unit in twenty is removed healthy at a random moment of its life, by an upgrade.
+
+def table(family: Family, units: int, seed: int, mean_lives: float = 4.0) -> list[str]:
+    """Lines of CSV with at least `units` units: places begin within the first half mean life, and the records end after `mean_lives`.
+
+    One unit in twenty is removed healthy by an upgrade, at a moment that says nothing of its life.
     """
     dice = random.Random(seed)  # noqa: S311 - a simulation
-    end = 2.0 * mean_hours
+    end = mean_lives * MEAN_HOURS
     lines: list[str] = []
     place = 0
     while len(lines) < units:
-        now = dice.uniform(0.0, 0.5 * mean_hours)
+        now = dice.uniform(0.0, 0.5 * MEAN_HOURS)
         while now < end:
-            life = family.life(dice) * mean_hours
-            cause = "gpu"
-            if dice.random() < 0.05:
-                life, cause = life * dice.uniform(0.05, 0.95), "upgrade"
-            removed = now + life
+            life, upgrade = family.life(dice) * MEAN_HOURS, dice.expovariate(0.05) * MEAN_HOURS
+            removed, cause = now + min(life, upgrade), "gpu" if life <= upgrade else "upgrade"
             lines.append(f"node-{place},{now:.6f},{removed:.6f},{cause}" if removed < end else f"node-{place},{now:.6f},,")
             now = removed + 1e-3
         place += 1
