@@ -1,4 +1,4 @@
-"""A brute-force twin in SimPy, written apart from the compiled one: it shares the description of a job, and neither code nor random numbers.
+"""A brute-force twin in SimPy, written apart from the compiled one: it shares the types of a job, and neither code nor random numbers.
 
 Every place of the job is a process that lives, fails and takes the next ready node; the job is a process that they interrupt.
 Lives of aged nodes are drawn again until they are long enough, and a lemon with factor 3 lives as long as the shortest of three lives.
@@ -54,6 +54,7 @@ class _Run:
         self.environment, self.job, self.dice = environment, job, dice
         self.finished = False
         self.missing = 0
+        self.saved = self.away_until = 0.0
         self.complete = environment.event().succeed()
         self.members = {node.name: node for node in job.nodes}
         self.ready = simpy.Store(environment)
@@ -88,34 +89,42 @@ class _Run:
         self.ready.put((node, 0.0))
 
     def train(self) -> Steps:
-        """The job: work, checkpoints, and all over from the last one."""
-        saved, starts, away_until = 0.0, False, 0.0
-        while True:
+        """The job: gather the nodes, restart, work; all over from the last checkpoint when something interrupts."""
+        starts = False
+        while not self.finished:
             preemption = None
             try:
-                while self.environment.now < away_until or self.missing:
-                    if self.environment.now < away_until:
-                        yield self.environment.timeout(away_until - self.environment.now)
-                    if self.missing:
-                        yield self.complete
+                yield from self.gather()
                 if self.job.preemption is not None:
                     preemption = self.environment.process(self.preempt(self.environment.active_process))
                 if starts:
                     yield self.environment.timeout(self.job.restart_seconds)
-                while True:
-                    piece = min(self.job.checkpoint_interval_seconds, self.job.work_seconds - saved)
-                    yield from self.work(piece)
-                    if saved + piece >= self.job.work_seconds * (1.0 - 1e-12):
-                        self.finished = True
-                        return
-                    yield self.environment.timeout(self.job.write_seconds)
-                    saved += piece
+                yield from self.segments()
             except simpy.Interrupt as interrupt:
                 starts = True
                 if interrupt.cause == "preemption" and self.job.preemption is not None:
-                    away_until = self.environment.now + life(self.job.preemption.length, 0.0, 1.0, self.dice)
+                    self.away_until = self.environment.now + life(self.job.preemption.length, 0.0, 1.0, self.dice)
                 elif preemption is not None and preemption.is_alive:
                     preemption.interrupt()
+
+    def gather(self) -> Steps:
+        """Wait until no preemption lasts and every place has a node."""
+        while self.environment.now < self.away_until or self.missing:
+            if self.environment.now < self.away_until:
+                yield self.environment.timeout(self.away_until - self.environment.now)
+            if self.missing:
+                yield self.complete
+
+    def segments(self) -> Steps:
+        """Work and write checkpoints to the end."""
+        while True:
+            piece = min(self.job.checkpoint_interval_seconds, self.job.work_seconds - self.saved)
+            yield from self.work(piece)
+            if self.saved + piece >= self.job.work_seconds * (1.0 - 1e-12):
+                self.finished = True
+                return
+            yield self.environment.timeout(self.job.write_seconds)
+            self.saved += piece
 
     def preempt(self, training: Any) -> Steps:  # noqa: ANN401 - SimPy's process
         """Take the job's nodes away after a while, unless something else stops it earlier."""

@@ -119,6 +119,14 @@ def _time(number: int, column: str, text: str, unit: str) -> tuple[float, bool]:
     return seconds, False
 
 
+def parse_time(text: str, unit: str) -> float:
+    """Return the seconds of a number in `unit` or of an RFC 3339 time. Raises FailureTableError."""
+    try:
+        return _time(0, "time", text, unit)[0]
+    except FailureTableError as error:
+        raise FailureTableError(str(error).removeprefix("row 0: ")) from None
+
+
 def _date(number: int, column: str, text: str) -> float:
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
