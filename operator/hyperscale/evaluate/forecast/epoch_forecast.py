@@ -2,11 +2,93 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun
+import numpy as np
+
+from hyperscale.evaluate.forecast.conformal_interval import NORMAL, SpreadModel, learn_spread, quantile_pairs
+from hyperscale.evaluate.forecast.distance_widening import Widening, learn_widening
+from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun, check_question, check_run
+from hyperscale.evaluate.forecast.novelty import Neighbour, NoveltyIndex
+from hyperscale.evaluate.forecast.residual_kernel import rows_of
+from hyperscale.evaluate.forecast.residual_process import Learned, Variances, learn_residuals
+from hyperscale.model.graph import FloatArray
+
+MAX_RUNS: Final = 800
+"""Finished runs that one forecast learns from: the newest. A question costs their number squared."""
+
+UNTAUGHT_SPREAD: Final = 0.5
+"""Standard deviation of ln(measured / physical) without any run: the planner's range of an unsure architecture of planner/choice."""
 
 
-def forecast(runs: Sequence[ForecastRun], question: ForecastQuestion) -> EpochForecast:
-    """Return the epoch seconds of `question` with 68 and 95 % intervals, from finished `runs`."""
-    raise NotImplementedError
+@dataclass(frozen=True)
+class Forecaster:
+    """All that finished runs teach, ready for many questions."""
+
+    learned: Learned
+    index: NoveltyIndex
+    spread: SpreadModel
+    halves: tuple[tuple[float, float], ...]
+    """By level, low and high end in units of the spread."""
+    widening: Widening
+
+    def ask(self, question: ForecastQuestion, *, widened: bool = True) -> EpochForecast:
+        """Return the forecast of `question`; `widened` False leaves its distance to past runs out. ValueError for bad figures."""
+        check_question(question)
+        mean, deviation = self._moments(question)
+        near = self.index.nearest(question)[0]
+        ends = [pair if near.distance <= 1.0 or not widened else self._wide(near, level, pair) for level, pair in enumerate(self.halves)]
+        low_68, high_68, low_95, high_95 = (question.physical_seconds * math.exp(mean + end * deviation) for pair in ends for end in pair)
+        like = None if near.unlike or near.index is None else self.learned.runs[near.index].run
+        seconds = min(max(question.physical_seconds * math.exp(mean), low_68), high_68)
+        return EpochForecast(seconds, low_68, high_68, low_95, high_95, like, near.distance, self._sources(question, like))
+
+    def _moments(self, question: ForecastQuestion) -> tuple[float, float]:
+        """Mean and spread of ln(seconds / physical)."""
+        mean, variance = self.learned.predict([question])
+        figures = rows_of([question], self.learned.standard).figures
+        return float(mean[0]), math.sqrt(float(variance[0])) * float(self.spread.spread(figures)[0])
+
+    def _wide(self, near: Neighbour, level: int, pair: tuple[float, float]) -> tuple[float, float]:
+        half = self.widening.half(near.distance, level, max(abs(pair[0]), abs(pair[1])))
+        return -half, half
+
+    def _sources(self, question: ForecastQuestion, like: str | None) -> tuple[str, ...]:
+        sentences = [f"The physical model predicts {question.physical_seconds:.6g} s; {len(self.learned.runs)} finished runs correct it."]
+        if like is None:
+            sentences.append("The run is unlike all finished runs: its interval is wider.")
+        if len(question.candidate_seconds) > 1:
+            sentences.append(f"It is the best of {len(question.candidate_seconds)} predictions: the forecast corrects for the choice.")
+        return tuple(sentences)
+
+
+def learn_forecaster(runs: Sequence[ForecastRun], seed: int = 0, variances: Variances | None = None) -> Forecaster:
+    """Return what the newest `MAX_RUNS` of finished `runs`, oldest first, teach. ValueError without runs, or for bad figures."""
+    kept = list(runs)[-MAX_RUNS:]
+    for run in kept:
+        check_run(run)
+    learned = learn_residuals(kept, seed, variances)
+    index = NoveltyIndex(kept)
+    mean, variance = learned.left_out()
+    errors: FloatArray = (learned.residuals - mean) / np.sqrt(variance)
+    spread = learn_spread(learned.rows.figures, errors)
+    halves = quantile_pairs(errors / spread.spread(learned.rows.figures))
+    return Forecaster(learned, index, spread, halves, learn_widening(learned, index))
+
+
+def forecast(runs: Sequence[ForecastRun], question: ForecastQuestion, seed: int = 0) -> EpochForecast:
+    """Return the epoch seconds of `question` with 68 and 95 % intervals, from finished `runs`, oldest first.
+
+    Without runs it is the physical model with the planner's widest range. Raises ValueError, naming the run and the figure, for
+    figures that cannot be.
+    """
+    if runs:
+        return learn_forecaster(runs, seed).ask(question)
+    check_question(question)
+    middle = question.physical_seconds
+    near, far = (math.exp(half * UNTAUGHT_SPREAD) for half in NORMAL)
+    sentence = f"The physical model predicts {middle:.6g} s; no finished run corrects it."
+    return EpochForecast(middle, middle / near, middle * near, middle / far, middle * far, None, math.inf, (sentence,))

@@ -1,0 +1,205 @@
+"""Forecasts of epoch seconds on published tables (../shared/data/gnn_epochs), with their intervals and named peers.
+
+    python benchmarks/forecast.py [--quick] [--data FILE] [--seeds N] [--json FILE]
+
+Protocol. No row that is asked is ever in the history, and nothing is tuned on asked rows:
+- The reasons to be alike and their prior variances stand in residual_kernel.py. Variances are fitted to the history of each fold alone.
+- "1 and 2 GPUs": a curve is one (model, system, dataset). The history is all other curves, and the curve's own rows on 1 and 2 GPUs.
+  Asked are its rows on 3 and 4. Every curve is asked once. "without borrowing": the history is the curve's own two rows.
+- "dataset left out": the history is all rows of the other datasets, whatever the system. Then without any row of the dataset, or with
+  one: one row of each model (every row is the given one in turn), or one row of each model and system (every GPU count in turn).
+- "R-GAT": the history is MLPerf's entries on 4 and 8 GPUs, alone or with the tables. Asked are 64 GPUs. The physical constants are the
+  planner's (speed table, NVLink and PCIe table, 1.5 ms a layer, sampling law); public are the reference model's shape and the
+  400 Gbit/s card of each GPU of that system. None was fitted to any of these rows.
+Batch sizes of samplers are not stated in the tables: 1,024 is assumed. Rows that the data's notes doubt count; figures without them are
+printed as well. --data FILE asks the first two of a table with the same columns; dataset_stats.csv beside it, else the published one.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+if __package__ in (None, ""):
+    sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "operator")]
+
+from benchmarks import common
+from benchmarks.common import Row
+from benchmarks.epochtables import DATA, epoch_runs, faulty, rgat_runs
+from benchmarks.forecastpeers import CURVES, DATASETS, Curve, curve, scaling_of_others
+from benchmarks.intervalrows import Answer, answer, interval_rows, question_of
+from hyperscale.evaluate.forecast.epoch_forecast import learn_forecaster
+from hyperscale.evaluate.forecast.forecast_types import ForecastRun
+from hyperscale.evaluate.forecast.residual_process import learn_residuals
+
+NAME: Final = "forecast"
+OURS: Final = "hyperscale"
+GIVEN: Final = (1, 2)
+ASKED: Final = (3, 4)
+Errors = dict[str, list[float]]
+
+
+def error(predicted: float, run: ForecastRun) -> float:
+    """|predicted / measured - 1|."""
+    return abs(predicted / run.measured_seconds - 1.0)
+
+
+def curves_of(runs: Iterable[ForecastRun]) -> list[Curve]:
+    """Curves with rows on one host for all of `GIVEN` and `ASKED`."""
+    counts: dict[Curve, set[int]] = {}
+    for run in runs:
+        if run.hosts == 1:
+            counts.setdefault(curve(run), set()).add(run.ranks)
+    return [key for key, ranks in counts.items() if ranks >= {*GIVEN, *ASKED}]
+
+
+def larger_counts(runs: Sequence[ForecastRun], doubted: set[str]) -> list[Row]:
+    """3 and 4 GPUs from 1 and 2."""
+    errors: Errors = {}
+    sound: Errors = {}
+    answers: list[Answer] = []
+    for key in curves_of(runs):
+        own = {run.ranks: run for run in runs if curve(run) == key}
+        others = [run for run in runs if curve(run) != key]
+        given, asked = [own[ranks] for ranks in GIVEN], [own[ranks] for ranks in ASKED]
+        forecaster, alone = learn_forecaster([*others, *given]), learn_residuals(given)
+        one, two = (run.measured_seconds for run in given)
+        for run, mean in zip(asked, alone.predict(asked)[0].tolist(), strict=True):
+            answers.append(answer(forecaster, run))
+            predicted = {OURS: answers[-1].forecast.seconds, f"{OURS}, without borrowing": run.physical_seconds * math.exp(mean)}
+            predicted |= {name: law(one, two, run.ranks) for name, law in CURVES.items()}
+            predicted["scaling of others"] = scaling_of_others(others, two, run.ranks)
+            for name, seconds in predicted.items():
+                errors.setdefault(name, []).append(error(seconds, run))
+                if run.run not in doubted:
+                    sound.setdefault(name, []).append(error(seconds, run))
+    if not errors:
+        return []
+    case = "3 and 4 GPUs from 1 and 2"
+    rows = [*mape(case, errors), *mape(f"{case}, without doubted rows", sound), *interval_rows(NAME, case, OURS, answers)]
+    ours, inverse = float(np.mean(errors[OURS])), float(np.mean(errors["a/p + b"]))
+    rows.append(common.goal(NAME, f"{case}: MAPE", OURS, 100.0 * ours, 7.0, "%"))
+    return [*rows, common.goal(NAME, f"{case}: 1.5 x MAPE / that of a/p + b", OURS, 1.5 * ours / inverse, 1.0, "")]
+
+
+def mape(case: str, errors: Errors) -> list[Row]:
+    """Mean absolute percentage error by method."""
+    return [Row(NAME, case, name, "MAPE", 100.0 * float(np.mean(values)), "%") for name, values in errors.items() if values]
+
+
+def model(run: ForecastRun) -> tuple[str, ...]:
+    """Rows that share a level where one row of each model is given."""
+    return (run.features.architecture,)
+
+
+def model_and_system(run: ForecastRun) -> tuple[str, ...]:
+    """Rows that share a level where one row of each model and system is given."""
+    return (run.features.architecture, run.features.system)
+
+
+def settings(own: Sequence[ForecastRun], quick: bool) -> dict[str, list[tuple[list[ForecastRun], list[ForecastRun]]]]:
+    """By mode, (given, asked) rows of one dataset."""
+    one_of_model = []
+    for architecture in sorted({run.features.architecture for run in own}):
+        same = [run for run in own if run.features.architecture == architecture]
+        one_of_model += [([run], [other for other in same if other is not run]) for run in same[:: 3 if quick else 1]]
+    one_of_system = []
+    for ranks in sorted({run.ranks for run in own}):
+        given = [run for run in own if run.ranks == ranks]
+        systems = {model_and_system(run) for run in given}
+        one_of_system.append((given, [run for run in own if run.ranks != ranks and model_and_system(run) in systems]))
+    return {"no row of it": [([], list(own))], "one row of each model": one_of_model, "one row of each model and system": one_of_system}
+
+
+def left_out(runs: Sequence[ForecastRun], quick: bool) -> list[Row]:
+    """One dataset at a time, on one host."""
+    whole = set(curves_of(runs))
+    runs = [run for run in runs if curve(run) in whole]
+    errors: dict[str, Errors] = {}
+    answers: dict[str, list[Answer]] = {}
+    for name in sorted({run.features.dataset for run in runs}):
+        training = [run for run in runs if run.features.dataset != name]
+        if not training:
+            continue
+        variances = learn_residuals(training).variances
+        for mode, pairs in settings([run for run in runs if run.features.dataset == name], quick).items():
+            level = model if mode == "one row of each model" else model_and_system
+            for given, asked in pairs:
+                if mode == "one row of each model":
+                    means = learn_residuals([*training, *given], variances=variances).predict(asked)[0]
+                    ours = [run.physical_seconds * math.exp(mean) for run, mean in zip(asked, means.tolist(), strict=True)]
+                else:
+                    forecaster = learn_forecaster([*training, *given], variances=variances)
+                    replies = [answer(forecaster, run) for run in asked]
+                    answers.setdefault(mode, []).extend(replies)
+                    ours = [reply.forecast.seconds for reply in replies]
+                for run, seconds in zip(asked, ours, strict=True):
+                    by_method = errors.setdefault(mode, {})
+                    by_method.setdefault(OURS, []).append(error(seconds, run))
+                    for peer, law in DATASETS.items():
+                        by_method.setdefault(peer, []).append(error(law(training, given, run, level), run))
+    return dataset_rows(errors, answers)
+
+
+def dataset_rows(errors: Mapping[str, Errors], answers: Mapping[str, list[Answer]]) -> list[Row]:
+    """Figures of each mode, and the goals of those with a row."""
+    rows: list[Row] = []
+    for mode, by_method in errors.items():
+        case = f"dataset left out, {mode}"
+        rows += mape(case, by_method)
+        rows += interval_rows(NAME, case, OURS, answers.get(mode, []))
+        if mode == "no row of it":
+            continue
+        ours = float(np.mean(by_method[OURS]))
+        rows.append(common.goal(NAME, f"{case}: MAPE", OURS, 100.0 * ours, 15.0, "%"))
+        for peer in DATASETS:
+            rows.append(common.goal(NAME, f"{case}: MAPE / that of {peer}", OURS, ours / float(np.mean(by_method[peer])), 1.0, ""))
+    return rows
+
+
+def rgat(file: Path, tables: Sequence[ForecastRun]) -> list[Row]:
+    """64 GPUs from 4 and 8."""
+    runs = rgat_runs(file)
+    given, asked = [run for run in runs if run.ranks <= 8], next(run for run in runs if run.ranks == 64)
+    four, eight = (float(np.median([run.measured_seconds for run in given if run.ranks == ranks])) for ranks in (4, 8))
+    physical_eight = next(run.physical_seconds for run in given if run.ranks == 8)
+    slope = (four - eight) * 8.0
+    predicted = {
+        OURS: learn_forecaster(given).ask(question_of(asked)).seconds,
+        f"{OURS}, A100 tables in the history too": learn_forecaster([*tables, *given]).ask(question_of(asked)).seconds,
+        "linear": eight * 8 / asked.ranks,
+        "a/p + b": slope / asked.ranks + eight - slope / 8,
+        "physical, scaled at 8": asked.physical_seconds * eight / physical_eight,
+        "physical alone": asked.physical_seconds,
+    }
+    case = "R-GAT, 64 GPUs from 4 and 8"
+    rows = [Row(NAME, case, "measured", "epoch", asked.measured_seconds, "s")]
+    for name, seconds in predicted.items():
+        rows += [Row(NAME, case, name, "epoch", seconds, "s"), Row(NAME, case, name, "error", 100.0 * error(seconds, asked), "%")]
+    rows.append(common.goal(NAME, f"{case}: error", OURS, 100.0 * error(predicted[OURS], asked), 10.0, "%"))
+    return rows
+
+
+def main() -> int:
+    """Run as said above."""
+    arguments = common.parser(__doc__ or "")
+    arguments.add_argument("--data", type=Path, metavar="FILE", help="a table with the columns of epoch_times.csv")
+    arguments.add_argument("--seeds", type=int, default=1, help="unused: nothing here is random")
+    options = arguments.parse_args()
+    file = options.data or DATA / "epoch_times.csv"
+    beside = file.parent / "dataset_stats.csv"
+    runs, lines = epoch_runs(file, beside if beside.is_file() else DATA / "dataset_stats.csv")
+    doubted = {run.run for run, line in zip(runs, lines, strict=True) if faulty(line)}
+    rows = [*larger_counts(runs, doubted), *left_out(runs, options.quick)]
+    if options.data is None:
+        rows += rgat(DATA / "mlperf_rgat.csv", runs)
+    return common.report(rows, options.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

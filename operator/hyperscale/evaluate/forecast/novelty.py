@@ -1,0 +1,139 @@
+"""How unlike all finished runs a planned run is: standardised vectors of (cluster graph, workload), distance to the nearest neighbours.
+
+Exact neighbours by brute force: one question against 100,000 runs is one pass over 2.4 million numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, ForecastRun
+from hyperscale.model.graph import FloatArray, IntArray
+
+LABELS: Final = (("architecture", 3.0), ("system", 3.0), ("gpu_product", 1.5))
+"""Names in the distance, and how many standard deviations of a figure a different name counts."""
+
+FIGURES: Final = (
+    "vertices",
+    "edges",
+    "feature_size",
+    "hidden_size",
+    "layers",
+    "batch_size",
+    "fanout",
+    "degree_skew",
+    "cut_share",
+    "flops_per_second",
+    "inside_bytes_per_second",
+    "between_bytes_per_second",
+    "latency_seconds",
+)
+"""Figures of `RunFeatures` in the distance, by their logarithms."""
+
+UNKNOWN_GAP: Final = 1.0
+"""Standard deviations between a stated figure and one that is not stated."""
+
+MIN_SPREAD: Final = 0.25
+"""Of ln(figure): runs that differ by less are alike, however equal the others are."""
+
+MAX_GAP: Final = 4.0
+"""Standard deviations that one figure counts at most: beyond, a single figure would hide all others."""
+
+USUAL_PART: Final = 0.99
+"""Of finished runs whose nearest other run is within distance 1."""
+
+MIN_RUNS: Final = 5
+"""Finished runs below which no usual distance exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """The finished run nearest to a question."""
+
+    index: int | None
+    """Into the runs of the index; None without any."""
+    distance: float
+    """In units of the usual distance between neighbours; +inf without any run."""
+
+    @property
+    def unlike(self) -> bool:
+        """True where the question is farther from all runs than they are from each other."""
+        return self.distance > 1.0
+
+
+class NoveltyIndex:
+    """Finished runs as standardised vectors, for exact nearest neighbours."""
+
+    def __init__(self, runs: Sequence[ForecastRun | ForecastQuestion]) -> None:
+        self._figures, self._labels = vectors(runs)
+        self._spread = _spreads(self._figures)
+        self._usual = 1.0
+        self.own_distances = np.full(len(runs), np.inf)
+        """(n,) from each run to the nearest other one, in units of the usual distance."""
+        if len(runs) >= MIN_RUNS:
+            nearest = np.array([self.raw(self._figures[row], self._labels[row], leave_out=row).min() for row in range(len(runs))])
+            self._usual = max(float(np.quantile(nearest, USUAL_PART, method="higher")), MIN_SPREAD)
+            self.own_distances = nearest / self._usual
+
+    def raw(self, figures: FloatArray, labels: Sequence[str], leave_out: int | None = None) -> FloatArray:
+        """(n,) standardised distances of one vector to all runs; +inf to the run `leave_out`.
+
+        figures: (f,) logarithms, NaN for unknown
+        labels:  (l,) names in the order of `LABELS`
+        """
+        gaps = np.minimum(np.abs(self._figures - figures) / self._spread, MAX_GAP)
+        unknown = np.isnan(self._figures) ^ np.isnan(figures)
+        gaps = np.where(unknown, UNKNOWN_GAP, np.nan_to_num(gaps, nan=0.0))
+        squares = np.einsum("nf,nf->n", gaps, gaps)
+        for column, (_, weight) in enumerate(LABELS):
+            squares += weight**2 * (self._labels[:, column] != labels[column])
+        if leave_out is not None:
+            squares[leave_out] = np.inf
+        distances: FloatArray = np.sqrt(squares)
+        return distances
+
+    def nearest(self, question: ForecastRun | ForecastQuestion, count: int = 1, leave_out: int | None = None) -> list[Neighbour]:
+        """The `count` nearest runs, nearest first, equals in the order of the runs; one Neighbour without index where there is none."""
+        if not len(self._figures):
+            return [Neighbour(None, float("inf"))]
+        figures, labels = vectors([question])
+        distances = self.raw(figures[0], list(labels[0]), leave_out) / self._usual
+        order: IntArray = np.argsort(distances, kind="stable")[:count]
+        return [Neighbour(int(index), float(distances[index])) for index in order if np.isfinite(distances[index])] or [
+            Neighbour(None, float("inf"))
+        ]
+
+    def between(self) -> FloatArray:
+        """(n, n) distances between the runs, 0 on the diagonal, in units of the usual distance."""
+        rows = [self.raw(self._figures[row], list(self._labels[row])) for row in range(len(self._figures))]
+        return np.array(rows).reshape(len(rows), len(rows)) / self._usual
+
+    def distances(self, questions: Sequence[ForecastRun | ForecastQuestion]) -> FloatArray:
+        """(q,) distance of each question to its nearest run."""
+        return np.array([self.nearest(question)[0].distance for question in questions])
+
+
+def vectors(runs: Sequence[ForecastRun | ForecastQuestion]) -> tuple[FloatArray, np.ndarray[tuple[int, ...], np.dtype[np.str_]]]:
+    """(n, f) logarithms of the figures of each run, NaN for unknown, and (n, l) its names."""
+    rows = [[*(getattr(run.features, name) for name in FIGURES), float(run.ranks), float(run.hosts), run.physical_seconds] for run in runs]
+    figures = np.array(rows, dtype=np.float64).reshape(len(rows), len(FIGURES) + 3)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = np.log(figures)
+    logarithms[~np.isfinite(logarithms)] = np.nan
+    names = [[getattr(run.features, name) for name, _ in LABELS] for run in runs]
+    return logarithms, np.array(names, dtype=np.str_).reshape(len(names), len(LABELS))
+
+
+def _spreads(figures: FloatArray) -> FloatArray:
+    """(f,) standard deviation of each figure over the runs that state it, never below `MIN_SPREAD`."""
+    stated = np.isfinite(figures)
+    count = np.maximum(stated.sum(axis=0), 1)
+    values = np.where(stated, figures, 0.0)
+    mean = values.sum(axis=0) / count
+    variance = (np.where(stated, figures - mean, 0.0) ** 2).sum(axis=0) / count
+    spreads: FloatArray = np.maximum(np.sqrt(variance), MIN_SPREAD)
+    return spreads

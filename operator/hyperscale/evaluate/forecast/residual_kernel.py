@@ -1,0 +1,198 @@
+"""Which runs teach each other how much: covariances of ln(measured / physical) between runs, one for each reason to be alike.
+
+A hierarchical model written as a Gaussian process (Rasmussen & Williams 2006, section 2.7): each component is a random level or
+slope shared by all runs with the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.evaluate.forecast.forecast_types import MIN_CANDIDATES, ForecastQuestion, ForecastRun
+from hyperscale.evaluate.forecast.novelty import vectors
+from hyperscale.model.graph import FloatArray
+
+Asked = ForecastRun | ForecastQuestion
+
+
+class Component(NamedTuple):
+    """One reason why the residuals of two runs are alike."""
+
+    basis: str
+    """Which function of the run the shared coefficient multiplies; see `bases`."""
+    key: tuple[str, ...]
+    """Fields that two runs must have in common to share the coefficient."""
+    variance: float
+    """Of the coefficient, before any run."""
+
+
+SLOPE: Final = 0.01
+"""A prior standard deviation of 0.1 in the exponent of ranks."""
+STEP: Final = 0.005
+"""Of an effect of one number of ranks: 7 %."""
+
+COMPONENTS: Final[tuple[Component, ...]] = (
+    Component("level", (), 1.0),
+    Component("level", ("architecture",), 0.5),
+    Component("level", ("system",), 0.5),
+    Component("level", ("dataset",), 0.5),
+    Component("level", ("kind",), 0.5),
+    Component("level", ("gpu_product",), 0.1),
+    Component("level", ("architecture", "system"), 0.2),
+    Component("level", ("job",), 0.2),
+    Component("level", ("architecture", "kind"), 0.1),
+    Component("level", ("kind", "dataset"), 0.1),
+    Component("level", ("system", "dataset"), 0.05),
+    Component("level", ("job", "kind"), 0.05),
+    Component("level", ("job", "system"), 0.05),
+    Component("doublings", (), 2 * SLOPE),
+    *(
+        Component("doublings", key, SLOPE)
+        for key in (
+            ("system",),
+            ("architecture", "system"),
+            ("dataset",),
+            ("job",),
+            ("kind",),
+            ("kind", "dataset"),
+            ("job", "system"),
+        )
+    ),
+    *(Component("others", key, SLOPE) for key in (("kind",), ("system",), ("architecture", "system"), ("job", "system"))),
+    *(
+        Component("several", ("ranks", *key), STEP)
+        for key in (
+            (),
+            ("dataset",),
+            ("kind",),
+            ("kind", "dataset"),
+            ("system",),
+            ("architecture", "system"),
+            ("job",),
+            ("job", "kind"),
+        )
+    ),
+    Component("hosts", (), 2 * SLOPE),
+    Component("hosts", ("system",), 2 * SLOPE),
+    Component("choice", (), 0.0025),
+    Component("physical", (), 0.1),
+    Component("physical", ("kind",), 0.1),
+    Component("physical", ("architecture", "kind"), 0.1),
+)
+"""In order: levels, exponents of ranks, the part that other ranks cause, single numbers of ranks, several hosts, the winner's curse, and
+the exponent of the physical model.
+
+Prior variances are round numbers, not fitted: levels by factors of 1.2 to 2.7, exponents by 0.1 to 0.3.
+"""
+
+SMOOTH: Final = 0.1
+LINEAR: Final = 0.02
+"""Prior variances of a smooth and of a linear function of all figures together."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the kernel reads of n runs."""
+
+    keys: dict[tuple[str, ...], list[tuple[object, ...]]]
+    """By key of a component, the value of each run."""
+    bases: dict[str, FloatArray]
+    """By basis, (n,) what the shared coefficient of each run is multiplied with."""
+    figures: FloatArray
+    """(n, f) standardised logarithms, 0 for unknown."""
+    noise_groups: list[tuple[object, ...]]
+    """(n,) runs of one group repeat equally well."""
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Mean and spread of each figure over the runs that teach."""
+
+    mean: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, runs: Sequence[Asked]) -> Standard:
+        """(f,) each; figures that no run states have mean 0 and spread 1."""
+        figures, _ = vectors(runs)
+        stated = np.isfinite(figures)
+        count = np.maximum(stated.sum(axis=0), 1)
+        mean = np.where(stated, figures, 0.0).sum(axis=0) / count
+        spread = np.sqrt((np.where(stated, figures - mean, 0.0) ** 2).sum(axis=0) / count)
+        return cls(mean, np.where(spread > 1e-6, spread, np.inf))
+
+
+def rows_of(runs: Sequence[Asked], standard: Standard) -> Rows:
+    """What the kernel reads of `runs`, standardised as the runs that teach."""
+    fields = [_fields(run) for run in runs]
+    keys = {component.key: [tuple(field[name] for name in component.key) for field in fields] for component in COMPONENTS}
+    logarithms, _ = vectors(runs)
+    figures = np.nan_to_num((logarithms - standard.mean) / standard.spread, nan=0.0)
+    groups: list[tuple[object, ...]] = [(field["architecture"], field["system"]) for field in fields]
+    bases = _bases(runs) | {"physical": logarithms[:, -1] - standard.mean[-1]}
+    return Rows(keys, bases, figures, groups)
+
+
+def _fields(run: Asked) -> dict[str, object]:
+    features = run.features
+    sampled = np.isfinite(features.fanout) or np.isfinite(features.batch_size)
+    return {
+        "architecture": features.architecture,
+        "system": features.system,
+        "dataset": features.dataset,
+        "job": (features.architecture, features.dataset, features.layers, features.hidden_size),
+        "gpu_product": features.gpu_product,
+        "kind": bool(sampled),
+        "ranks": run.ranks,
+    }
+
+
+def _bases(runs: Sequence[Asked]) -> dict[str, FloatArray]:
+    ranks = np.array([run.ranks for run in runs], dtype=np.float64)
+    return {
+        "level": np.ones(len(runs)),
+        "doublings": np.log2(ranks),
+        "others": 1.0 - 1.0 / ranks,
+        "several": (ranks > 1).astype(np.float64),
+        "hosts": np.array([float(run.hosts > 1) for run in runs]),
+        "choice": np.array([choice_gain(run.physical_seconds, run.candidate_seconds) for run in runs]),
+    }
+
+
+def choice_gain(physical_seconds: float, candidate_seconds: Sequence[float]) -> float:
+    """How much too low the best of noisy predictions is, for each unit of the variance of their errors.
+
+    With predictions ln m = ln t + e, e ~ N(0, s^2) and truths ln t ~ N(mu, v - s^2), E[ln t | ln m] = ln m + s^2 (mu - ln m) / v
+    (Efron & Morris 1973). Returned is (mu - ln m) / v; 0 where the candidates are too few or all alike.
+    """
+    if len(candidate_seconds) < MIN_CANDIDATES:
+        return 0.0
+    logarithms = np.log(np.asarray(candidate_seconds, dtype=np.float64))
+    variance = float(np.var(logarithms, ddof=1))
+    return float((logarithms.mean() - np.log(physical_seconds)) / variance) if variance > 1e-8 else 0.0
+
+
+def matrices(left: Rows, right: Rows) -> FloatArray:
+    """(c, n, m) of each component between n and m runs, at its prior variance; the last two are of the figures."""
+    out = []
+    for basis, key, variance in COMPONENTS:
+        codes: dict[tuple[object, ...], int] = {}
+        first, second = (np.array([codes.setdefault(value, len(codes)) for value in rows.keys[key]]) for rows in (left, right))
+        weight = np.outer(left.bases[basis], right.bases[basis])
+        out.append(variance * weight * (first[:, None] == second[None, :]))
+    width = max(1, left.figures.shape[1])
+    products = left.figures @ right.figures.T / width
+    squares = (left.figures**2).sum(axis=1)[:, None] / width + (right.figures**2).sum(axis=1)[None, :] / width - 2.0 * products
+    out += [SMOOTH * np.exp(-np.maximum(squares, 0.0)), LINEAR * products]
+    return np.array(out)
+
+
+def diagonals(rows: Rows) -> FloatArray:
+    """(c, n) of each component between a run and itself."""
+    width = max(1, rows.figures.shape[1])
+    own = [variance * rows.bases[basis] ** 2 for basis, _, variance in COMPONENTS]
+    return np.array([*own, np.full(len(rows.figures), SMOOTH), LINEAR * (rows.figures**2).sum(axis=1) / width])
