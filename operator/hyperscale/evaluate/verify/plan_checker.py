@@ -116,10 +116,8 @@ def _memory(limits: PlanLimits, facts: PlanFacts) -> Iterator[str]:
     for worker in _arriving_on_nodes(limits, facts):
         needed, node = max(limits.memory_each_bytes, worker.rank_bytes), limits.nodes[worker.node]
         if needed > node.gpu_memory_bytes:
-            has = (
-                f"a GPU of {node.name} has {node.gpu_memory_bytes} bytes" if node.gpu_memory_bytes else f"{node.name} states no GPU memory"
-            )
-            yield f"a rank of worker {worker.index} needs {needed} bytes, {has}"
+            has = f"has {node.gpu_memory_bytes}" if node.gpu_memory_bytes else "states none"
+            yield f"a rank of worker {worker.index} needs {needed} bytes of GPU memory, {node.name} {has}"
 
 
 def _amounts(limits: PlanLimits, facts: PlanFacts) -> Iterator[str]:
