@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "topology": "hyperscale.cli.topology.topology_command",
     "doctor": "hyperscale.cli.doctor.doctor_command",
     "convert": "hyperscale.cli.convert.convert_command",
+    "compare": "hyperscale.cli.compare.compare_command",
     "allreduce": "hyperscale.cli.training.allreduce_command",
     "analyze": "hyperscale.cli.training.analyze_command",
     "history": "hyperscale.cli.history.history_command",

@@ -50,7 +50,7 @@ def test_no_difference_is_said_with_what_the_figures_allow() -> None:
     assert "95 % interval" in one.sentence
     assert "15 pairs" in one.sentence
     same = rows(1.0)
-    assert "equal in all 15 pairs" in compare_rows({"A": same, "B": same}).comparisons[0].sentence
+    assert "A and B are equal in 15 pairs" in compare_rows({"A": same, "B": same}).comparisons[0].sentence
 
 
 def test_values_below_zero_are_compared_by_difference() -> None:

@@ -39,7 +39,8 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
-    from hyperscale.cli.arguments import cluster_arguments, evaluation_arguments, training_arguments  # which build on this module
+    # They build on this module.
+    from hyperscale.cli.arguments import cluster_arguments, compare_arguments, evaluation_arguments, training_arguments
 
     parser = Parser(
         prog=prog,
@@ -58,6 +59,7 @@ def build_parser(prog: str) -> Parser:
     cluster_arguments.add(commands, prog)
     _add_allreduce(commands, prog)
     _add_history(commands, prog)
+    compare_arguments.add(commands, prog)
     training_arguments.add(commands, prog)
     _add_learn(commands, prog)
     _add_output(_command(commands, "version", "print the version", f"{prog} version"), ("table", "json"))

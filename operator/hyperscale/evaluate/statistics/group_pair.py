@@ -124,11 +124,16 @@ def _result(
 ) -> TwoGroups:
     first, second = (float(np.exp(np.log(each).mean())) if scale == "ratio" else float(each.mean()) for each in groups)
     plain = first / second if scale == "ratio" else first - second
-    low, high = (mean.low, mean.high) if mean is not None else (None, None)
-    if scale == "ratio" and mean is not None:
-        low, high = (float(np.exp(min(each, 700.0))) for each in (mean.low, mean.high))
+    low, high = _interval(mean, scale)
     opposed = {test.direction for test in tests} >= {1, -1}
     p_value = (1.0 if opposed else max(test.p_value for test in tests)) if tests else None
     reason = few or ("the means and the ranks point in opposite directions" if opposed else "")
     counts = len(groups[0]), len(groups[1])
     return TwoGroups(paired, scale, *counts, first, second, plain, low, high, tests, p_value, *effect, *signs, reason)
+
+
+def _interval(mean: MeanTest | None, scale: Scale) -> tuple[float | None, float | None]:
+    """95 % interval of a ratio or a difference."""
+    if mean is None:
+        return None, None
+    return (mean.low, mean.high) if scale == "difference" else (float(np.exp(mean.low)), float(np.exp(min(mean.high, 700.0))))

@@ -61,8 +61,8 @@ def fit(explained: str, values: FloatArray, columns: Mapping[str, FloatArray]) -
     variance = residual / freedom
     slopes = []
     for at, name in enumerate((INTERCEPT, *columns)):
-        error = math.sqrt(variance * float(inverse[at, at])) / sizes[at]
-        estimate = float(solution[at]) / sizes[at]
+        error = math.sqrt(variance * float(inverse[at, at])) / float(sizes[at])
+        estimate = float(solution[at] / sizes[at])
         margin = float(stdtrit(freedom, 0.975)) * error
         p_value = float(2.0 * stdtr(freedom, -abs(estimate / error))) if error > 0.0 else float(estimate == 0.0)
         slopes.append(Slope(name, estimate, error, estimate - margin, estimate + margin, p_value))

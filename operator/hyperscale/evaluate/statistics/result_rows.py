@@ -80,12 +80,9 @@ def align(groups: Sequence[Sequence[ResultRow]], pairing: Pairing = "auto") -> A
     if not any(row.case or row.seed for rows in groups for row in rows):
         return _by_place(groups) if pairing == "always" else None
     for level in (_case_and_seed, _case):
-        keyed = [_values_by_key(rows, level) for rows in groups]
-        shared = sorted(set(keyed[0]).intersection(*keyed[1:]))
-        whole = all(len(each) == len(shared) == len(rows) for each, rows in zip(keyed, groups, strict=True))
-        if len(shared) >= MIN_PAIRS or (shared and (whole or pairing == "always")):
-            values = np.array([[float(np.mean(each[key])) for each in keyed] for key in shared])
-            return Aligned(values, tuple(key[0] for key in shared))
+        aligned = _by_key(groups, level, 1 if pairing == "always" else MIN_PAIRS)
+        if aligned is not None:
+            return aligned
     if pairing == "always":
         raise ValueError("no case is in all groups: nothing pairs; compare without --paired")
     return None
@@ -110,6 +107,17 @@ def _by_place(groups: Sequence[Sequence[ResultRow]]) -> Aligned:
     if len(set(counts)) > 1:
         raise ValueError(f"{' and '.join(map(str, counts))} values do not pair by place; give as many in each group")
     return Aligned(np.stack([values_of(rows) for rows in groups], axis=1), ("",) * counts[0])
+
+
+def _by_key(groups: Sequence[Sequence[ResultRow]], level: Callable[[ResultRow], Key], least: int) -> Aligned | None:
+    """Means of the values with the same key; None for fewer keys than `least`, unless each value has its own key in all groups."""
+    keyed = [_values_by_key(rows, level) for rows in groups]
+    shared = sorted(set(keyed[0]).intersection(*keyed[1:]))
+    whole = all(len(each) == len(shared) == len(rows) for each, rows in zip(keyed, groups, strict=True))
+    if len(shared) < least and not (shared and whole):
+        return None
+    values = np.array([[float(np.mean(each[key])) for each in keyed] for key in shared])
+    return Aligned(values, tuple(key[0] for key in shared))
 
 
 def _values_by_key(rows: Sequence[ResultRow], level: Callable[[ResultRow], Key]) -> dict[Key, list[float]]:

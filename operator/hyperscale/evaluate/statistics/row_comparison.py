@@ -77,14 +77,15 @@ def compare_rows(
     together = {key: members for key, members in table.items() if len(members) > 1}
     if not together and not factor_names:
         raise ValueError("the groups have no metric in common; compare files of the same benchmark")
-    pairs: list[Comparison] = []
-    several: list[Overall] = []
-    for key, members in together.items():
-        pairs += [_two(key, members, names, pairing, scale) for names in combinations(members, 2)]
-        if len(members) > 2:
-            several.append(_several(key, members, pairing, scale))
-    for key, members in table.items() if factor_names else ():
-        several += _by_factors(key, members, factor_names, scale)
+    pairs = [_two(key, members, names, pairing, scale) for key, members in together.items() for names in combinations(members, 2)]
+    several = [_several(key, members, pairing, scale) for key, members in together.items() if len(members) > 2]
+    if factor_names:
+        several += [each for key, members in table.items() for each in _by_factors(key, members, factor_names, scale)]
+    return _corrected(pairs, several, notes)
+
+
+def _corrected(pairs: Sequence[Comparison], several: Sequence[Overall], notes: Sequence[str]) -> Comparisons:
+    """All tests of one answer are one family."""
     corrected = holm([*(each.result.p_value for each in pairs), *(each.result.p_value for each in several)])
     return Comparisons(
         tuple(_judged(each, p_value) for each, p_value in zip(pairs, corrected, strict=False)),

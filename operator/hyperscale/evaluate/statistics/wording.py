@@ -55,40 +55,53 @@ def p_text(value: float) -> str:
 
 def _open(names: tuple[str, str], two: TwoGroups, corrected: float | None) -> str:
     """Why nothing is shown, with what the figures allow."""
-    if two.wins == two.losses == 0 and two.paired:
-        return f"{names[0]} and {names[1]} are equal in all {two.first_count} pairs" if two.first_count > 1 else "the one pair is equal"
+    if two.paired and two.wins + two.losses == 0:
+        return f"{names[0]} and {names[1]} are equal in {_counted(two)}"
     if two.low is None or two.high is None or corrected is None:
         return two.reason
     sign = "/" if two.scale == "ratio" else "-"
-    counts = f"{two.first_count} pairs" if two.paired else f"{two.first_count} and {two.second_count} values"
     interval = f"95 % interval {two.low:.3g} to {two.high:.3g}"
-    text = f"{names[0]} {sign} {names[1]} is {two.estimate:.3g} ({interval}, {p_text(corrected)}, {counts})"
+    text = f"{names[0]} {sign} {names[1]} is {two.estimate:.3g} ({interval}, {p_text(corrected)}, {_counted(two)})"
+    reason = two.reason or _alone(two)
+    return f"{text}; {reason}" if reason else text
+
+
+def _counted(two: TwoGroups) -> str:
+    """`12 pairs`, or `9 and 12 values`."""
+    if not two.paired:
+        return f"{two.first_count} and {two.second_count} values"
+    return "1 pair" if two.first_count == 1 else f"{two.first_count} pairs"
+
+
+def _alone(two: TwoGroups) -> str:
+    """Which of two tests shows a difference that the other one does not."""
     shown = [test.name for test in two.tests if test.p_value <= LEVEL]
-    alone = f"only the {shown[0]} shows one" if len(shown) == 1 and len(two.tests) > 1 else ""
-    return "; ".join(part for part in (text, two.reason or alone) if part)
+    return f"only the {shown[0]} shows one" if len(shown) == 1 and len(two.tests) > 1 else ""
 
 
 def _difference(names: tuple[str, str], unit: str, two: TwoGroups, lower: bool) -> str:
     """The part of the sentence that says which way and by how much."""
     first, second = names
     means = two.first_mean, two.second_mean
-    timed, rated = unit in TIMES, unit.endswith(RATE)
     if min(means) <= 0.0:
         return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
     ratio = means[0] / means[1]
-    if (ratio < 1.0) != lower or ratio == 1.0:  # the ratio of rounded or of arithmetic means says less than the test
-        return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
-    if timed or rated:
-        fast = lower == timed
-        times = 1.0 / ratio if timed else ratio
-        if times >= 2.0:
-            return f"{first} is {times:.3g} times as fast as {second}"
-        if times <= 0.5:
-            return f"{first} takes {1.0 / times:.3g} times as long as {second}"
-        return f"{first} is {_per_cent(ratio)} {'faster' if fast else 'slower'} than {second}"
+    if unit in TIMES:
+        return _pace(first, second, ratio, 1.0 / ratio)
+    if unit.endswith(RATE):
+        return _pace(first, second, ratio, ratio)
     if ratio >= 2.0:
         return f"{first} is {ratio:.3g} times {second}"
     return f"{first} is {_per_cent(ratio)} {'lower' if lower else 'higher'} than {second}"
+
+
+def _pace(first: str, second: str, ratio: float, times: float) -> str:
+    """times: how many times as fast the first one is."""
+    if times >= 2.0:
+        return f"{first} is {times:.3g} times as fast as {second}"
+    if times <= 0.5:
+        return f"{first} takes {1.0 / times:.3g} times as long as {second}"
+    return f"{first} is {_per_cent(ratio)} {'faster' if times > 1.0 else 'slower'} than {second}"
 
 
 def _per_cent(ratio: float) -> str:
