@@ -61,9 +61,9 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     plan_id: Annotated[str, Meta(max_length=64)]
     stages: Annotated[tuple[StageOutcome, ...], Meta(max_length=16)]
     end_seconds: Interval | None = None
-    """From its start to its end, failures included; absent where too many futures passed the horizon."""
+    """From its first epoch to its end, failures included; absent where too many futures passed the horizon."""
     deadline_seconds: float | None = None
-    """From its start."""
+    """From its first epoch."""
     ends_by_deadline: Interval | None = None
     """Part of the futures; the bounds say what their number leaves open."""
     cost: Interval | None = None

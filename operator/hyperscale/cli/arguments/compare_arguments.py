@@ -39,7 +39,10 @@ def add(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
         "--scale", choices=SCALES, help="test ratios or differences (default: ratios of positive values of several cases, else differences)"
     )
     command.add_argument(
-        "--factor", action="append", metavar="COLUMN", help="say what this column explains (ANOVA); may be given several times; group: files"
+        "--factor",
+        action="append",
+        metavar="COLUMN",
+        help="say what this column explains (ANOVA); may be given several times; group: files",
     )
     command.add_argument("--regress", metavar="COLUMN", help="fit this numeric column by those of --on (least squares)")
     command.add_argument("--on", metavar="COLUMN,…", help="numeric columns that explain the one of --regress")

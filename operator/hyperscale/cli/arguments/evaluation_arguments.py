@@ -37,7 +37,7 @@ def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
         "--deadline-seconds",
         type=_Number(1.0, MAX_SECONDS, "86400"),
         metavar="SECONDS",
-        help="from the job's start to when it must have ended (default: spec.runPolicy.activeDeadlineSeconds)",
+        help="from the job's first epoch to when it must have ended (default: spec.runPolicy.activeDeadlineSeconds)",
     )
     _add_failures(command)
     command.add_argument(

@@ -30,7 +30,7 @@ def _head(answer: Evaluation, plan: Plan, figures: str) -> list[tuple[str, str]]
     return [
         ("Job", answer.job),
         ("Plan id", f"{answer.plan_id}, {counted(plan.ranks, 'rank')} on {counted(len(plan.ranks_by_node), 'node')}"),
-        (f"Ends{within}", _bounded(answer.ends_by_deadline, lambda part: f"{100 * part:.1f} %")),
+        (f"Ends{within}", _bounded(answer.ends_by_deadline, lambda part: f"{100 * part:.2f} %")),
         ("Takes", _bounded(answer.end_seconds, duration_text) or "unknown: too many futures never end"),
         ("Costs", _bounded(answer.cost, lambda amount: f"{amount:.4g}")),
         ("Top risk", answer.top_risk or "none found"),

@@ -19,12 +19,15 @@ from hyperscale.model.graph import FloatArray
 from hyperscale.util.rfc3339 import duration_text
 
 TWIN: Final = "twin"
-POINTS: Final = 20
+POINTS: Final = 200
 """Of the forecast's distribution at which futures are played: midpoints of equally likely parts."""
 LIKELY: Final = 0.9
 """Part of the futures that end by the deadline, or of useful time, below which a person should look."""
 SAVING: Final = 0.01
 """Of the expected end: a better checkpoint interval is worth a word from here on."""
+
+FEW: Final = 0.01
+"""Failures in the mean, below which their number says nothing."""
 
 
 class TwinAnswer(NamedTuple):
@@ -96,7 +99,8 @@ def _curve(ends: FloatArray) -> tuple[tuple[float, float], ...]:
 
 
 def _sentence(question: EvaluationQuestion, by_deadline: Interval | None, middle: Outlook) -> str:
-    useful = f"{100 * middle.ettr:.1f} % of its time trains, {middle.expected_failures:.2g} failures are expected"
+    failures = f"{middle.expected_failures:.2g}" if middle.expected_failures >= FEW else f"fewer than {FEW:g}"
+    useful = f"{100 * middle.ettr:.1f} % of its time trains, {failures} failures are expected"
     if by_deadline is None or question.deadline_seconds is None:
         return useful
     return f"{100 * by_deadline.middle:.1f} % of {question.futures} futures end within {duration_text(question.deadline_seconds)}; {useful}"
