@@ -31,6 +31,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
 )
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.twin.failure_table import read_failure_table
+from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.evaluation import Evaluation
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.pictures.evaluation_page import evaluation_page
@@ -89,6 +90,16 @@ def _read_plan(path: str) -> Plan:
         raise InputError(f"--plan: {display_name(path)}: is not JSON: {error}; write one with `hyperscale plan -o json`") from None
     if not plan.workers:
         raise InputError(f"--plan: {display_name(path)}: workers: the list is empty; write one with `hyperscale plan -o json`")
+    predicted = plan.predicted
+    for name, seconds in (
+        ("epochSeconds", predicted.epoch_seconds),
+        ("lowSeconds", predicted.low_seconds),
+        ("highSeconds", predicted.high_seconds),
+    ):
+        if seconds is not None and not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+            raise InputError(
+                f"--plan: {display_name(path)}: predicted.{name}: {seconds:g} s is no time of an epoch; write one with `hyperscale plan -o json`"
+            )
     return plan
 
 

@@ -13,7 +13,7 @@ from hyperscale.evaluate.pipeline.forecast_stage import EpochSeconds
 from hyperscale.evaluate.statistics.binomial import clopper_pearson
 from hyperscale.evaluate.twin.outlook import outlook
 from hyperscale.evaluate.twin.play_futures import play
-from hyperscale.evaluate.twin.twin_types import JobRisk, NodeRisk, Outlook
+from hyperscale.evaluate.twin.twin_types import SMALL_INTERVAL_SECONDS, JobRisk, NodeRisk, Outlook
 from hyperscale.model.evaluation import MAX_CURVE, Interval, StageOutcome, StageState
 from hyperscale.model.graph import FloatArray
 from hyperscale.util.rfc3339 import duration_text
@@ -44,12 +44,12 @@ def job_risk(question: EvaluationQuestion, epoch_seconds: float) -> JobRisk:
     """The job as the twin plays it: every planned node fails by the same laws; without checkpoints a failure loses all work."""
     job = question.request.job
     names = sorted(question.plan.ranks_by_node)
-    work = job.model.epochs * epoch_seconds
+    work = max(job.model.epochs * epoch_seconds, SMALL_INTERVAL_SECONDS)
     every = job.checkpoint.every_epochs if job.checkpoint is not None else job.model.epochs
     return JobRisk(
         nodes=tuple(NodeRisk(name, question.failures.laws, question.failures.repair) for name in names),
         work_seconds=work,
-        checkpoint_interval_seconds=min(every * epoch_seconds, work),
+        checkpoint_interval_seconds=max(min(every * epoch_seconds, work), SMALL_INTERVAL_SECONDS),
         write_seconds=question.write_seconds if job.checkpoint is not None else 0.0,
         restart_seconds=question.restart_seconds,
         epoch_seconds=epoch_seconds,

@@ -1,0 +1,153 @@
+"""`hyperscale evaluate`: what it prints, what it refuses, what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hyperscale.cli.evaluate.past_runs import read_runs
+from hyperscale.control.history.run_store import RunStore
+from tests.builders.history import RUN
+from tests.unit.cli.cli_samples import Files, Ran, files_fixture, job, run
+
+__all__ = ["files_fixture"]
+
+FEW = ("--futures", "200")
+
+
+def evaluated(files: Files, *more: str) -> Ran:
+    """The sample job on the sample cluster."""
+    return run("evaluate", "-f", files.job, "--snapshot", files.snapshot, *FEW, *more)
+
+
+def answer(files: Files, *more: str) -> dict[str, Any]:
+    ran = evaluated(files, "-o", "json", *more)
+    assert (ran.code, ran.err) == (0, "")
+    document: dict[str, Any] = json.loads(ran.out)
+    return document
+
+
+def plan_file(files: Files, **changes: Any) -> str:
+    document = json.loads(files.plan("-o", "json").out)
+    return files.write("plan.json", json.dumps({**document, **changes}))
+
+
+def test_people_read_first_whether_it_ends_in_time(files: Files) -> None:
+    lines = evaluated(files, "--deadline-seconds", "86400").out.splitlines()
+    assert lines[0].split() == ["Job", "team-a/products"]
+    assert lines[2].startswith("Ends within 24 h")
+    assert [line.split()[:2] for line in lines if line.startswith(("proof", "twin"))] == [["proof", "Passed"], ["twin", "Passed"]]
+
+
+def test_a_plan_from_a_file_is_evaluated_as_it_is(files: Files) -> None:
+    assert answer(files, "--plan", plan_file(files)) == answer(files)
+
+
+def test_a_plan_that_breaks_a_condition_ends_with_one(files: Files) -> None:
+    document = json.loads(files.plan("-o", "json").out)
+    first = {**document["workers"][0], "node": "gpu-node-07"}
+    ran = evaluated(files, "--plan", plan_file(files, workers=[first, *document["workers"][1:]]), "-o", "json")
+    assert ran.code == 1
+    proof = next(stage for stage in json.loads(ran.out)["stages"] if stage["stage"] == "proof")
+    assert proof["state"] == "Failed"
+    assert any("gpu-node-07" in finding for finding in proof["findings"])
+
+
+def test_the_same_seed_gives_the_same_bytes(files: Files) -> None:
+    assert evaluated(files, "-o", "json").out == evaluated(files, "-o", "json").out
+    often = ("--failure-rate", "1000000", "-o", "json")
+    assert evaluated(files, *often).out != evaluated(files, *often, "--seed", "5").out
+
+
+def test_more_failures_end_later_and_less_often_in_time(files: Files) -> None:
+    middle = answer(files)["endSeconds"]["middle"]
+    by = ("--deadline-seconds", str(max(1.0, 1.5 * middle)))
+    calm, rough = answer(files, "--failure-rate", "0", *by), answer(files, "--failure-rate", "1000000", *by)
+    assert rough["endsByDeadline"]["middle"] <= calm["endsByDeadline"]["middle"]
+    assert rough["endSeconds"]["high"] >= calm["endSeconds"]["high"] if "endSeconds" in rough else True
+
+
+def test_a_table_of_failures_is_fitted_and_said(files: Files) -> None:
+    rows = "\n".join(f"n{unit},2026-01-01T00:00:00Z,2026-03-{1 + unit % 28:02d}T00:00:00Z,memory" for unit in range(60))
+    table = files.write("events.csv", f"location,insert,remove,cause\n{rows}\n")
+    twin = next(stage for stage in answer(files, "--failures", table)["stages"] if stage["stage"] == "twin")
+    assert any("Fitted to 60 units, 60 of which failed (memory)" in finding for finding in twin["findings"])
+
+
+def test_the_report_is_one_page_without_scripts(files: Files) -> None:
+    path = files.folder / "report.html"
+    ran = evaluated(files, "--report", str(path), "--deadline-seconds", "3600")
+    page = path.read_text()
+    assert ran.code == 0
+    assert page.startswith("<!doctype html>")
+    assert "<script" not in page
+    assert "team-a/products" in page
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--plan", "absent.json"), "absent.json: no such file"),
+        (("--deadline-seconds", "0"), "is no number from 1 to"),
+        (("--deadline-seconds", "nan"), "is no number from 1 to"),
+        (("--failure-rate", "-1"), "is no number from 0 to"),
+        (("--futures", "1"), "is no whole number from 100 to"),
+        (("--stage", "luck"), "invalid choice: 'luck'"),
+        (("--failures", "absent.csv"), "--failures: absent.csv: No such file"),
+        (("--failures", "a", "--failure-rate", "1"), "not allowed with argument"),
+        (("--history", "nonsense"), "--history: "),
+        (("--report", "/nowhere/report.html"), "--report: folder '/nowhere' does not exist"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_asked_for_is_one_line(files: Files, more: tuple[str, ...], words: str) -> None:
+    ran = evaluated(files, *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert words in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not JSON"),
+        ("{}", "missing required field"),
+        ('{"planner": 1}', "Expected `str`"),
+        ("[" * 100_000, "--plan: "),
+    ],
+    ids=["empty", "no fields", "a number", "nested"],
+)
+def test_a_file_that_is_no_plan_is_one_line(files: Files, text: str, words: str) -> None:
+    ran = evaluated(files, "--plan", files.write("plan.json", text))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert words in ran.err
+
+
+def test_a_plan_without_workers_or_with_absurd_figures_is_no_crash(files: Files) -> None:
+    assert evaluated(files, "--plan", plan_file(files, workers=[])).code == 2
+    for figures in ({"epochSeconds": 0.0, "communicationSeconds": 0.0}, {"epochSeconds": 1e300, "communicationSeconds": 0.0}):
+        ran = evaluated(files, "--plan", plan_file(files, predicted=figures))
+        assert ran.code == 2
+        assert "predicted.epochSeconds" in ran.err
+
+
+def test_a_job_without_a_plan_says_why(files: Files) -> None:
+    wide = files.write("wide.yaml", job(workers={"minReplicas": 900, "maxReplicas": 900}))
+    ran = run("evaluate", "-f", wide, "--snapshot", files.snapshot, *FEW)
+    assert ran.code == 1
+    assert ran.err.startswith("no plan: ")
+
+
+def test_runs_of_the_history_that_ended_well_teach(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'history.sqlite'}"
+    store = RunStore(url)
+    store.record([RUN, replace(RUN, uid="1", phase="Failed"), replace(RUN, uid="2", replans=1)])
+    store.close()
+    runs = read_runs(url)
+    assert len(runs) == 1
+    assert runs[0].ranks >= runs[0].hosts >= 1
