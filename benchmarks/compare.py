@@ -11,7 +11,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from scipy import stats
@@ -194,10 +197,11 @@ def rows_of_all(experiments: int, seed: int) -> list[Row]:
 def main() -> int:
     """Draw, compare, report."""
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all experiments (default: %(default)s)")
+    arguments.add_argument("--seeds", type=int, default=1, metavar="N", help="how often all is drawn again (default: %(default)s)")
     chosen = arguments.parse_args()
+    experiments = QUICK_EXPERIMENTS if chosen.quick else EXPERIMENTS
     warnings.simplefilter("ignore", RuntimeWarning)  # scipy's, where all values are tied
-    return report(rows_of_all(QUICK_EXPERIMENTS if chosen.quick else EXPERIMENTS, chosen.seed), chosen.json)
+    return report([row for seed in range(chosen.seeds) for row in rows_of_all(experiments, 1000 * seed)], chosen.json)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,21 @@ FILES: Final[dict[str, dict[str, Run]]] = {
         "hyperscale analyze GAT --vertices 65536 --edges 1020660 --features 128 --hidden 64 --heads 4 --classes 16": Run(),
         "hyperscale analyze examples/own-script/train.py": Run(),
     },
+    "tasks/compare-results.md": {
+        "hyperscale compare examples/results/metis.json examples/results/refined.json": Run(),
+        "hyperscale compare rows.json --by method --metric cut": Run(
+            "hyperscale compare examples/results/metis.json examples/results/refined.json --by method --metric cut"
+        ),
+        "hyperscale compare examples/results/hybrid.json examples/results/metis.json examples/results/refined.json --metric cut": Run(),
+        "hyperscale compare examples/results/hybrid.json examples/results/refined.json --factor group --factor case": Run(),
+        "hyperscale compare examples/results/mlperf_rgat.csv --regress samples_per_s --on gpus": Run(),
+        "hyperscale compare --history sqlite:////var/lib/hyperscale/history.sqlite --group-by planner": Run(
+            "hyperscale compare --history sqlite:///history.sqlite --group-by planner"
+        ),
+        "hyperscale compare --history sqlite:////var/lib/hyperscale/history.sqlite --regress measured_seconds --on workers,vertices": Run(
+            "hyperscale compare --history sqlite:///history.sqlite --regress measured_seconds --on workers,vertices"
+        ),
+    },
     "tasks/own-data.md": {
         "hyperscale data inspect graphs/cora.npz": Run(),
         "hyperscale partition graphs/cora.npz --shares 2,1,1": Run(),

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from hyperscale.control.history.run_store import RunStore
 from hyperscale.training.data.formats import builtin
+from tests.builders.history import RUN
 from tests.reference import page_commands
 from tests.unit.cli.cli_samples import run
 
@@ -31,6 +34,19 @@ NEEDS = {"analyze GAT": "dgl", "partition": "pymetis"}
 COMMANDS = [(page, command) for page, each in page_commands.FILES.items() for command in each]
 
 
+def record_runs(url: str) -> None:
+    """Twelve runs of two planners, of graphs and workers of several sizes."""
+    history = RunStore(url)
+    sizes = [(planner, size) for planner in ("Heuristic", "Random") for size in range(1, 7)]
+    history.record(
+        [
+            replace(RUN, uid=f"{planner}-{size}", planner=planner, vertices=1000 * size, workers=1 + size % 3, measured_seconds=size * 1.5)
+            for planner, size in sizes
+        ]
+    )
+    history.close()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the repository as far as the pages use it, with a data set and a former job."""
@@ -38,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "graphs").mkdir()
     (tmp_path / "graphs/cora.npz").symlink_to(builtin.FOLDER / "cora.npz")
     (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(FORMER_JOB))
+    record_runs(f"sqlite:///{tmp_path}/history.sqlite")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -119,7 +119,7 @@ def test_means_and_ranks_that_contradict_show_nothing() -> None:
 def test_values_that_are_unknown_are_refused(first: list[float], second: list[float], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         compare_groups(np.array(first), np.array(second))
-    with pytest.raises(ValueError, match="ratios need values above 0"):
+    with pytest.raises(ValueError, match="ratios of groups need values above 0"):
         compare_groups(np.array([0.0, 1.0]), np.array([1.0]), "ratio")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from hyperscale.cli.text_tables import bullets, counted, table
@@ -9,6 +11,14 @@ from hyperscale.evaluate.statistics.factor_analysis import Variance
 from hyperscale.evaluate.statistics.group_pair import TwoGroups
 from hyperscale.evaluate.statistics.linear_fit import LinearFit
 from hyperscale.evaluate.statistics.row_comparison import Comparison, Overall
+
+SHORT: Final = {
+    "Wilcoxon signed-rank test": "Wilcoxon",
+    "Mann-Whitney U test": "Mann-Whitney",
+    "Kruskal-Wallis test": "Kruskal-Wallis",
+    "Friedman test": "Friedman",
+}
+"""Names of tests in the table."""
 
 
 class GroupSize(msgspec.Struct, frozen=True, rename="camel"):
@@ -63,8 +73,8 @@ def _cells(one: Comparison) -> tuple[str, ...]:
         one.method or "-",
         one.first,
         one.second,
-        f"{two.first_mean:.4g} {'/' if two.scale == 'ratio' else '-'} {two.second_mean:.4g}{unit}",
-        f"{two.estimate:.4g}",
+        f"{two.first_mean:.4g}, {two.second_mean:.4g}{unit}",
+        f"{'ratio' if two.scale == 'ratio' else 'difference'} {two.estimate:.4g}",
         "-" if two.low is None or two.high is None else f"{two.low:.4g} to {two.high:.4g}",
         f"{two.first_count} pairs" if two.paired else f"{two.first_count}, {two.second_count}",
         _tests(two),
@@ -102,7 +112,7 @@ def _regression(line: LinearFit) -> list[str]:
 
 def _tests(result: TwoGroups | Variance) -> str:
     """Each test with its own p value."""
-    return ", ".join(f"{test.name} {test.p_value:.3g}" for test in result.tests) or "none"
+    return ", ".join(f"{SHORT.get(test.name, test.name)} {test.p_value:.2g}" for test in result.tests) or "none"
 
 
 def _figure(value: float | None) -> str:

@@ -6,6 +6,7 @@ either test is: of skewed, tied or discrete values the rank test, of unequal var
 
 from __future__ import annotations
 
+import math
 from typing import Final, Literal
 
 import msgspec
@@ -21,6 +22,9 @@ LEVEL: Final = 0.05
 DIGITS: Final = 12
 """Significant digits in which values are compared: what differs less differs by rounding."""
 Scale = Literal["difference", "ratio"]
+_Form = Literal["difference", "log", "relative"]
+"""What a t-test is of."""
+_SCALES: Final[dict[_Form, Scale]] = {"difference": "difference", "log": "ratio", "relative": "ratio"}
 
 
 class TwoGroups(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,12 +32,12 @@ class TwoGroups(msgspec.Struct, frozen=True, rename="camel"):
 
     paired: bool
     scale: Scale
-    """ratio: logarithms are tested, so that each pair counts by per cent."""
+    """ratio: logarithms are tested, so that each pair counts by per cent; with values of 0 symmetric relative differences."""
     first_count: int
     second_count: int
     first_mean: float
     second_mean: float
-    """Geometric means where the scale is ratio."""
+    """Geometric means where the scale is ratio and no value is 0."""
     estimate: float
     """Ratio first / second, or difference first - second."""
     low: float | None
@@ -65,14 +69,19 @@ def significant(values: FloatArray, digits: int = DIGITS) -> FloatArray:
 def compare_pairs(first: FloatArray, second: FloatArray, scale: Scale = "difference") -> TwoGroups:
     """Return what (n,) pairs of values show: paired t-test and Wilcoxon's signed-rank test.
 
-    The t-test is of log ratios where `scale` is ratio. The rank test is of differences in both. Raises ValueError as `_checked`.
+    The t-test is of log ratios where `scale` is ratio, or of 2 (a - b) / (a + b) where a value is 0. The rank test is of differences.
+    Raises ValueError as `_checked`, and for counts that differ.
     """
-    first, second = _checked(first, scale), _checked(second, scale)
+    first, second = _checked(first), _checked(second)
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} values: pairs need as many on both sides")
+    least = float(min(first.min(), second.min()))
+    if scale == "ratio" and least < 0.0:
+        raise ValueError(f"value {least:g}: ratios need values of at least 0; compare differences")
+    form: _Form = "difference" if scale == "difference" else "log" if least > 0.0 else "relative"
     # Rounded again: 0.3 - 0.1 and 0.4 - 0.2 are a tie.
     differences = significant(significant(first) - significant(second), DIGITS - 3)
-    tested = np.where(differences == 0.0, 0.0, np.log(first) - np.log(second)) if scale == "ratio" else differences
+    tested = _tested(first, second, differences, form)
     few = "1 pair is too few for a test; give at least 6" if len(first) == 1 else ""
     differing = int(np.count_nonzero(differences))
     if not few and differing > 0 and least_p_value(differing) > LEVEL:
@@ -81,12 +90,29 @@ def compare_pairs(first: FloatArray, second: FloatArray, scale: Scale = "differe
     tests = () if mean is None else (mean.test, signed_rank(differences))
     g, delta = effect_size.hedges_g_paired(tested), effect_size.cliffs_delta_paired(differences)
     signs = int((differences > 0).sum()), int((differences < 0).sum())
-    return _result((first, second), True, scale, tests, mean, (g, delta), signs, few)
+    return _result((first, second), True, form, tests, mean, (g, delta), signs, few)
+
+
+def _tested(first: FloatArray, second: FloatArray, differences: FloatArray, form: _Form) -> FloatArray:
+    """(n,) what the t-test is of; 0 where values differ by rounding alone."""
+    if form == "difference":
+        return differences
+    if form == "log":
+        return np.where(differences == 0.0, 0.0, np.log(first) - np.log(second))
+    total = first + second
+    relative: FloatArray = np.where(differences == 0.0, 0.0, 2.0 * differences / np.where(total > 0.0, total, 1.0))
+    return relative
 
 
 def compare_groups(first: FloatArray, second: FloatArray, scale: Scale = "difference") -> TwoGroups:
-    """Return what (m,) and (n,) values show: Welch's t-test and the Mann-Whitney test. Raises ValueError as `_checked`."""
-    first, second = significant(_checked(first, scale)), significant(_checked(second, scale))
+    """Return what (m,) and (n,) values show: Welch's t-test and the Mann-Whitney test.
+
+    Raises ValueError as `_checked`, and for values of 0 or less on the scale of ratios.
+    """
+    first, second = significant(_checked(first)), significant(_checked(second))
+    least = float(min(first.min(), second.min()))
+    if scale == "ratio" and least <= 0.0:
+        raise ValueError(f"value {least:g}: ratios of groups need values above 0; compare differences")
     one, other = (np.log(first), np.log(second)) if scale == "ratio" else (first, second)
     counts = f"{len(first)} and {len(second)} values are too few"
     few = ""
@@ -97,43 +123,53 @@ def compare_groups(first: FloatArray, second: FloatArray, scale: Scale = "differ
     mean = None if min(len(first), len(second)) < 2 else welch_t(one, other)
     tests = () if mean is None else (mean.test, rank_sum(first, second))
     g, delta = effect_size.hedges_g(one, other), effect_size.cliffs_delta(first, second)
-    return _result((first, second), False, scale, tests, mean, (g, delta), (0, 0), few)
+    return _result((first, second), False, "log" if scale == "ratio" else scale, tests, mean, (g, delta), (0, 0), few)
 
 
-def _checked(values: FloatArray, scale: Scale) -> FloatArray:
-    """Raise ValueError for no values, values that are not finite, and values of 0 or less on the scale of ratios."""
+def _checked(values: FloatArray) -> FloatArray:
+    """Raise ValueError for no values, and for values that are not finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0:
         raise ValueError("no values: give at least one in each group")
     if not np.isfinite(array).all():
         raise ValueError("a value is NaN or infinite; leave it out")
-    if scale == "ratio" and float(array.min()) <= 0.0:
-        raise ValueError(f"value {float(array.min()):g}: ratios need values above 0; compare differences")
     return array
 
 
 def _result(
     groups: tuple[FloatArray, FloatArray],
     paired: bool,
-    scale: Scale,
+    form: _Form,
     tests: tuple[NullTest, ...],
     mean: MeanTest | None,
     effect: tuple[float | None, float],
     signs: tuple[int, int],
     few: str,
 ) -> TwoGroups:
-    first, second = (float(np.exp(np.log(each).mean())) if scale == "ratio" else float(each.mean()) for each in groups)
-    plain = first / second if scale == "ratio" else first - second
-    low, high = _interval(mean, scale)
-    opposed = {test.direction for test in tests} >= {1, -1}
-    p_value = (1.0 if opposed else max(test.p_value for test in tests)) if tests else None
+    first, second = (float(np.exp(np.log(each).mean())) if form == "log" else float(each.mean()) for each in groups)
+    if mean is None:
+        plain = first - second if form == "difference" else first / (second or math.inf)
+        low = high = None
+    else:
+        plain, low, high = (_readable(each, form) for each in (mean.estimate, mean.low, mean.high))
+    p_value, opposed = _joint(tests)
     reason = few or ("the means and the ranks point in opposite directions" if opposed else "")
-    counts = len(groups[0]), len(groups[1])
+    counts, scale = (len(groups[0]), len(groups[1])), _SCALES[form]
     return TwoGroups(paired, scale, *counts, first, second, plain, low, high, tests, p_value, *effect, *signs, reason)
 
 
-def _interval(mean: MeanTest | None, scale: Scale) -> tuple[float | None, float | None]:
-    """95 % interval of a ratio or a difference."""
-    if mean is None:
-        return None, None
-    return (mean.low, mean.high) if scale == "difference" else (float(np.exp(mean.low)), float(np.exp(min(mean.high, 700.0))))
+def _joint(tests: tuple[NullTest, ...]) -> tuple[float | None, bool]:
+    """The larger p value, and whether one test shows a difference whose direction another one contradicts."""
+    if not tests:
+        return None, False
+    opposed = {test.direction for test in tests} >= {1, -1} and min(test.p_value for test in tests) <= LEVEL
+    return (1.0 if opposed else max(test.p_value for test in tests)), opposed
+
+
+def _readable(value: float, form: _Form) -> float:
+    """A tested figure as a difference or a ratio: d = 2 (r - 1) / (r + 1) is turned into r = (2 + d) / (2 - d)."""
+    if form == "difference":
+        return value
+    if form == "log":
+        return math.exp(min(value, 700.0))
+    return max(0.0, 2.0 + value) / max(1e-12, 2.0 - value)

@@ -14,6 +14,7 @@ from hyperscale.evaluate.statistics.group_pair import LEVEL, Scale, TwoGroups, c
 from hyperscale.evaluate.statistics.holm import holm
 from hyperscale.evaluate.statistics.result_rows import Aligned, MetricKey, Pairing, ResultRow, align, by_metric, values_of
 from hyperscale.evaluate.statistics.wording import factor_sentence, overall_sentence, sentence
+from hyperscale.model.graph import FloatArray
 
 
 class Comparison(msgspec.Struct, frozen=True, rename="camel"):
@@ -110,7 +111,7 @@ def _two(
 ) -> Comparison:
     rows = [members[name] for name in names]
     aligned = align(rows, pairing)
-    chosen = scale or _scale(rows)
+    chosen = scale or _scale(rows, aligned is not None)
     if aligned is not None:
         result, cases = compare_pairs(aligned.values[:, 0], aligned.values[:, 1], chosen), _cases(aligned)
     else:
@@ -122,11 +123,11 @@ def _two(
 def _several(key: MetricKey, members: Mapping[str, Sequence[ResultRow]], pairing: Pairing, scale: Scale | None) -> Overall:
     rows = list(members.values())
     aligned = align(rows, pairing)
-    logarithms = (scale or _scale(rows)) == "ratio"
+    ratios = (scale or _scale(rows, aligned is not None)) == "ratio"
     if aligned is not None:
-        result = blocked(np.log(aligned.values) if logarithms else aligned.values)
+        result = blocked(_by_case(aligned) if ratios else aligned.values)
     else:
-        result = one_way([np.log(values_of(each)) if logarithms else values_of(each) for each in rows])
+        result = one_way([_logarithms(values_of(each)) if ratios else values_of(each) for each in rows])
     return Overall(key.benchmark, key.metric, key.method, "", tuple(members), result, None, False, "")
 
 
@@ -134,7 +135,7 @@ def _by_factors(key: MetricKey, members: Mapping[str, Sequence[ResultRow]], name
     rows = [(group, row) for group, each in members.items() for row in each]
     columns = {name: [group if name == "group" else _level(row, name) for group, row in rows] for name in names}
     values = values_of([row for _, row in rows])
-    effects = factors(np.log(values) if (scale or _scale(list(members.values()))) == "ratio" else values, columns)
+    effects = factors(_logarithms(values) if (scale or _scale(list(members.values()), False)) == "ratio" else values, columns)
     return [
         Overall(key.benchmark, key.metric, key.method, name, tuple(sorted(set(columns[name]))), effect, None, False, "")
         for name, effect in effects.items()
@@ -147,10 +148,28 @@ def _level(row: ResultRow, name: str) -> str:
     return row.columns[name]
 
 
-def _scale(groups: Sequence[Sequence[ResultRow]]) -> Scale:
-    """Ratios where all values are above 0 and several cases may be of different size."""
+def _scale(groups: Sequence[Sequence[ResultRow]], paired: bool) -> Scale:
+    """Ratios where several cases may be of different size and all values are above 0; in pairs a value may be 0."""
     rows = [row for each in groups for row in each]
-    return "ratio" if min(row.value for row in rows) > 0.0 and len({row.case for row in rows}) > 1 else "difference"
+    least = min(row.value for row in rows)
+    return "ratio" if (least > 0.0 or (paired and least == 0.0)) and len({row.case for row in rows}) > 1 else "difference"
+
+
+def _by_case(aligned: Aligned) -> FloatArray:
+    """(n, k) logarithms, or values over the mean of their case where a value is 0."""
+    if float(aligned.values.min()) > 0.0:
+        return _logarithms(aligned.values)
+    means = aligned.values.mean(axis=1, keepdims=True)
+    shares: FloatArray = np.where(means > 0.0, aligned.values / np.where(means > 0.0, means, 1.0), 1.0)
+    return shares
+
+
+def _logarithms(values: FloatArray) -> FloatArray:
+    """Raise ValueError for a value of 0 or less."""
+    if float(values.min()) <= 0.0:
+        raise ValueError(f"value {float(values.min()):g}: ratios need values above 0; compare differences")
+    logarithms: FloatArray = np.log(values)
+    return logarithms
 
 
 def _cases(aligned: Aligned) -> tuple[int, int, int]:

@@ -41,7 +41,7 @@ def overall_sentence(names: Sequence[str], variance: Variance, corrected: float 
 
 def factor_sentence(name: str, variance: Variance, corrected: float | None) -> str:
     """Return what a factor explains."""
-    share = "nothing" if variance.eta_squared is None else f"{variance.eta_squared:.0%} of what the other factors leave"
+    share = "nothing" if variance.eta_squared is None else f"{100.0 * variance.eta_squared:.3g} % of what the other factors leave"
     if corrected is None or corrected > LEVEL:
         tail = variance.reason if corrected is None else p_text(corrected)
         return f"no difference shown between the levels of {name} ({tail})"
@@ -83,9 +83,9 @@ def _difference(names: tuple[str, str], unit: str, two: TwoGroups, lower: bool) 
     """The part of the sentence that says which way and by how much."""
     first, second = names
     means = two.first_mean, two.second_mean
-    if min(means) <= 0.0:
+    if two.scale == "difference" and min(means) <= 0.0:
         return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
-    ratio = means[0] / means[1]
+    ratio = two.estimate if two.scale == "ratio" else means[0] / means[1]
     if unit in TIMES:
         return _pace(first, second, ratio, 1.0 / ratio)
     if unit.endswith(RATE):
