@@ -33,7 +33,7 @@ TAIL_PART: Final = 0.9
 """Ages above this part of the failures give the hazard beyond an empirical table."""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class FamilyFit(msgspec.Struct, frozen=True):
     """One family fitted to the lives."""
 
     law: LifeLaw
@@ -55,7 +55,7 @@ class FittedLaw(msgspec.Struct, frozen=True):
     shape_high: float | None
     misfit: float
     """Of the best family: largest |observed - expected failures| up to any age / sqrt(failures); above `MAX_MISFIT` no family fits."""
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FamilyFit, ...]
     """Lowest BIC first."""
 
 
@@ -68,7 +68,7 @@ def fit_law(lives: Lives) -> FittedLaw:
     scaled = Lives(lives.seconds / unit, lives.failed)  # figures near 1: the search is then the same for hours and for years
     families = FITS if lives.events >= MIN_SHAPE_EVENTS else (_exponential,)
     candidates = sorted(
-        (_candidate(scaled, law) for law in (fit(scaled) for fit in families) if law is not None), key=lambda each: each.bic
+        (_family_fit(scaled, law) for law in (fit(scaled) for fit in families) if law is not None), key=lambda each: each.bic
     )
     best = _preferred(candidates)
     misfit = largest_misfit(scaled, best.law)
@@ -89,7 +89,7 @@ def fit_law(lives: Lives) -> FittedLaw:
     )
 
 
-def _preferred(candidates: list[Candidate]) -> Candidate:
+def _preferred(candidates: list[FamilyFit]) -> FamilyFit:
     """Lowest BIC, but the exponential law unless another is better by the margin."""
     plain = next(each for each in candidates if each.law.family == LawFamily.EXPONENTIAL)
     return candidates[0] if candidates[0].bic < plain.bic - BIC_MARGIN else plain
@@ -113,11 +113,11 @@ def _log_hazard_rate(law: LifeLaw, ages: FloatArray, hazard: FloatArray) -> Floa
     return np.asarray((law.shape - 1.0) * ratio - ages / law.scale_seconds - math.log(law.scale_seconds) - math.lgamma(law.shape) + hazard)
 
 
-def _candidate(lives: Lives, law: LifeLaw) -> Candidate:
+def _family_fit(lives: Lives, law: LifeLaw) -> FamilyFit:
     figures = 1 if law.family == LawFamily.EXPONENTIAL else 2
     likelihood = log_likelihood(lives, law)
     small = 2.0 * figures * (figures + 1) / max(1.0, lives.events - figures - 1)
-    return Candidate(law, likelihood, 2.0 * figures - 2.0 * likelihood + small, figures * math.log(lives.events) - 2.0 * likelihood)
+    return FamilyFit(law, likelihood, 2.0 * figures - 2.0 * likelihood + small, figures * math.log(lives.events) - 2.0 * likelihood)
 
 
 def _exponential(lives: Lives) -> LifeLaw | None:

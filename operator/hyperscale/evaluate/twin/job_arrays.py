@@ -143,8 +143,6 @@ def check_job(job: JobRisk) -> None:
         _check_figure(field, value, SMALL_INTERVAL_SECONDS)
     if job.horizon_seconds is not None:
         _check_figure("horizon_seconds", job.horizon_seconds, SMALL_INTERVAL_SECONDS)
-    if math.isinf(job.work_seconds):
-        raise ValueError("work_seconds: infinite; write the seconds of training that are left")
     _check_figure("write_seconds", job.write_seconds, 0.0)
     _check_figure("restart_seconds", job.restart_seconds, 0.0)
     if job.preemption is not None:
@@ -176,4 +174,4 @@ def _check_nodes(field: str, nodes: Sequence[NodeRisk]) -> None:
 
 def _check_figure(field: str, value: float, least: float) -> None:
     if not value >= least or (math.isinf(value) and field != "checkpoint_interval_seconds"):
-        raise ValueError(f"{field}: {value} is not a number of at least {least:g}; write it in seconds")
+        raise ValueError(f"{field}: {value} is not a finite number of at least {least:g}; write it in seconds, a rate per second")
