@@ -45,34 +45,42 @@ def fitted(family: Family, units: int, mean_lives: float, seed: int) -> FittedLa
 
 
 def rows(tables: int, cases: Sequence[tuple[int, float]]) -> list[Row]:
-    """How often family and shape are right, on `tables` tables of each family and case."""
+    """How often family and shape are right, on `tables` tables of each family and case; the first case is judged."""
     result: list[Row] = []
     for number, (units, mean_lives) in enumerate(cases):
         wrong = 0
         for family in FAMILIES:
             fits = [fitted(family, units, mean_lives, seed) for seed in range(tables)]
-            case = f"{family.name}, {units} units"
-            method = f"records of {mean_lives:g} mean lives"
-            right = [fit.law.family == family.family for fit in fits]
-            near = [family.shape is None or abs(fit.law.shape / family.shape - 1.0) <= SHAPE_ERROR for fit in fits]
-            both = sum(a and b for a, b in zip(right, near, strict=True))
-            covered = [fit.shape_low <= family.shape <= fit.shape_high for fit in fits if fit.shape_low and fit.shape_high and family.shape]
-            wrong += tables - both
-            censored = sum(1.0 - fit.events / fit.units for fit in fits) / tables
-            result += [
-                Row(NAME, case, method, "censored", 100.0 * censored, "%"),
-                Row(NAME, case, method, "family right", 100.0 * sum(right) / tables, "%"),
-                Row(NAME, case, method, "family and shape right", 100.0 * both / tables, "%"),
-            ]
-            if covered:
-                result.append(Row(NAME, case, method, "95 % interval of the shape covers", 100.0 * sum(covered) / len(covered), "%"))
-        share = wrong / (tables * len(FAMILIES))
+            wrong += sum(not is_right(family, fit) for fit in fits)
+            result += family_rows(family, units, mean_lives, fits)
+        share = 100.0 * wrong / (tables * len(FAMILIES))
         case = f"{tables * len(FAMILIES)} tables of {units} units, records of {mean_lives:g} mean lives"
         if number == 0:
-            result.append(goal(NAME, f"{case}: family or shape wrong", "likelihood, BIC", 100.0 * share, 100.0 * MAX_WRONG, "%"))
+            result.append(goal(NAME, f"{case}: family or shape wrong", "likelihood, BIC", share, 100.0 * MAX_WRONG, "%"))
         else:
-            result.append(Row(NAME, case, "likelihood, BIC", "family or shape wrong", 100.0 * share, "%"))
+            result.append(Row(NAME, case, "likelihood, BIC", "family or shape wrong", share, "%"))
     return result
+
+
+def is_right(family: Family, fit: FittedLaw) -> bool:
+    """Whether the family is the one that lives were drawn from, and the shape within a tenth of its own."""
+    near = family.shape is None or abs(fit.law.shape / family.shape - 1.0) <= SHAPE_ERROR
+    return fit.law.family == family.family and near
+
+
+def family_rows(family: Family, units: int, mean_lives: float, fits: Sequence[FittedLaw]) -> list[Row]:
+    """Figures of the fits to tables of one family."""
+    case, method = f"{family.name}, {units} units", f"records of {mean_lives:g} mean lives"
+    right = [fit for fit in fits if fit.law.family == family.family]
+    figures = {
+        "censored": sum(1.0 - fit.events / fit.units for fit in fits) / len(fits),
+        "family right": len(right) / len(fits),
+        "family and shape right": sum(is_right(family, fit) for fit in fits) / len(fits),
+    }
+    if family.shape is not None and right:
+        covered = sum((fit.shape_low or 0.0) <= family.shape <= (fit.shape_high or 0.0) for fit in right)
+        figures["95 % interval of the shape covers, where the family is right"] = covered / len(right)
+    return [Row(NAME, case, method, metric, 100.0 * part, "%") for metric, part in figures.items()]
 
 
 def print_file(file: Path, unit: str, until: str | None) -> int:

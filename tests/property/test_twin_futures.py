@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -107,7 +109,7 @@ def test_more_spares_never_end_later_in_the_mean(shape: float, nodes_count: int)
     for _ in range(4):
         ends.append(float(play(job, 2000, 11).end_seconds.mean()))
         job = with_spare(job)
-    assert all(later <= earlier * 1.001 for earlier, later in zip(ends, ends[1:], strict=False))
+    assert all(later <= earlier * 1.001 for earlier, later in pairwise(ends))
     assert ends[-1] < ends[0]
 
 

@@ -186,7 +186,7 @@ def test_a_table_of_a_law_draws_what_its_closed_form_draws() -> None:
     ],
 )
 def test_figures_that_make_no_sense_are_refused_with_their_field(job: JobRisk, words: str) -> None:
-    with pytest.raises(ValueError, match="write|needs|give") as error:
+    with pytest.raises(ValueError, match=r"write|needs|give") as error:
         play(job, 1, 0)
     assert words in str(error.value)
 

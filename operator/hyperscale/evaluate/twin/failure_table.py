@@ -154,20 +154,19 @@ def _check_order(records: Sequence[UnitRecord]) -> None:
 def lives_of(records: Sequence[UnitRecord], unit_class: str, cause: str, observed_until_seconds: float | None = None) -> Lives:
     """Return lives of the units of a class, failed where they were removed for `cause`.
 
-    observed_until_seconds: end of the records, for units still there; None: the latest time in the records.
-    Raises FailureTableError where a unit was inserted at or after that end: it says nothing yet.
+    observed_until_seconds: end of the records, for units still there; None: the latest time in the records. A unit that was
+    inserted at that very moment says nothing yet and is left out.
+    Raises FailureTableError where a time lies after the end of the records.
     """
-    latest = max(_last_seconds(record) for record in records)
-    until = latest if observed_until_seconds is None else observed_until_seconds
+    until = max(map(_last_seconds, records)) if observed_until_seconds is None else observed_until_seconds
     own = [record for record in records if record.unit_class == unit_class]
-    if observed_until_seconds is None:
-        own = [record for record in own if record.remove_seconds is not None or record.insert_seconds < until]
-    for record in own:
-        if _last_seconds(record) > until or (record.remove_seconds is None and record.insert_seconds == until):
-            raise FailureTableError(f"row {record.row}: its times are not before the end of the records; state a later end")
+    late = next((record for record in own if _last_seconds(record) > until), None)
+    if late is not None:
+        raise FailureTableError(f"row {late.row}: its times are after the end of the records; state a later end")
     ends = np.array([until if record.remove_seconds is None else record.remove_seconds for record in own], dtype=np.float64)
-    starts = np.array([record.insert_seconds for record in own], dtype=np.float64)
-    return Lives(ends - starts, np.array([record.remove_seconds is not None and record.cause == cause for record in own], dtype=np.bool_))
+    seconds = ends - np.array([record.insert_seconds for record in own], dtype=np.float64)
+    failed = np.array([record.remove_seconds is not None and record.cause == cause for record in own], dtype=np.bool_)
+    return Lives(seconds[seconds > 0.0], failed[seconds > 0.0])
 
 
 def _last_seconds(record: UnitRecord) -> float:

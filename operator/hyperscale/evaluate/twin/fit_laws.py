@@ -214,7 +214,8 @@ def largest_misfit(lives: Lives, law: LifeLaw) -> float:
 def empirical_law(lives: Lives) -> LifeLaw:
     """Return the law that the lives themselves give: Nelson and Aalen's cumulative hazard, and its mean slope over the oldest beyond it."""
     ages, hazards = nelson_aalen(lives)
-    rows = np.unique(np.linspace(0, len(ages) - 1, min(len(ages), MAX_EMPIRICAL_ROWS)).round().astype(np.int64))
+    late_rows = np.arange(max(0, len(ages) - MAX_EMPIRICAL_ROWS // 4), len(ages))  # few units are left: each failure is a step
+    rows = np.union1d(np.linspace(0, late_rows[0], 3 * MAX_EMPIRICAL_ROWS // 4).round().astype(np.int64), late_rows)
     old = float(np.quantile(lives.seconds[lives.failed], TAIL_PART))
     exposed = float(np.maximum(lives.seconds - old, 0.0).sum())
     late = int((lives.failed & (lives.seconds > old)).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -86,10 +87,8 @@ def job_arrays(job: JobRisk) -> JobArrays:
     laws = _Laws()
     lists = [[laws.index(law) for _, law in sorted(node.laws.items()) if not math.isinf(law.scale_seconds)] for node in members]
     repair = [laws.index(node.repair) for node in members]
-    preempts = job.preemption is not None and job.preemption.per_second > 0.0
-    preempt_law = laws.index(job.preemption.length) if job.preemption is not None and preempts else -1
-    preempt_mean = 1.0 / job.preemption.per_second if job.preemption is not None and preempts else math.inf
-    periods = [(at, period) for at, node in enumerate(members) for period in node.slowdowns if period.factor > 1.0]
+    preempt_law, preempt_mean = _preemption(job, laws)
+    period_node, period = _periods(members)
     kind, law, table, rows = laws.arrays()
     return JobArrays(
         kind=kind,
@@ -97,15 +96,29 @@ def job_arrays(job: JobRisk) -> JobArrays:
         table=table,
         rows=rows,
         first=np.cumsum([0, *map(len, lists)], dtype=np.int32),
-        law_of=np.array([*(index for entries in lists for index in entries), 0], dtype=np.int32),
+        law_of=np.array([*itertools.chain.from_iterable(lists), 0], dtype=np.int32),
         repair=np.array(repair, dtype=np.int32),
         member=np.array([[node.age_seconds for node in members], [node.lemon_factor for node in members]]),
         key=np.array([name_key(name) for name in (*(node.name for node in members), PREEMPTION_KEY)], dtype=np.uint64),
-        period_node=np.array([*(at for at, _ in periods), 0], dtype=np.int32),
-        period=np.array([*((p.start_seconds, p.end_seconds, p.factor) for _, p in periods), (0.0, 0.0, 1.0)]),
+        period_node=period_node,
+        period=period,
         figures=np.array([*_segments(job), job.write_seconds, job.restart_seconds, horizon_seconds(job), preempt_mean]),
-        counts=np.array([len(job.nodes), len(periods), MAX_FAILURES, preempt_law], dtype=np.int32),
+        counts=np.array([len(job.nodes), len(period) - 1, MAX_FAILURES, preempt_law], dtype=np.int32),
     )
+
+
+def _preemption(job: JobRisk, laws: _Laws) -> tuple[int, float]:
+    """Law of the length of preemptions, -1 where there is none, and mean seconds to the next."""
+    if job.preemption is None or job.preemption.per_second <= 0.0:
+        return -1, math.inf
+    return laws.index(job.preemption.length), 1.0 / job.preemption.per_second
+
+
+def _periods(members: Sequence[NodeRisk]) -> tuple[Int32Array, FloatArray]:
+    """(periods + 1,) nodes and (periods + 1, 3) start, end, factor of periods in which a node is slow; the last row stands for none."""
+    rows = [(at, period) for at, node in enumerate(members) for period in node.slowdowns if period.factor > 1.0]
+    figures = [(period.start_seconds, period.end_seconds, period.factor) for _, period in rows]
+    return np.array([*(at for at, _ in rows), 0], dtype=np.int32), np.array([*figures, (0.0, 0.0, 1.0)])
 
 
 class _Laws:
