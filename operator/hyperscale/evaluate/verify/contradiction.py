@@ -51,6 +51,8 @@ def contradiction(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: i
     job = rules_of(request, snapshot, quota_gpus)
     if job.impossible:
         return _in_words(job, job.impossible)
+    if job.arriving <= 0:
+        return None
     solver = _posed(job)
     names = [rule.name for rule in job.rules]
     if solver.satisfiable(names) is not False:
@@ -82,7 +84,7 @@ def _posed(job: JobRules) -> BooleanSolver:
                 solver.forbid(rule.name, variable)
         _pose_groups(solver, rule, steps)
         for pair in rule.apart:
-            solver.forbid(rule.name, *(steps.by_node[node][0][1] for node in pair if node not in job.used))
+            _pose_apart(solver, rule, steps, pair, job.used)
         if rule.least is not None:
             solver.under(rule.name, solver.at_least(steps.weighted, rule.least))
         if rule.most is not None:
@@ -104,6 +106,13 @@ def _steps(job: JobRules, solver: BooleanSolver) -> _Steps:
             below = bound
         by_node.append(own)
     return _Steps(tuple(by_node), tuple(weighted))
+
+
+def _pose_apart(solver: BooleanSolver, rule: Rule, steps: _Steps, pair: tuple[int, int], used: frozenset[int]) -> None:
+    """Not both nodes have workers; where both have pinned workers, neither takes another."""
+    new = [node for node in pair if node not in used]
+    for nodes in [new] if new else [[node] for node in pair]:
+        solver.forbid(rule.name, *(steps.by_node[node][0][1] for node in nodes))
 
 
 def _pose_groups(solver: BooleanSolver, rule: Rule, steps: _Steps) -> None:

@@ -22,9 +22,12 @@ def unsatisfied(limits: PlanLimits, facts: PlanFacts) -> tuple[Constraint, ...]:
     for state in STATEMENTS.values():
         state(stated)
     names = [constraint for constraint in Constraint if constraint in stated.solver.names]
-    if stated.solver.satisfiable(names):
-        return ()
-    return tuple(constraint for constraint in names if not stated.solver.satisfiable([constraint]))
+    broken: set[str] = set()
+    while not stated.solver.satisfiable([name for name in names if name not in broken]):
+        # Facts leave no choice, so that each constraint is broken alone; a core only says where to look.
+        core = stated.solver.core()
+        broken |= {name for name in core if len(core) == 1 or not stated.solver.satisfiable([name])}
+    return tuple(constraint for constraint in names if constraint in broken)
 
 
 class _StatedPlan:

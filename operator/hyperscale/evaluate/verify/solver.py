@@ -87,6 +87,11 @@ class BooleanSolver:
             return None
         return bool(answer == self.z3.sat)
 
+    def core(self) -> tuple[str, ...]:
+        """Return assumptions that the last question shows to contradict each other."""
+        members = {str(literal) for literal in self._solver.unsat_core()}
+        return tuple(name for name, literal in self._assumptions.items() if str(literal) in members)
+
     def _assert(self) -> None:
         """Hand z3 what was stated since the last question, in few calls: each call costs more than a formula."""
         for name, formulas in self._pending.items():
