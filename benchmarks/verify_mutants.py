@@ -37,6 +37,8 @@ def mutant(kind: str, case: PlanCase, rng: Rng) -> Mutant | None:
         limits, facts = case.normal()
         changed_facts = FACT_KINDS[kind](facts, limits, rng)
         return None if changed_facts is None else Mutant(kind, case, limits, changed_facts)
+    if not _arriving(case):
+        return None  # nothing is placed: all workers run already
     changed = CASE_KINDS[kind](case, rng)
     return None if changed is None else Mutant(kind, changed, *changed.normal())
 
@@ -238,7 +240,9 @@ def _not_apart(case: PlanCase, rng: Rng) -> PlanCase | None:
 
 
 def _two_domains(case: PlanCase, rng: Rng) -> PlanCase | None:
-    topology = msgspec.convert({"required": case.snapshot.levels[-1] if case.snapshot.levels else "rack"}, type(_topology(case.request.job)))
+    topology = msgspec.convert(
+        {"required": case.snapshot.levels[-1] if case.snapshot.levels else "rack"}, type(_topology(case.request.job))
+    )
     placed = _with_job(case, placement=replace(case.request.job.placement, topology=topology))
     return _move_to(placed, rng, [node.name for node in case.snapshot.nodes])
 

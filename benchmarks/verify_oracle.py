@@ -1,7 +1,7 @@
 """An oracle by brute force, written apart from the checkers: it starts the plan on a toy cluster and runs one step.
 
-Pods are bound one by one and take devices off their node; ranks start; a token walks the ring; every rank loads its partitions; every gradient
-tensor is reduced. The plan is sound where nothing goes wrong. It shares no code with the checkers or `planner.check`.
+Pods are bound one by one and take devices off their node; ranks start; a token walks the ring; every rank loads its partitions; every
+gradient tensor is reduced. The plan is sound where nothing goes wrong. It shares no code with the checkers or `planner.check`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.util.quantity import parse_number
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """The toy cluster cannot run the plan."""
 
 
@@ -28,14 +28,14 @@ def runs(mutant: Mutant) -> bool:
         _walk_ring(mutant)
         _load_partitions(mutant)
         _reduce(mutant)
-    except _Refused:
+    except _RefusedError:
         return False
     return True
 
 
 def _demand(holds: bool) -> None:
     if not holds:
-        raise _Refused
+        raise _RefusedError
 
 
 def _bind_pods(mutant: Mutant) -> None:
@@ -128,7 +128,7 @@ def _check_domain(mutant: Mutant, occupied: set[str], nodes: dict[str, Node]) ->
 
 
 def _start_ranks(mutant: Mutant) -> None:
-    """mpirun starts the pods in order; each counts its ranks on."""
+    """The launcher starts the pods in order; each counts its ranks on."""
     plan, request = mutant.case.plan, mutant.case.request
     expected_rank, total = 0, Fraction(0)
     by_node: dict[str, int] = {}

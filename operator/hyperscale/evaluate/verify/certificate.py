@@ -1,7 +1,7 @@
 """A certificate of one plan: source text that a proof assistant accepts exactly where the plan is consistent.
 
-Coq: the proved checker with the plan as data, and its theorem applied: all constraints hold. Lean 4: self-contained, with the constraints of
-`lean_certificate` only.
+Coq: the proved checker with the plan as data, and its theorem applied: all constraints hold.
+Lean 4: self-contained, with the constraints of `lean_certificate` only.
 """
 
 from __future__ import annotations
