@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -25,12 +26,12 @@ PLAN = planned(CLUSTER, JOB)
 REQUEST = PlanRequest("team/cora", JOB)
 
 
-def question(plan: Plan = PLAN, **changes: object) -> EvaluationQuestion:
-    fields: dict[str, object] = {"failures": constant_rate(6.5, "Assumed."), "futures": 400, "seed": 7}
-    return EvaluationQuestion(plan, REQUEST, CLUSTER, **(fields | changes))  # type: ignore[arg-type]
+def question(plan: Plan = PLAN, **changes: Any) -> EvaluationQuestion:
+    fields: dict[str, Any] = {"failures": constant_rate(6.5, "Assumed."), "futures": 400, "seed": 7}
+    return EvaluationQuestion(plan, REQUEST, CLUSTER, **(fields | changes))
 
 
-def evaluated(**changes: object) -> Evaluation:
+def evaluated(**changes: Any) -> Evaluation:
     return evaluate(question(**changes))
 
 
