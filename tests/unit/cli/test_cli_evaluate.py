@@ -151,3 +151,22 @@ def test_runs_of_the_history_that_ended_well_teach(tmp_path: Path) -> None:
     runs = read_runs(url)
     assert len(runs) == 1
     assert runs[0].ranks >= runs[0].hosts >= 1
+
+
+def test_the_smallest_contradiction_of_an_impossible_job_is_named(files: Files) -> None:
+    pytest.importorskip("z3")
+    wide = files.write("wide.yaml", job(workers={"minReplicas": 900, "maxReplicas": 900}))
+    ran = run("evaluate", "-f", wide, "--snapshot", files.snapshot, "-o", "json")
+    document = json.loads(ran.out)
+    assert ran.code == 1
+    assert any(clash["field"] == "spec.workers.minReplicas" for clash in document["contradiction"])
+    assert any("900" in clash["sentence"] for clash in document["contradiction"])
+    assert "Cannot hold together" in run("evaluate", "-f", wide, "--snapshot", files.snapshot).out
+
+
+@pytest.mark.parametrize(("ending", "first"), [("v", "(*"), ("lean", "prelude")])
+def test_a_certificate_is_written_in_the_language_of_its_ending(files: Files, ending: str, first: str) -> None:
+    path = files.folder / f"plan.{ending}"
+    assert evaluated(files, "--certificate", str(path)).code == 0
+    assert first in path.read_text()
+    assert "--certificate: 'plan.txt' ends with neither" in evaluated(files, "--certificate", "plan.txt").err

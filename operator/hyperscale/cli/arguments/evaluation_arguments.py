@@ -44,6 +44,7 @@ def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
         "--futures", type=parser._Whole(100, MAX_FUTURES), default=10_000, metavar="N", help="futures played (default: %(default)s)"
     )
     command.add_argument("--report", metavar="FILE", help="write one HTML page without scripts: plan, chances over time, stages")
+    command.add_argument("--certificate", metavar="FILE", help="write a proof of the plan: FILE.v for Coq, FILE.lean for Lean 4")
     _add_planning(command)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.documents import display_name, read_text
 from hyperscale.cli.evaluate.evaluation_view import show
+from hyperscale.cli.evaluate.proofs import check_certificate, refuse, write_certificate
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import check_writable, replaced
 from hyperscale.cli.plan import inputs, known_inputs, plan_command
@@ -43,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print; 0 unless the plan must not be carried out, or there is none."""
     if arguments.report is not None:
         check_writable(arguments.report, "--report")
+    if arguments.certificate is not None:
+        check_certificate(arguments.certificate)
     jobs = inputs.read_jobs([arguments.filename], arguments.namespace)
     if len(jobs) != 1:
         raise InputError(f"-f: {display_name(arguments.filename)} holds {len(jobs)} jobs; write one")
@@ -52,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     asked = plan_command.asked_about(job, plan_command.asked_spec(job, arguments), sources, arguments)
     plan = _plan(job, sources, asked, arguments)
     if isinstance(plan, Infeasible):
-        return plan_command.refuse(plan, arguments)
+        return refuse(plan, asked.request, sources.snapshot, arguments.output)
+    if arguments.certificate is not None:
+        write_certificate(plan, asked.request, sources.snapshot, arguments.certificate)
     spinner.say("playing futures")
     question = EvaluationQuestion(
         plan=plan,
@@ -97,9 +102,8 @@ def _read_plan(path: str) -> Plan:
         ("highSeconds", predicted.high_seconds),
     ):
         if seconds is not None and not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
-            raise InputError(
-                f"--plan: {display_name(path)}: predicted.{name}: {seconds:g} s is no time of an epoch; write one with `hyperscale plan -o json`"
-            )
+            place = f"--plan: {display_name(path)}: predicted.{name}"
+            raise InputError(f"{place}: {seconds:g} s is no time of an epoch; write a plan with `hyperscale plan -o json`")
     return plan
 
 

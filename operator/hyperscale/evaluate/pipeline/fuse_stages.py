@@ -16,8 +16,8 @@ from hyperscale.evaluate.score.shapley import shapley
 from hyperscale.model.evaluation import StageOutcome, StageState
 
 IMPORTANCE: Final = {"proof": 6.0, "twin": 3.0, "forecast": 2.0, "preflight": 3.0, "novelty": 1.0}
-"""Entry (i, j) of the default comparison matrix is the ratio of two of these: a plan that cannot run is worth nothing, and whether a job
-ends in time matters more than how well its epoch is known."""
+"""Entry (i, j) of the default comparison matrix is the ratio of two of these. A plan that cannot run is worth nothing. Whether a job ends
+in time matters more than how well its epoch is known."""
 
 
 class FusedStages(NamedTuple):
@@ -54,7 +54,7 @@ def comparisons(names: Sequence[str]) -> list[list[float]]:
 
 
 def _value(members: frozenset[str], no: frozenset[str], weight_of: dict[str, float], score_of: dict[str, float]) -> float:
-    """Of a subset of the stages: their weighted mean, as if there were no others; 0 where one of them says no, or there is none."""
+    """Of a subset of the stages: their weighted mean, as if there were no others. 0 where one of them says no, or there is none."""
     if not members or members & no:
         return 0.0
     chosen = sorted(members)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from hyperscale.util.extras import install
+
 STEP_BUDGET: Final = 50_000_000
 """z3's own count of its work (`rlimit`), which does not depend on the machine."""
 
@@ -21,7 +23,7 @@ class BooleanSolver:
         try:
             import z3
         except ImportError:
-            raise SolverMissingError("z3 is not installed: run pip install 'hyperscale[evaluate]'") from None
+            raise SolverMissingError(f"the package z3 is missing; {install('evaluate')}") from None
         self.z3: Any = z3
         self.context: Any = z3.Context()
         self._solver: Any = z3.SolverFor("QF_FD", ctx=self.context)
