@@ -32,6 +32,7 @@ class Run(NamedTuple):
 
 
 SNAPSHOT: Final = " --snapshot examples/cluster.json"
+EVALUATE: Final = "hyperscale evaluate -f examples/cora-gcn.yaml" + SNAPSHOT
 FILES: Final[dict[str, dict[str, Run]]] = {
     "tasks/analysis.md": {
         "hyperscale analyze GAT --vertices 65536 --edges 1020660 --features 128 --hidden 64 --heads 4 --classes 16": Run(),
@@ -51,6 +52,15 @@ FILES: Final[dict[str, dict[str, Run]]] = {
         "hyperscale compare --history sqlite:////var/lib/hyperscale/history.sqlite --regress measured_seconds --on workers,vertices": Run(
             "hyperscale compare --history sqlite:///history.sqlite --regress measured_seconds --on workers,vertices"
         ),
+    },
+    "tasks/evaluate.md": {
+        "hyperscale evaluate -f examples/arxiv-sage-s3.yaml --snapshot examples/cluster.json --deadline-seconds 60": Run(),
+        "hyperscale evaluate -f job.yaml --failure-rate 2.3": Run(EVALUATE + " --failure-rate 2.3"),
+        "hyperscale evaluate -f job.yaml --failures events.csv": Run(EVALUATE + " --failures events.csv"),
+        "hyperscale evaluate -f job.yaml --deadline-seconds 86400 --report report.html": Run(
+            EVALUATE + " --deadline-seconds 86400 --report report.html"
+        ),
+        "hyperscale evaluate -f job.yaml --certificate plan.v": Run(EVALUATE + " --certificate plan.v"),
     },
     "tasks/own-data.md": {
         "hyperscale data inspect graphs/cora.npz": Run(),
@@ -116,6 +126,7 @@ TRY: Final[dict[str, Run]] = {
 """Of try.md: run by tests/unit/layout/test_commands_run.py, with the packages of this interpreter."""
 
 NOT_RUN: Final[dict[str, str]] = {
+    "coqc plan.v": "Coq is no part of an installation; tests/unit/evaluate runs it on certificates where its packages can be had",
     ".venv-try/bin/pip install msgspec==0.22.0 numpy==2.4.6 pyyaml==6.0.3 safetensors==0.8.0": (
         "downloads packages; test_reference_pages.py compares the versions with requirements/dev.lock"
     ),

@@ -113,7 +113,8 @@ def _failures(arguments: argparse.Namespace) -> FailureAssumption:
         try:
             return of_table(read_failure_table(Path(arguments.failures)))
         except ValueError as error:
-            raise InputError(f"--failures: {error}") from None
+            shown = display_name(arguments.failures)
+            raise InputError(f"--failures: {'' if str(error).startswith(shown) else f'{shown}: '}{error}") from None
     rate = arguments.failure_rate
     if rate is None:
         return constant_rate(
