@@ -26,7 +26,7 @@ from hyperscale.evaluate.twin.checkpoint_interval import best_interval, expected
 from hyperscale.evaluate.twin.outlook import outlook
 from hyperscale.evaluate.twin.play_futures import play
 from hyperscale.evaluate.twin.risk_figures import closed_form_ettr, mean_ettr, mean_seconds_between_stops
-from hyperscale.evaluate.twin.twin_types import JobRisk, exponential
+from hyperscale.evaluate.twin.twin_types import JobRisk, PreemptionRisk, exponential, fixed
 from hyperscale.model.graph import FloatArray
 
 NAME = "twin"
@@ -93,6 +93,20 @@ def speed_rows() -> Iterator[Row]:
         yield Row(NAME, case, "compiled", "seconds for an outlook of 10,000 futures", time.perf_counter() - started, "s")
 
 
+def scale_rows() -> Iterator[Row]:
+    """Seconds for 10,000 futures of Llama 3's job: 16,384 GPUs, followed for 54 days."""
+    cluster = next(cluster for cluster in twin_cases.PUBLIC if cluster.name == "Llama 3")
+    job = replace(
+        twin_cases.public_job(cluster.per_node_day, cluster.gpus, *SETTINGS[1]), work_seconds=60.0 * DAY, horizon_seconds=54.0 * DAY
+    )
+    started = time.perf_counter()
+    futures = play(job, 10_000, 1)
+    case = f"{cluster.name}, {cluster.gpus} GPUs, followed for 54 days"
+    yield Row(NAME, case, "compiled", "seconds for 10,000 futures", time.perf_counter() - started, "s", 1)
+    yield Row(NAME, case, "compiled", "failures in a future", float(futures.failures.mean()), "", 1)
+    yield Row(NAME, case, "published", "failures in 54 days", 419.0, "")
+
+
 def large_jobs() -> dict[str, JobRisk]:
     """1,024 GPUs by law."""
     return {
@@ -153,7 +167,7 @@ def public_rows(futures: int) -> Iterator[Row]:
         for interval, restart, write in SETTINGS:
             job = twin_cases.public_job(cluster.per_node_day, cluster.gpus, interval, restart, write)
             played = play(replace(job, horizon_seconds=28.0 * DAY), max(20, futures * 128 // max(128, nodes)), 1)
-            setting = f"interval {interval / 60:g} min, restart {restart / 60:g} min, write {write:g} s"
+            setting = setting_text(interval, restart, write)
             between, ettr = mean_seconds_between_stops(played), mean_ettr(played)
             closed = closed_form_ettr(nodes, cluster.per_node_day / DAY, restart, interval, write)
             if between is not None and interval == SETTINGS[0][0]:
@@ -169,6 +183,11 @@ def public_rows(futures: int) -> Iterator[Row]:
     yield from unexplained_rows()
 
 
+def setting_text(interval: float, restart: float, write: float) -> str:
+    """Seconds of interval, restart and write as text."""
+    return f"interval {interval / 60:g} min, restart {restart / 60:g} min, write {write:g} s"
+
+
 def unexplained_rows() -> Iterator[Row]:
     """What independent nodes leave open at 1,024 GPUs of RSC-1."""
     case = "RSC-1, 1024 GPUs"
@@ -179,6 +198,10 @@ def unexplained_rows() -> Iterator[Row]:
     yield Row(NAME, case, "1 / (N r)", "MTTF of independent nodes", independent, "h")
     yield Row(NAME, case, "unexplained", "failures measured / independent", independent / measured.mttf_hours, "ratio")
     yield Row(NAME, case, "unexplained", "MTTF of a cause that strikes all nodes at once", together, "h")
+    job = twin_cases.public_job(measured.per_node_day, measured.gpus, *SETTINGS[0])
+    struck = play(replace(job, preemption=PreemptionRisk(1.0 / (together * HOUR), fixed(0.0))), 2000, 1)
+    yield Row(NAME, case, "twin with that cause", "MTTF", (mean_seconds_between_stops(struck) or 0.0) / HOUR, "h", 1)
+    yield Row(NAME, case, f"twin with that cause, {setting_text(*SETTINGS[0])}", "ETTR", mean_ettr(struck), "", 1)
 
 
 def lemon_rows() -> Iterator[Row]:
@@ -201,7 +224,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=None, help="seeds of the search for the interval; 3, or 1 with --quick")
     arguments = parser.parse_args()
     quick = arguments.quick
-    rows = [*speed_rows(), *interval_rows(arguments.seeds or (1 if quick else 3), 2000 if quick else 4000)]
+    rows = [*speed_rows(), *scale_rows(), *interval_rows(arguments.seeds or (1 if quick else 3), 2000 if quick else 4000)]
     rows += [*lemon_rows(), *public_rows(400 if quick else 2000), *oracle_rows(quick)]
     return report(rows, arguments.json)
 

@@ -63,6 +63,7 @@ def oracle_cases() -> dict[str, JobRisk]:
         "Weibull 2.6, spare, lemon, preemption, slow node": replace(
             with_slow_node(with_lemon(job(late, spares=1), 2.0)), preemption=PREEMPTION
         ),
+        "1,024 GPUs, Weibull 0.7, 2 spares": large(replace(WEIBULL_EARLY, scale_seconds=200.0 * DAY), 5.0),
         "lognormal and gamma, preemption of one hour": replace(job(mixed), preemption=PreemptionRisk(1.0 / (3.0 * DAY), fixed(HOUR))),
     }
 

@@ -122,6 +122,14 @@ def test_a_job_that_cannot_end_passes_the_horizon_and_its_parts_fill_it(compiled
     assert parts["useful"] < 10.0
 
 
+@BOTH
+def test_a_node_that_fails_at_once_comes_back_as_a_new_unit(compiled: bool) -> None:
+    node = NodeRisk("a", {"gpu": fixed(1000.0)}, fixed(0.0), age_seconds=2000.0)
+    futures = play(simple(node), 1, 0, compiled=compiled)
+    assert futures.failures.tolist() == [1]
+    assert futures.end_seconds.tolist() == [118.0 + 5.0]
+
+
 def test_a_job_that_fails_all_the_time_is_given_up() -> None:
     futures = play(simple(NodeRisk("a", {"gpu": fixed(0.0)})), 1, 0)
     assert futures.end_seconds.tolist() == [math.inf]

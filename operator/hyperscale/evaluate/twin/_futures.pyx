@@ -19,6 +19,7 @@ cdef int LOST = 3
 cdef int RESTART = 4
 cdef int WAITING = 5
 cdef int SLOW = 6
+cdef double MIN_READY = 1e-300  # as MIN_READY_SECONDS of job_arrays
 
 
 cdef struct Job:
@@ -244,6 +245,8 @@ cdef void fail(const Job *j, Play *p) noexcept nogil:
     p.failures += 1
     lose(p, node)
     p.ready[node] = p.now + drawn(j, j.repair[node], 0.0, 1.0, p.state + node)
+    if p.ready[node] < MIN_READY:
+        p.ready[node] = MIN_READY
     p.pool[p.pooled] = node
     p.pooled += 1
     for at in range(1, p.pooled):

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hyperscale.evaluate.twin.job_arrays import FIXED, WEIBULL, JobArrays
+from hyperscale.evaluate.twin.job_arrays import FIXED, MIN_READY_SECONDS, WEIBULL, JobArrays
 from hyperscale.model.graph import FloatArray
 from hyperscale.util.splitmix import GOLDEN, WORD, SplitMix64, mixed
 
@@ -240,7 +240,8 @@ class _Play:
         _, place, node = self._fails[0]
         self.failures += 1
         self._lose(node)
-        self._ready[node] = self._now + self._lives.drawn(self._repair[node], 0.0, 1.0, self._draws[node])
+        ready = self._now + self._lives.drawn(self._repair[node], 0.0, 1.0, self._draws[node])
+        self._ready[node] = max(ready, MIN_READY_SECONDS)
         ready, other = min((ready, member) for member, ready in self._ready.items())
         joins = max(ready, self._now)
         heapq.heapreplace(self._fails, (joins + self._life(other, self._age[other] if ready == 0.0 else 0.0), place, other))

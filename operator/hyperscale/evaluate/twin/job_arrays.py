@@ -23,6 +23,8 @@ MAX_FAILURES: Final = 100_000
 """Of one future: a job that fails more often is played no further and counts as past the horizon."""
 FIXED, WEIBULL, TABLE = 0, 1, 2
 """Kinds of laws: a stated time, a closed form, a table of the cumulative hazard."""
+MIN_READY_SECONDS: Final = 1e-300
+"""When a repaired node is ready at the earliest; 0 marks a spare that has not joined yet and keeps its age."""
 PREEMPTION_KEY: Final = "preemption/"
 """No node has this name: a slash is in no Kubernetes name."""
 SEGMENT_SLACK: Final = 1e-9
