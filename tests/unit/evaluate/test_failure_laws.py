@@ -41,6 +41,18 @@ def test_the_hazard_estimates_are_those_of_the_textbook() -> None:
     assert kaplan_meier(sample)[1].tolist() == pytest.approx([3 / 4, 3 / 4 * 2 / 3, 0.0])
 
 
+def test_units_that_fail_together_count_one_after_the_other() -> None:
+    together, apart = lives(*[(1.0, True)] * 3, (2.0, False)), lives((0.9, True), (1.0, True), (1.1, True), (2.0, False))
+    assert nelson_aalen(together)[1][-1] == pytest.approx(nelson_aalen(apart)[1][-1])
+
+
+def test_lives_that_are_all_alike_still_have_a_law() -> None:
+    fit = fit_law(lives(*[(5.0, True)] * 40))
+    assert fit.law.family == LawFamily.EMPIRICAL
+    assert fit.law.ages_seconds == pytest.approx((5.0,))
+    assert math.isfinite(fit.law.scale_seconds)
+
+
 def test_few_failures_give_the_exponential_law_in_closed_form() -> None:
     fit = fit_law(lives((10.0, True), (20.0, False), (30.0, True), (40.0, False)))
     assert fit.law == exponential(50.0)

@@ -49,8 +49,9 @@ def test_laws_are_fitted_for_each_class_and_cause() -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (["a,0,10,gpu", "b,nan,10,gpu"], 'row 3: insert is "nan"; write a finite number'),
-        (["a,0,inf,gpu"], 'row 2: remove is "inf"; write a finite number'),
+        (["a,0,10,gpu", "b,nan,10,gpu"], 'row 3: insert is "nan"; write a number of at most 1e15 s'),
+        (["a,0,inf,gpu"], 'row 2: remove is "inf"; write a number of at most 1e15 s'),
+        (["a,-1e300,1e300,gpu"], 'row 2: insert is "-1e300"; write a number of at most 1e15 s'),
         (["a,0,10,gpu", "b,10,4,gpu"], "row 3: removed at 4, not after its insertion at 10"),
         (["a,5,5,gpu"], "row 2: removed at 5, not after its insertion at 5"),
         (["a,0,10,"], "row 2: removed without a cause"),

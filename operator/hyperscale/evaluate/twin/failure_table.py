@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +20,8 @@ CLASS: Final = "class"
 UNIT_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Units of times that are plain numbers."""
 MAX_FILE_BYTES: Final = 1 << 30
+MAX_TIME_SECONDS: Final = 1e15
+"""Either way from zero: beyond it a time is a slip, and sums of lives lose digits."""
 
 
 class FailureTableError(ValueError):
@@ -114,8 +115,10 @@ def _time(number: int, column: str, text: str, unit: str) -> tuple[float, bool]:
         seconds = float(text) * UNIT_SECONDS[unit]
     except ValueError:
         return _date(number, column, text), True
-    if not math.isfinite(seconds):
-        raise FailureTableError(f'row {number}: {column} is "{text}"; write a finite number, or leave remove empty for a unit still there')
+    if not abs(seconds) <= MAX_TIME_SECONDS:
+        raise FailureTableError(
+            f'row {number}: {column} is "{text}"; write a number of at most 1e15 s, or no remove for a unit still there'
+        )
     return seconds, False
 
 

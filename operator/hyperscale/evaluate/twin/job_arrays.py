@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hyperscale.evaluate.twin.life_laws import TABLED, check_law, hazard_table, tail_mean_seconds
+from hyperscale.evaluate.twin.life_laws import NEVER_SECONDS, TABLED, check_law, hazard_table, tail_mean_seconds
 from hyperscale.evaluate.twin.twin_types import SMALL_INTERVAL_SECONDS, JobRisk, LawFamily, LifeLaw, NodeRisk
 from hyperscale.model.graph import FloatArray
 
@@ -138,7 +138,7 @@ class _Laws:
         for law in self._laws:
             tabled = law.family in TABLED
             kinds.append(TABLE if tabled else FIXED if law.family == LawFamily.FIXED else WEIBULL)
-            scales.append(tail_mean_seconds(law) if tabled else law.scale_seconds)
+            scales.append(tail_mean_seconds(law) if tabled else min(law.scale_seconds, NEVER_SECONDS))
             shapes.append(law.shape if law.family == LawFamily.WEIBULL else 1.0)
             if tabled:
                 rows.append(np.stack(hazard_table(law)))

@@ -20,7 +20,7 @@ MAX_HAZARD: Final = 60.0
 MIN_PROBABILITY: Final = 1e-9
 """Where a table begins."""
 NEVER_SECONDS: Final = 1e300
-"""Mean beyond a table whose law ends: longer than any horizon, and finite."""
+"""Stands for an infinite scale: longer than any horizon, and still a number."""
 
 TABLED: Final = (LawFamily.LOGNORMAL, LawFamily.GAMMA, LawFamily.EMPIRICAL)
 

@@ -38,9 +38,14 @@ class Lives:
 
 
 def nelson_aalen(lives: Lives) -> tuple[FloatArray, FloatArray]:
-    """Return (m,) distinct ages at which units failed, rising, and (m,) the cumulative hazard there (Nelson 1972, Aalen 1978)."""
+    """Return (m,) distinct ages at which units failed, rising, and (m,) the cumulative hazard there (Nelson 1972, Aalen 1978).
+
+    Units that fail at the same age count as if one failed just after the other (Fleming and Harrington 1984).
+    """
+    from scipy.special import digamma
+
     ages, deaths, at_risk = risk_table(lives)
-    return ages, np.asarray(np.cumsum(deaths / at_risk), dtype=np.float64)
+    return ages, np.asarray(np.cumsum(digamma(at_risk + 1.0) - digamma(at_risk - deaths + 1.0)), dtype=np.float64)
 
 
 def risk_table(lives: Lives) -> tuple[FloatArray, IntArray, IntArray]:
