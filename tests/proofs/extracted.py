@@ -17,6 +17,8 @@ from tests.proofs.toolchain import Toolchain, toolchain
 HERE: Final = Path(__file__).parent
 SOURCES: Final = (Path(proof.__file__).parent / "PlanChecker.v", HERE / "Extract.v", HERE / "driver.ml")
 PROGRAM: Final = "driver.byte"
+ASSUMPTIONS: Final = "assumptions.txt"
+"""What Coq prints of the axioms behind each theorem, beside the program."""
 
 
 class ProofRefusedError(Exception):
@@ -34,13 +36,15 @@ def extracted_checker() -> Path:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checker-") as scratch:
             _compile(tools, Path(scratch))
             target.mkdir(exist_ok=True)
-            (Path(scratch) / PROGRAM).rename(target / PROGRAM)
+            for name in (ASSUMPTIONS, PROGRAM):
+                (Path(scratch) / name).rename(target / name)
     return target / PROGRAM
 
 
 def _compile(tools: Toolchain, folder: Path) -> None:
     for source in SOURCES:
         (folder / source.name).write_bytes(source.read_bytes())
+    printed = []
     for program, *arguments in (
         ("coqc", "PlanChecker.v"),
         ("coqc", "Extract.v"),
@@ -49,6 +53,8 @@ def _compile(tools: Toolchain, folder: Path) -> None:
         finished = tools.run(program, *arguments, folder=folder)
         if finished.returncode != 0:
             raise ProofRefusedError(f"{program} {' '.join(arguments)}: {finished.stderr.decode()[-2000:]}")
+        printed.append(finished.stdout.decode())
+    (folder / ASSUMPTIONS).write_text(printed[0])
 
 
 def verdicts(cases: Sequence[tuple[PlanLimits, PlanFacts]]) -> list[frozenset[Constraint]]:

@@ -127,5 +127,8 @@ def _download(folder: Path, options: tuple[str, ...]) -> bool:
 
 def _finishes(command: list[str], folder: Path) -> bool:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_APT_SECONDS, check=False)
+    try:
+        finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_APT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
     return finished.returncode == 0
