@@ -73,26 +73,43 @@ noncomputable def allFirst (placed free : Pairs) : Bool := Pairs.rec (motive := 
 
 def lean_source(limits: PlanLimits, facts: PlanFacts) -> str:
     """Return the source; Lean refuses it where one of the constraints does not hold."""
-    pins = set(limits.pins)
+    theorems = (
+        f"theorem {name} : Eq ({check}) Bool.true := Eq.refl Bool.true\n#print axioms {name}\n" for name, check in _checks(limits, facts)
+    )
+    return PRELUDE + "".join((*_arriving_lists(limits, facts), *_plan_lists(facts), *theorems))
+
+
+def _arriving_lists(limits: PlanLimits, facts: PlanFacts) -> tuple[str, ...]:
+    """What workers that do not run yet take, and what nodes have."""
+    pins, nodes = set(limits.pins), limits.nodes
     new = [worker for worker in facts.workers if (worker.index, worker.node) not in pins]
     needs = [
-        (max(limits.memory_each_bytes, worker.rank_bytes), limits.nodes[worker.node].gpu_memory_bytes)
+        (max(limits.memory_each_bytes, worker.rank_bytes), nodes[worker.node].gpu_memory_bytes)
         for worker in new
-        if worker.node < len(limits.nodes)
+        if worker.node < len(nodes)
     ]
-    total = sum(worker.gpus for worker in facts.workers)
-    lists = (
+    return (
+        _numbers("taken", [worker.gpus for worker in new]),
+        _pairs("placed", [(worker.node, worker.gpus) for worker in new]),
+        _pairs("free", [(position, node.gpus) for position, node in enumerate(nodes)]),
+        _pairs("needs", needs),
+    )
+
+
+def _plan_lists(facts: PlanFacts) -> tuple[str, ...]:
+    return (
         _numbers("workers", [worker.index for worker in facts.workers]),
         _numbers("ranks", [rank for worker in facts.workers for rank in worker.ranks]),
         _numbers("ring", facts.ring),
         _numbers("parts", [part for parts in facts.parts_by_rank for part in parts]),
         _numbers("order", facts.schedule),
         _numbers("shares", [worker.share for worker in facts.workers]),
-        _numbers("taken", [worker.gpus for worker in new]),
-        _pairs("placed", [(worker.node, worker.gpus) for worker in new]),
-        _pairs("free", [(position, node.gpus) for position, node in enumerate(limits.nodes)]),
-        _pairs("needs", needs),
     )
+
+
+def _checks(limits: PlanLimits, facts: PlanFacts) -> list[tuple[str, str]]:
+    """Name and expression of each theorem."""
+    total = sum(worker.gpus for worker in facts.workers)
     checks = [
         ("workers_in_order", f"ordered workers {len(facts.workers)}"),
         ("one_rank_one_place", f"ordered ranks {total}"),
@@ -105,10 +122,7 @@ def lean_source(limits: PlanLimits, facts: PlanFacts) -> str:
         ("shares_not_below_one", f"Nat.ble {WHOLE_SHARE - SHARE_SLACK} (total shares)"),
         ("shares_not_above_one", f"Nat.ble (total shares) {WHOLE_SHARE + SHARE_SLACK}"),
     ]
-    if limits.quota_gpus is not None:
-        checks.append(("quota", f"Nat.ble (total taken) {limits.quota_gpus}"))
-    theorems = (f"theorem {name} : Eq ({check}) Bool.true := Eq.refl Bool.true\n#print axioms {name}\n" for name, check in checks)
-    return PRELUDE + "".join((*lists, *theorems))
+    return checks if limits.quota_gpus is None else [*checks, ("quota", f"Nat.ble (total taken) {limits.quota_gpus}")]
 
 
 def _numbers(name: str, entries: Sequence[int]) -> str:

@@ -158,6 +158,10 @@ def _gradients(model: Any, value: Any) -> Iterator[str]:  # noqa: ANN401
     if not value.requires_grad:
         yield "gradients: the loss depends on no parameter; forward detaches its result"
         return
+    yield from _after_backward(model, value)
+
+
+def _after_backward(model: Any, value: Any) -> Iterator[str]:  # noqa: ANN401
     model.zero_grad(set_to_none=True)
     value.backward()
     trained = [(name, each.grad) for name, each in model.named_parameters() if each.requires_grad]

@@ -40,15 +40,15 @@ def limits_of(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: int |
     needs = _needs(request)
     key = job.placement.topology.required
     domains = _domain_numbers(snapshot, key)
-    fixed = request.workers_fixed
+    fewest, most = _worker_bounds(request)
     return PlanLimits(
         nodes=tuple(_node_limits(node, request, needs, domain) for node, domain in zip(snapshot.nodes, domains, strict=True)),
         gpus_each=job.workers.gpus_per_worker,
         memory_each_bytes=job.workers.gpu_memory or 0,
         resources=tuple((name, _scale(name)) for name in needs),
         amounts_each=tuple(needs.values()),
-        workers_min=job.workers.min_replicas if fixed is None else fixed,
-        workers_max=job.workers.max_replicas if fixed is None else fixed,
+        workers_min=fewest,
+        workers_max=most,
         apart=request.apart,
         one_domain=key is not None,
         topology_key=key or "",
@@ -60,6 +60,11 @@ def limits_of(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: int |
         quota_gpus=quota_gpus,
         node_rules=tuple(rule.source for rule in request.node_rules),
     )
+
+
+def _worker_bounds(request: PlanRequest) -> tuple[int, int]:
+    fixed, asked = request.workers_fixed, request.job.workers
+    return (asked.min_replicas, asked.max_replicas) if fixed is None else (fixed, fixed)
 
 
 def facts_of(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, schedule: Sequence[int] | None = None) -> PlanFacts:
