@@ -32,9 +32,9 @@ from benchmarks import common
 from benchmarks.common import Row
 from benchmarks.epochtables import DATA, epoch_runs, faulty, rgat_runs
 from benchmarks.forecastpeers import CURVES, DATASETS, Curve, curve, scaling_of_others
-from benchmarks.intervalrows import Answer, answer, interval_rows, question_of
+from benchmarks.intervalrows import Answer, answer, interval_rows
 from hyperscale.evaluate.forecast.epoch_forecast import learn_forecaster
-from hyperscale.evaluate.forecast.forecast_types import ForecastRun
+from hyperscale.evaluate.forecast.forecast_types import ForecastRun, question_of
 from hyperscale.evaluate.forecast.residual_process import learn_residuals
 
 NAME: Final = "forecast"

@@ -11,7 +11,7 @@ import scipy.stats
 from benchmarks.common import Row
 from hyperscale.evaluate.forecast.conformal_interval import LEVELS, interval_score
 from hyperscale.evaluate.forecast.epoch_forecast import Forecaster
-from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun
+from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastRun, question_of
 from hyperscale.model.graph import FloatArray
 
 
@@ -21,11 +21,6 @@ class Answer:
 
     forecast: EpochForecast
     measured_seconds: float
-
-
-def question_of(run: ForecastRun) -> ForecastQuestion:
-    """What is asked before `run`."""
-    return ForecastQuestion(run.features, run.ranks, run.hosts, run.physical_seconds, run.candidate_seconds)
 
 
 def answer(forecaster: Forecaster, run: ForecastRun, *, widened: bool = True) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -71,12 +71,21 @@ def learn_forecaster(runs: Sequence[ForecastRun], seed: int = 0, variances: Vari
     for run in kept:
         check_run(run)
     learned = learn_residuals(kept, seed, variances)
-    index = NoveltyIndex(kept)
-    mean, variance = learned.left_out()
-    errors: FloatArray = (learned.residuals - mean) / np.sqrt(variance)
+    uneven = learn_spread(learned.rows.figures, _errors(learned))
+    if uneven.slopes.any():
+        # Runs that repeat badly must count less, or they bend what the others teach.
+        learned = learn_residuals(kept, seed, replace(learned.variances, spread=uneven))
+    index, errors = NoveltyIndex(kept), _errors(learned)
     spread = learn_spread(learned.rows.figures, errors)
     halves = quantile_pairs(errors / spread.spread(learned.rows.figures))
     return Forecaster(learned, index, spread, halves, learn_widening(learned, index))
+
+
+def _errors(learned: Learned) -> FloatArray:
+    """(n,) standardised errors of each run by all others."""
+    mean, variance = learned.left_out()
+    errors: FloatArray = (learned.residuals - mean) / np.sqrt(variance)
+    return errors
 
 
 def forecast(runs: Sequence[ForecastRun], question: ForecastQuestion, seed: int = 0) -> EpochForecast:

@@ -58,6 +58,8 @@ class ForecastRun:
     """Of one epoch as the cost model predicted it, uncorrected."""
     candidate_seconds: tuple[float, ...] = ()
     """Physical seconds of all placements among which this run's was the best; empty where it was not chosen by them."""
+    communication_seconds: float = math.nan
+    """The part of `physical_seconds` that waits for other ranks; NaN where the cost model does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class ForecastQuestion:
     physical_seconds: float
     candidate_seconds: tuple[float, ...] = ()
     """As in `ForecastRun`. The best of many noisy predictions is too low on average; the forecast corrects for that."""
+    communication_seconds: float = math.nan
+    """As in `ForecastRun`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,12 @@ def check_seconds(place: str, seconds: float) -> None:
 def check_run(run: ForecastRun) -> None:
     """Raise ValueError where a figure of `run` cannot be: no ranks, more hosts than ranks, seconds not above 0."""
     check_seconds(f"run {run.run}: measured_seconds", run.measured_seconds)
-    check_question(ForecastQuestion(run.features, run.ranks, run.hosts, run.physical_seconds, run.candidate_seconds), f"run {run.run}")
+    check_question(question_of(run), f"run {run.run}")
+
+
+def question_of(run: ForecastRun) -> ForecastQuestion:
+    """Return what is asked before `run`."""
+    return ForecastQuestion(run.features, run.ranks, run.hosts, run.physical_seconds, run.candidate_seconds, run.communication_seconds)
 
 
 def check_question(question: ForecastQuestion, place: str = "question") -> None:
@@ -107,5 +116,8 @@ def check_question(question: ForecastQuestion, place: str = "question") -> None:
     if not 1 <= question.hosts <= question.ranks:
         raise ValueError(f"{place}: {question.hosts} hosts for {question.ranks} ranks; write 1 <= hosts <= ranks")
     check_seconds(f"{place}: physical_seconds", question.physical_seconds)
+    if not math.isnan(question.communication_seconds) and not 0.0 <= question.communication_seconds <= question.physical_seconds:
+        text = f"{question.communication_seconds} is no part of {question.physical_seconds} s"
+        raise ValueError(f"{place}: communication_seconds: {text}; write a part of physical_seconds, or NaN for unknown")
     for seconds in question.candidate_seconds:
         check_seconds(f"{place}: candidate_seconds", seconds)

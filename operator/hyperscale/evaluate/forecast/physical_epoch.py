@@ -42,6 +42,11 @@ class EpochParts:
         """Of the epoch."""
         return self.compute + self.fetch + self.halo + self.allreduce + self.overhead
 
+    @property
+    def communication(self) -> float:
+        """Of the epoch, waiting for other ranks."""
+        return self.halo + self.allreduce
+
 
 def physical_epoch(work: WorkloadProfile, figures: HostFigures, ranks: int, hosts: int) -> EpochParts:
     """Return the seconds of one epoch on `ranks` GPUs, spread evenly over `hosts`.

@@ -6,7 +6,8 @@ slope shared by all runs with the same key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -34,6 +35,9 @@ SLOPE: Final = 0.01
 """A prior standard deviation of 0.1 in the exponent of ranks."""
 STEP: Final = 0.005
 """Of an effect of one number of ranks: 7 %."""
+
+SHARE: Final = 0.1
+"""A prior standard deviation of 0.3 between an epoch of pure communication and one without any."""
 
 COMPONENTS: Final[tuple[Component, ...]] = (
     Component("level", (), 1.0),
@@ -79,15 +83,34 @@ COMPONENTS: Final[tuple[Component, ...]] = (
     Component("hosts", (), 2 * SLOPE),
     Component("hosts", ("system",), 2 * SLOPE),
     Component("choice", (), 0.0025),
+    Component("communication", (), SHARE),
+    Component("communication", ("architecture",), SHARE),
+    Component("communication", ("gpu_product",), SHARE),
+    Component("communication", ("job",), SHARE),
+    Component("level", ("job", "gpu_product"), 0.05),
+    Component("doublings", ("job", "gpu_product"), SLOPE),
     Component("physical", (), 0.1),
     Component("physical", ("kind",), 0.1),
     Component("physical", ("architecture", "kind"), 0.1),
 )
-"""In order: levels, exponents of ranks, the part that other ranks cause, single numbers of ranks, several hosts, the winner's curse, and
-the exponent of the physical model.
+"""In order: levels, exponents of ranks, the part that other ranks cause, single numbers of ranks, several hosts, the winner's curse, the
+part of communication, jobs by product, and the exponent of the physical model.
 
 Prior variances are round numbers, not fitted: levels by factors of 1.2 to 2.7, exponents by 0.1 to 0.3.
 """
+
+SHAPES: Final[tuple[Component, ...]] = tuple(
+    Component("shape", key, 0.02) for key in ((), ("gpu_product",), ("architecture",), ("system",), ("job",), ("job", "gpu_product"))
+)
+"""Smooth functions of ranks, hosts and the part of communication, by what shares one."""
+
+SHAPE_LENGTHS: Final = (1.5, 1.5, 1.5)
+"""Doublings of ranks, doublings of hosts and ln(communication / rest) over which a smooth function changes.
+
+With own factors of compute and communication, ln(seconds) steps from one to the other over a few units of the last.
+"""
+MIN_SHARE: Final = 0.01
+"""Of communication, below which it is as good as none."""
 
 SMOOTH: Final = 0.1
 LINEAR: Final = 0.02
@@ -102,6 +125,8 @@ class Rows:
     """By key of a component, the value of each run."""
     bases: dict[str, FloatArray]
     """By basis, (n,) what the shared coefficient of each run is multiplied with."""
+    shape: FloatArray
+    """(n, 3) ranks, hosts and communication, in units of `SHAPE_LENGTHS`."""
     figures: FloatArray
     """(n, f) standardised logarithms, 0 for unknown."""
     noise_groups: list[tuple[object, ...]]
@@ -129,12 +154,15 @@ class Standard:
 def rows_of(runs: Sequence[Asked], standard: Standard) -> Rows:
     """What the kernel reads of `runs`, standardised as the runs that teach."""
     fields = [_fields(run) for run in runs]
-    keys = {component.key: [tuple(field[name] for name in component.key) for field in fields] for component in COMPONENTS}
+    keys = {component.key: [tuple(field[name] for name in component.key) for field in fields] for component in (*COMPONENTS, *SHAPES)}
     logarithms, _ = vectors(runs)
     figures = np.nan_to_num((logarithms - standard.mean) / standard.spread, nan=0.0)
     groups: list[tuple[object, ...]] = [(field["architecture"], field["system"]) for field in fields]
     bases = _bases(runs) | {"physical": logarithms[:, -1] - standard.mean[-1]}
-    return Rows(keys, bases, figures, groups)
+    placed = np.array([[math.log2(run.ranks), math.log2(run.hosts)] for run in runs]).reshape(len(runs), 2)
+    share = np.clip(bases["communication"], MIN_SHARE, 1.0 - MIN_SHARE)
+    shape = np.column_stack([placed, np.log(share / (1.0 - share))]) / np.array(SHAPE_LENGTHS)
+    return Rows(keys, bases, shape, figures, groups)
 
 
 def _fields(run: Asked) -> dict[str, object]:
@@ -153,7 +181,9 @@ def _fields(run: Asked) -> dict[str, object]:
 
 def _bases(runs: Sequence[Asked]) -> dict[str, FloatArray]:
     ranks = np.array([run.ranks for run in runs], dtype=np.float64)
+    shares = np.array([run.communication_seconds / run.physical_seconds for run in runs])
     return {
+        "communication": np.nan_to_num(shares, nan=0.0),
         "level": np.ones(len(runs)),
         "doublings": np.log2(ranks),
         "others": 1.0 - 1.0 / ranks,
@@ -176,23 +206,50 @@ def choice_gain(physical_seconds: float, candidate_seconds: Sequence[float]) -> 
     return float((logarithms.mean() - np.log(physical_seconds)) / variance) if variance > 1e-8 else 0.0
 
 
-def matrices(left: Rows, right: Rows) -> FloatArray:
-    """(c, n, m) of each component between n and m runs, at its prior variance; the last two are of the figures."""
-    out = []
+def components(left: Rows, right: Rows) -> Iterator[FloatArray]:
+    """(n, m) of each component between n and m runs, at its prior variance; the last two are of the figures."""
+    shared = {key: _shared(left, right, key) for key in left.keys}
     for basis, key, variance in COMPONENTS:
-        codes: dict[tuple[object, ...], int] = {}
-        first, second = (np.array([codes.setdefault(value, len(codes)) for value in rows.keys[key]]) for rows in (left, right))
-        weight = np.outer(left.bases[basis], right.bases[basis])
-        out.append(variance * weight * (first[:, None] == second[None, :]))
+        yield variance * np.outer(left.bases[basis], right.bases[basis]) * shared[key] if basis != "level" else variance * shared[key]
+    near = np.exp(-0.5 * _squares(left.shape, right.shape))
+    for _, key, variance in SHAPES:
+        yield variance * near * shared[key]
     width = max(1, left.figures.shape[1])
-    products = left.figures @ right.figures.T / width
-    squares = (left.figures**2).sum(axis=1)[:, None] / width + (right.figures**2).sum(axis=1)[None, :] / width - 2.0 * products
-    out += [SMOOTH * np.exp(-np.maximum(squares, 0.0)), LINEAR * products]
-    return np.array(out)
+    yield SMOOTH * np.exp(-_squares(left.figures, right.figures) / width)
+    yield LINEAR * (left.figures @ right.figures.T) / width
+
+
+def matrices(left: Rows, right: Rows) -> FloatArray:
+    """(c, n, m) all components."""
+    return np.array(list(components(left, right)))
+
+
+def covariance(factors: FloatArray, left: Rows, right: Rows) -> FloatArray:
+    """(n, m) of all components together; `factors` (c,) multiply their prior variances."""
+    total = np.zeros((len(left.figures), len(right.figures)))
+    for factor, component in zip(factors, components(left, right), strict=True):
+        total += factor * component
+    return total
+
+
+def _shared(left: Rows, right: Rows, key: tuple[str, ...]) -> FloatArray:
+    """(n, m) 1 where two runs have the same key."""
+    codes: dict[tuple[object, ...], int] = {}
+    first, second = (np.array([codes.setdefault(value, len(codes)) for value in rows.keys[key]]) for rows in (left, right))
+    same: FloatArray = (first[:, None] == second[None, :]).astype(np.float64)
+    return same
+
+
+def _squares(left: FloatArray, right: FloatArray) -> FloatArray:
+    """(n, m) squared distances of rows."""
+    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2.0 * left @ right.T
+    distances: FloatArray = np.maximum(squares, 0.0)
+    return distances
 
 
 def diagonals(rows: Rows) -> FloatArray:
     """(c, n) of each component between a run and itself."""
     width = max(1, rows.figures.shape[1])
     own = [variance * rows.bases[basis] ** 2 for basis, _, variance in COMPONENTS]
+    own += [np.full(len(rows.figures), variance) for _, _, variance in SHAPES]
     return np.array([*own, np.full(len(rows.figures), SMOOTH), LINEAR * (rows.figures**2).sum(axis=1) / width])

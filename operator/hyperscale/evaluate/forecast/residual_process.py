@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from hyperscale.evaluate.forecast.conformal_interval import SpreadModel
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
-from hyperscale.evaluate.forecast.residual_kernel import Asked, Rows, Standard, diagonals, matrices, rows_of
+from hyperscale.evaluate.forecast.residual_kernel import Asked, Rows, Standard, covariance, diagonals, matrices, rows_of
 from hyperscale.model.graph import FloatArray, IntArray
 
 NOISE: Final = 0.002
@@ -32,10 +33,13 @@ class Variances:
     """By group, variance of what no reason explains."""
     other_noise: float
     """Of a group without runs."""
+    spread: SpreadModel | None = None
+    """How noise depends on figures; None: not at all."""
 
     def noise(self, rows: Rows) -> FloatArray:
         """(n,) of each run."""
-        return np.array([self.noises.get(group, self.other_noise) for group in rows.noise_groups])
+        noise = np.array([self.noises.get(group, self.other_noise) for group in rows.noise_groups])
+        return noise if self.spread is None else noise * self.spread.spread(rows.figures) ** 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Learned:
     def predict(self, asked: Sequence[Asked]) -> tuple[FloatArray, FloatArray]:
         """(q,) mean and (q,) variance, noise included, of ln(seconds / physical)."""
         rows = rows_of(asked, self.standard)
-        across = np.tensordot(self.variances.factors, matrices(rows, self.rows), axes=1)
+        across = covariance(self.variances.factors, rows, self.rows)
         own = self.variances.factors @ diagonals(rows) + self.variances.noise(rows)
         explained = np.einsum("qn,nm,qm->q", across, self.inverse, across, optimize=True)
         return across @ self.weights, np.maximum(own - explained, MIN_NOISE)
@@ -82,21 +86,21 @@ def learn_residuals(runs: Sequence[ForecastRun], seed: int = 0, variances: Varia
     standard = Standard.of(runs)
     rows = rows_of(runs, standard)
     residuals = np.log([run.measured_seconds / run.physical_seconds for run in runs])
-    kernels = matrices(rows, rows)
-    fitted = variances if variances is not None else _variances(kernels, residuals, rows, seed)
-    covariance = np.tensordot(fitted.factors, kernels, axes=1) + np.diag(fitted.noise(rows))
-    inverse = np.linalg.inv(covariance)
+    fitted = variances if variances is not None else _fitted_variances(runs, residuals, standard, seed)
+    inverse = np.linalg.inv(covariance(fitted.factors, rows, rows) + np.diag(fitted.noise(rows)))
     inverse = (inverse + inverse.T) / 2.0
     return Learned(tuple(runs), standard, rows, fitted, inverse, inverse @ residuals, residuals)
 
 
-def _variances(kernels: FloatArray, residuals: FloatArray, rows: Rows, seed: int) -> Variances:
-    groups = sorted(set(rows.noise_groups), key=str)
-    member = np.array([groups.index(group) for group in rows.noise_groups])
-    drawn = np.arange(len(residuals))
+def _fitted_variances(runs: Sequence[ForecastRun], residuals: FloatArray, standard: Standard, seed: int) -> Variances:
+    drawn = np.arange(len(runs))
     if len(drawn) > MAX_FITTED_RUNS:
         drawn = np.sort(np.random.default_rng(seed).choice(len(drawn), MAX_FITTED_RUNS, replace=False))
-    vector = _fit(kernels[:, drawn[:, None], drawn[None, :]], residuals[drawn], member[drawn], len(groups))
+    rows = rows_of([runs[index] for index in drawn.tolist()], standard)
+    groups = sorted(set(rows.noise_groups), key=str)
+    member = np.array([groups.index(group) for group in rows.noise_groups])
+    kernels = matrices(rows, rows)
+    vector = _fit(kernels, residuals[drawn], member, len(groups))
     noise = NOISE * np.exp(vector[len(kernels) :]) + MIN_NOISE
     noises = {group: float(noise[index]) for index, group in enumerate(groups)}
     return Variances(np.exp(vector[: len(kernels)]), noises, float(np.median(noise)))
@@ -113,9 +117,9 @@ def _fit(kernels: FloatArray, residuals: FloatArray, member: IntArray, groups: i
 
     def loss(vector: FloatArray) -> tuple[float, FloatArray]:
         factors, noise = np.exp(vector[:count]), NOISE * np.exp(vector[count:])
-        covariance = (factors @ flat).reshape(size, size)
-        covariance[np.diag_indices(size)] += noise[member] + MIN_NOISE
-        factor = cho_factor(covariance, lower=True)
+        total = (factors @ flat).reshape(size, size)
+        total[np.diag_indices(size)] += noise[member] + MIN_NOISE
+        factor = cho_factor(total, lower=True)
         weights = cho_solve(factor, residuals)
         slope = cho_solve(factor, identity) - np.outer(weights, weights)
         value = 0.5 * residuals @ weights + np.log(np.diag(factor[0])).sum() + 0.5 * (vector @ vector) / FACTOR_SPREAD**2
