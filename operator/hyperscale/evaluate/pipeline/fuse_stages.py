@@ -54,7 +54,7 @@ def comparisons(names: Sequence[str]) -> list[list[float]]:
 
 
 def _value(members: frozenset[str], no: frozenset[str], weight_of: dict[str, float], score_of: dict[str, float]) -> float:
-    """Of a subset of the stages: their weighted mean, as if there were no others. 0 where one of them says no, or there is none."""
+    """The weighted mean of some stages, as if there were no others; 0 for none of them, and where one says no."""
     if not members or members & no:
         return 0.0
     chosen = sorted(members)
