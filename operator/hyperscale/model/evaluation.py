@@ -82,3 +82,53 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     def failed(self) -> bool:
         """Whether a stage says that the plan must not be carried out."""
         return any(stage.state is StageState.FAILED for stage in self.stages)
+
+
+class StageSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One stage, in the status of a job."""
+
+    stage: Annotated[str, Meta(max_length=32)]
+    state: StageState
+    score: Ratio | None = None
+    """1 is best; absent where the stage was skipped."""
+
+
+class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What was found out about the plan that waits for a person."""
+
+    plan_id: Annotated[str, Meta(max_length=64)]
+    """Of the plan that was evaluated."""
+    stages: Annotated[tuple[StageSummary, ...], Meta(max_length=16)] = ()
+    """Empty where the evaluation itself failed."""
+    end_seconds: Interval | None = None
+    """From the first epoch to the end of the run."""
+    deadline_seconds: float | None = None
+    ends_by_deadline: Interval | None = None
+    """Part of the simulated futures; the bounds say what their number leaves open."""
+    cost: Interval | None = None
+    """In the currency of the policy's price table."""
+    top_risk: Sentence = ""
+    """The stage to look at first."""
+    checkpoint_every_epochs: Annotated[int, Meta(ge=1)] | None = None
+    """The interval that ends soonest."""
+    value: Ratio | None = None
+    """Of all stages together."""
+    hyper_score: float | None = None
+    fault: Sentence = ""
+    """Why there is no evaluation."""
+
+
+def status_of(answer: Evaluation) -> EvaluationStatus:
+    """The evaluation as the status of its job holds it."""
+    return EvaluationStatus(
+        plan_id=answer.plan_id,
+        stages=tuple(StageSummary(stage.stage, stage.state, stage.score) for stage in answer.stages),
+        end_seconds=answer.end_seconds,
+        deadline_seconds=answer.deadline_seconds,
+        ends_by_deadline=answer.ends_by_deadline,
+        cost=answer.cost,
+        top_risk=answer.top_risk,
+        checkpoint_every_epochs=answer.checkpoint_every_epochs,
+        value=answer.value,
+        hyper_score=answer.hyper_score,
+    )

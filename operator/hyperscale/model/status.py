@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hyperscale.model.api.condition import Condition, Time
 from hyperscale.model.api.datasets import DatasetStatus
 from hyperscale.model.api.measured import Measured
+from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.plan import Plan, plan_of
 
 MAX_CONDITIONS = 16
@@ -208,6 +209,8 @@ class JobStatus(Out, frozen=True):
     """Sizes of the training graph that plans rest on; absent until they are known."""
     plan: Plan | None = None
     """The plan in force, as `hyperscale plan -o json` prints it (docs/reference/plan-schema.md)."""
+    evaluation: EvaluationStatus | None = None
+    """What was found out about the plan, where a person decides on it; absent with startPolicy Automatic."""
     mpi_job_ref: ObjectReference | None = None
     start_time: Time | None = None
     completion_time: Time | None = None

@@ -22,11 +22,11 @@ from hyperscale.cli.plan.operator_preview import AskedJob
 from hyperscale.cli.text_tables import data_text
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.pipeline.evaluation_question import (
-    ASSUMED_FAILURES,
     ASSUMED_RESTART_SECONDS,
     ASSUMED_WRITE_SECONDS,
     EvaluationQuestion,
     FailureAssumption,
+    assumed_failures,
     constant_rate,
     of_table,
 )
@@ -117,11 +117,7 @@ def _failures(arguments: argparse.Namespace) -> FailureAssumption:
             raise InputError(f"--failures: {'' if str(error).startswith(shown) else f'{shown}: '}{error}") from None
     rate = arguments.failure_rate
     if rate is None:
-        return constant_rate(
-            ASSUMED_FAILURES,
-            f"Assumed: {ASSUMED_FAILURES:.2f} failures per 1,000 node-days, as published for 16,000 A100 (arXiv 2410.21680); "
-            "say what your nodes do with --failures or --failure-rate.",
-        )
+        return assumed_failures()
     return constant_rate(rate, f"As given: {rate:g} failures per 1,000 node-days.")
 
 

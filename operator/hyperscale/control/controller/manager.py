@@ -28,6 +28,7 @@ from hyperscale.control.settings import Settings, planner_limit_bytes
 from hyperscale.control.specs.parsed_specs import DEFAULT_POLICY_NAME, JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology.writer import TopologyWriter
+from hyperscale.evaluate.service.evaluation_process import EvaluationProcess
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import TopologyPreview, topology_status
 from hyperscale.model.meta import RenderDefaults
@@ -72,7 +73,7 @@ class Operator:
         reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
         self._metrics = MetricsPoll(self.cache.snapshots, reader, self._policy, self.telemetry, settings.metrics_poll_seconds)
         actions = Actions(client, self.cache, RenderDefaults(worker_image=settings.worker_image), hooks.on_milestone, time.time)
-        planning = self._planning = Planning(context, self._planner, claims)
+        planning = self._planning = Planning(context, self._planner, claims, EvaluationProcess())
         self._waiting = planning.waiting
         self._recorder = RunRecorder(
             self._reader, self.telemetry, settings.history_url, settings.history_min_runs, time.time, settings.history_days
@@ -107,6 +108,8 @@ class Operator:
                 group.create_task(self._resync_forever())
                 group.create_task(self._planning.migration.run())
                 group.create_task(self._planning.preemption.run())
+                if self._planning.evaluator is not None:
+                    group.create_task(self._planning.evaluator.run())
                 group.create_task(self._heartbeat())
                 group.create_task(_tidy(keeper))
                 group.create_task(self._recorder.run())

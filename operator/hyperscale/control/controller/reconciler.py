@@ -35,6 +35,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import dataset_key, must_be_read
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import Decision, Wait
+from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import (
     BatchJobState,
@@ -212,7 +213,7 @@ class Reconciler:
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.scheduling_timeout_seconds,
             ),
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._cache.measured(run.key, pods)),
-            plan=_plan_state(run, record.status, plans),
+            plan=_plan_state(run, record.status, plans, self._evaluation(run.key)),
             restart=self._restart(run, record.status, mpijob),
             partitions=BatchJobState(
                 key=partition_key(job, plans.in_force) if job is not None else "",
@@ -225,6 +226,9 @@ class Reconciler:
         unreachable = self._cache.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
         misfits = self._planning.misfits(run.key, state, run.policy)
         return replace(state, capacity=CapacityState(misfits=misfits, unreachable_nodes=unreachable))
+
+    def _evaluation(self, key: Key) -> EvaluationStatus | None:
+        return self._planning.evaluator.view(key) if self._planning.evaluator is not None else None
 
     def _inspection(self, run: ReconcileContext, job: JobSpec | None) -> BatchJobState:
         """The Job that reads the graph of a job that states no sizes."""
@@ -251,6 +255,8 @@ class Reconciler:
         if state.job.deleting:
             return
         self._drift.count(run.key, state)
+        if self._planning.evaluator is not None:
+            self._planning.evaluator.consider(run.key, state, run.policy)
         record = self._cache.jobs.get(run.key)
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
@@ -271,7 +277,7 @@ class Reconciler:
             await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
 
 
-def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord) -> PlanState:
+def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord, evaluation: EvaluationStatus | None) -> PlanState:
     """Return the plan in force, and the answers that this reconcile got."""
     return PlanState(
         in_force=plans.in_force,
@@ -279,4 +285,5 @@ def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord) -> 
         refusal=run.refusal,
         admission=run.turn,
         metrics=run.metrics,
+        evaluation=evaluation,
     )

@@ -17,6 +17,7 @@ from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionSc
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
 from hyperscale.control.scheduler.pending import Pending
+from hyperscale.control.scheduler.plan_evaluation import Evaluations, PlanEvaluator
 from hyperscale.control.scheduler.preemption import PreemptionPlanner, PreemptionSearch
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.scheduler.waiting import Waiting
@@ -66,8 +67,13 @@ class ClaimReader(Protocol):
 class Planning:
     """Plans for jobs, made one after the other so that no two get the same GPUs."""
 
-    def __init__(self, context: ControlContext, planner: Planner, claims: ClaimReader | None = None) -> None:
-        """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
+    def __init__(
+        self, context: ControlContext, planner: Planner, claims: ClaimReader | None = None, evaluations: Evaluations | None = None
+    ) -> None:
+        """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone.
+
+        evaluations: answers about plans that wait for a person; None where nobody asks
+        """
         self._cache, self._reader, self._telemetry, self._clock = context.cache, context.reader, context.telemetry, context.clock
         self._lock = context.planner_lock
         self._planner = planner
@@ -77,6 +83,7 @@ class Planning:
         self.running = Running(context.cache, context.reader, context.clock)
         self.admission = AdmissionScheduler(context, planner, self.pending, self.running)
         self.migration = MigrationPlanner(context, planner, self._request_for)
+        self.evaluator = PlanEvaluator(context, evaluations, self._unbound_question) if evaluations is not None else None
         self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
 
     async def make(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
@@ -157,6 +164,8 @@ class Planning:
         """Forget a job that is gone."""
         self.pending.drop(key)
         self.waiting.forget(key)
+        if self.evaluator is not None:
+            self.evaluator.forget(key)
 
     def end_reconcile(self, key: Key) -> None:
         """Note that a reconcile of the job has ended."""
@@ -187,6 +196,10 @@ class Planning:
         snapshot = self._cache.snapshot(policy, self._clock())
         request = msgspec.structs.replace(self._request(key, state, policy, snapshot, waiting), pinned=bound)
         return tuple(misfit for misfit in misfits(plan, request, snapshot) if misfit.node in waiting)
+
+    def _unbound_question(self, key: Key, job: JobSpec, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
+        """The question about a job that has no pods."""
+        return self._request_for(key, job, None, policy, snapshot)
 
     def _request(
         self, key: Key, state: ReconcileInput, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None

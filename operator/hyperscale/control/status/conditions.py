@@ -8,6 +8,7 @@ from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, p
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
+from hyperscale.control.status.evaluation_condition import evaluated, evaluation_of
 from hyperscale.control.status.fields import columns, dataset_status
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED, UNSIZED
 from hyperscale.control.status.run_conditions import new_condition, run_conditions
@@ -43,6 +44,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         workers=workers,
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
+        evaluation=evaluation_of(state),
         proposed_migration=_move(state, decision, job),
         proposed_preemption=_stop(state, job),
         scheduling=observed(state),
@@ -108,6 +110,7 @@ def _kept_decision(state: ReconcileInput) -> QueueDecision | None:
 def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
     wanted = [_planned(state, decision), _degraded(state), _approved(state, decision), _partitioned(state, decision)]
+    wanted.append(evaluated(evaluation_of(state)))
     wanted += [_kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
     wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
     wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)

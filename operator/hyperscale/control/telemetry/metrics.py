@@ -86,6 +86,9 @@ class Telemetry:
         self.planner_failures = self._counter(
             "hyperscale_planner_failures_total", "Fallbacks because the planner process failed.", "fallback"
         )
+        self.evaluations = self._counter(
+            "hyperscale_evaluations_total", "Evaluated plans, by the worst stage: Passed, Warned, Failed or Unknown.", "outcome"
+        )
         self.topology_nodes = self._gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.")
         self.topology_links = self._gauge("hyperscale_topology_links", "Measured links in the last snapshot.")
         self.topology_age_seconds = self._gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.")

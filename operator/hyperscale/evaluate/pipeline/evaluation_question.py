@@ -49,6 +49,15 @@ def constant_rate(per_thousand_node_days: float, source: str) -> FailureAssumpti
     return FailureAssumption(laws, fixed(ASSUMED_REPAIR_SECONDS), source)
 
 
+def assumed_failures() -> FailureAssumption:
+    """Return what is taken where nothing is known of the nodes."""
+    return constant_rate(
+        ASSUMED_FAILURES,
+        f"Assumed: {ASSUMED_FAILURES:.2f} failures per 1,000 node-days, as published for 16,000 A100 (arXiv 2410.21680); "
+        "say what your nodes do with --failures or --failure-rate.",
+    )
+
+
 def of_table(records: Sequence[UnitRecord]) -> FailureAssumption:
     """Return each cause's law as fitted to a table of events; raises ValueError where nothing in it failed.
 

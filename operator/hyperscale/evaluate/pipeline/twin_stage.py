@@ -107,7 +107,8 @@ def _sentence(question: EvaluationQuestion, by_deadline: Interval | None, middle
 
 
 def _findings(question: EvaluationQuestion, middle: Outlook) -> list[str]:
-    times = f"Taken: {duration_text(question.restart_seconds)} from a failure to training again, {duration_text(question.write_seconds)} a checkpoint."
+    restart, write = duration_text(question.restart_seconds), duration_text(question.write_seconds)
+    times = f"Taken: {restart} from a failure to training again, {write} a checkpoint."
     sentences = [question.failures.source, times]
     best, job = middle.best_interval, question.request.job
     saved = best.current_end_seconds - best.expected_end_seconds

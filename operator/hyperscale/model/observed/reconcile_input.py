@@ -9,6 +9,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
+from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.plan import Infeasible, Plan, Rejection
@@ -117,6 +118,8 @@ class PlanState(msgspec.Struct, frozen=True):
     """The planners' answer when there is no plan."""
     admission: AdmissionAnswer | None = None
     """The queue's answer; None where it was not asked."""
+    evaluation: EvaluationStatus | None = None
+    """What was found out about a plan since the operator started; None where nothing was."""
     metrics: MetricsState | None = None
     """State of the metrics that a plan made in this reconcile is based on; None when none was made."""
 

@@ -1,0 +1,76 @@
+"""The evaluation process: `python -m hyperscale.evaluate.service.evaluation_main` reads one question and prints one answer.
+
+It exists so that a stage that hangs, crashes or eats memory ends with it, and the operator lives on. Libraries print to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import threading
+import time
+from typing import Final
+
+import msgspec
+
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, assumed_failures
+from hyperscale.evaluate.pipeline.run_stages import evaluate
+from hyperscale.evaluate.service.evaluation_frames import MAX_QUESTION_BYTES, QUESTIONS, EvaluationAsk
+from hyperscale.model.evaluation import EvaluationStatus, status_of
+
+PARENT_CHECK_SECONDS: Final = 0.5
+
+
+def answer(ask: EvaluationAsk) -> EvaluationStatus:
+    """What the status of the job says; the same question gives the same answer."""
+    question = EvaluationQuestion(
+        plan=ask.plan,
+        request=ask.request,
+        snapshot=ask.snapshot,
+        failures=assumed_failures(),
+        deadline_seconds=ask.deadline_seconds,
+        futures=ask.futures,
+        seed=ask.request.seed,
+    )
+    return status_of(evaluate(question))
+
+
+def main() -> int:
+    """Answer on the standard streams; 0 with an answer, 1 without."""
+    options = _options()
+    os.nice(options.nice)
+    if options.memory_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    body = sys.stdin.buffer.read(MAX_QUESTION_BYTES + 1)
+    try:
+        if len(body) > MAX_QUESTION_BYTES:
+            raise ValueError(f"a question of more than {MAX_QUESTION_BYTES} bytes")
+        sink.write(msgspec.json.encode(answer(QUESTIONS.decode(body))))
+        sink.flush()
+    except (ValueError, ArithmeticError, LookupError, MemoryError, OSError) as error:
+        sys.stderr.write(f"evaluation: {type(error).__name__}: {error}\n")
+        return 1
+    return 0
+
+
+def _end_with_parent(parent: int) -> None:
+    """End at once when the operator is gone: a killed operator cannot tell us."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    os._exit(1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Evaluation process of the HyperScale operator.")
+    parser.add_argument("--nice", type=int, default=0, help="added to the niceness, so that evaluation never starves the operator")
+    parser.add_argument("--memory-bytes", type=int, default=0, help="limit of what the process can write; 0 sets none")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""One evaluation in a process of its own, killed at its deadline: whatever a stage does, the operator goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from hyperscale.evaluate.service.evaluation_frames import ANSWERS, MAX_ANSWER_BYTES, EvaluationAsk
+from hyperscale.model.evaluation import EvaluationStatus
+
+MEMORY_BYTES: Final = 384 * 2**20
+"""That the process may write: beside operator and planner within the chart's limit."""
+COMMAND: Final = (sys.executable, "-m", "hyperscale.evaluate.service.evaluation_main", "--nice", "10", "--memory-bytes", str(MEMORY_BYTES))
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    # Nothing of the operator's own environment: it may hold addresses and credentials.
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    # `python -m` would import from the working directory first.
+    "PYTHONSAFEPATH": "1",
+}
+DEADLINE_SECONDS: Final = 30.0
+STDERR_BYTES: Final = 4096
+
+
+class EvaluationError(Exception):
+    """There is no answer; the message says why."""
+
+
+class EvaluationProcess:
+    """Starts one process a question."""
+
+    def __init__(
+        self, command: Sequence[str] = COMMAND, *, environment: Mapping[str, str] = ENVIRONMENT, deadline_seconds: float = DEADLINE_SECONDS
+    ) -> None:
+        """Nothing is started yet."""
+        self._command, self._environment, self._deadline_seconds = tuple(command), dict(environment), deadline_seconds
+
+    async def evaluate(self, ask: EvaluationAsk) -> EvaluationStatus:
+        """Return the answer; raises EvaluationError after the deadline at the latest."""
+        body = msgspec.json.encode(ask)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=self._environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise EvaluationError(f"cannot start {self._command[0]}: {error}") from error
+        try:
+            async with asyncio.timeout(self._deadline_seconds):
+                text, said = await _talk(process, body)
+                code = await process.wait()
+        except TimeoutError:
+            raise EvaluationError(f"no answer within {self._deadline_seconds:g} s") from None
+        finally:
+            await _end(process)
+        if code != 0:
+            raise EvaluationError(f"ended with {code}: {said.strip()[-300:] or 'no words'}")
+        try:
+            return ANSWERS.decode(text)
+        except msgspec.DecodeError as error:
+            raise EvaluationError(f"answered nonsense: {error}") from None
+
+
+async def _talk(process: asyncio.subprocess.Process, body: bytes) -> tuple[bytes, str]:
+    """Standard output, bounded, and the end of standard error."""
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise EvaluationError("the process has no streams")
+    writing = asyncio.create_task(_write(process.stdin, body))
+    saying = asyncio.create_task(_tail(process.stderr))
+    try:
+        text = await _bounded(process.stdout)
+        await writing
+        return text, (await saying).decode(errors="replace")
+    finally:
+        writing.cancel()
+        saying.cancel()
+
+
+async def _write(stream: asyncio.StreamWriter, body: bytes) -> None:
+    try:
+        stream.write(body)
+        await stream.drain()
+        stream.close()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # it has ended; its exit code says so
+
+
+async def _bounded(stream: asyncio.StreamReader) -> bytes:
+    """All of a stream; raises EvaluationError where that is too much."""
+    text = b""
+    while part := await stream.read(1 << 16):
+        text += part
+        if len(text) > MAX_ANSWER_BYTES:
+            raise EvaluationError(f"answered more than {MAX_ANSWER_BYTES} bytes")
+    return text
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    """The last bytes of a stream."""
+    kept = b""
+    while part := await stream.read(1 << 16):
+        kept = (kept + part)[-STDERR_BYTES:]
+    return kept
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill it where it still runs."""
+    if process.returncode is None:
+        try:
+            process.kill()
+        except ProcessLookupError:
+            return
+        await process.wait()
