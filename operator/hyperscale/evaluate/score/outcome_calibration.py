@@ -117,10 +117,10 @@ def judge_held_out(
     fold = np.random.default_rng(seed).permutation(count) % folds
     chances, base = np.zeros(count), np.zeros(count)
     for at in range(folds):
-        held, rest = fold == at, fold != at
+        left_out, rest = fold == at, fold != at
         fitted = calibrate_outcome(outcome, scores[rest], happened[rest].astype(bool).tolist(), weights)
-        chances[held] = fitted.probability(scores[held])
-        base[held] = (happened[rest].sum() + 1.0) / (rest.sum() + 2.0)
+        chances[left_out] = fitted.probability(scores[left_out])
+        base[left_out] = (happened[rest].sum() + 1.0) / (rest.sum() + 2.0)
     raw = _sigmoid(fused_log_odds(scores, weights))
     return HeldOut(outcome, count, *(float(((each - happened) ** 2).mean()) for each in (chances, base, raw)))
 
