@@ -153,6 +153,25 @@ def count_metrics(experiments: int, seed: int) -> int:
     return stated
 
 
+def count_factors(experiments: int, seed: int) -> int:
+    """In how many experiments either of two factors is said to explain values that neither does, of a kind drawn by chance."""
+    chance, stated = np.random.default_rng(seed), 0
+    kinds = list(KINDS)
+    for _ in range(experiments):
+        kind = KINDS[kinds[int(chance.integers(len(kinds)))]]
+        rows = []
+        for level, size in enumerate(chance.integers(4, 16, 3).tolist()):
+            values = kind(chance, size, second=level == 1)
+            labels = chance.integers(0, 2, size)
+            labels[:2] = (0, 1)
+            rows += [
+                ResultRow(float(value), columns={"level": str(level), "label": str(label)})
+                for value, label in zip(values, labels, strict=True)
+            ]
+        stated += any(each.shown for each in compare_rows({"all": rows}, factor_names=("level", "label")).overall)
+    return stated
+
+
 def null_rows(case: str, counts: dict[str, int], experiments: int, seed: int) -> list[Row]:
     """Rates of false statements with the exact bound, and the goal of ours."""
     rows = []
@@ -177,6 +196,7 @@ def rows_of_all(experiments: int, seed: int) -> list[Row]:
         "any of 4 groups": count_many(experiments, seed + 100, paired=False),
         "any of 4 groups, pairs": count_many(experiments, seed + 101, paired=True),
         "any of 8 metrics, pairs": count_metrics(experiments, seed + 102),
+        "any of 2 factors": count_factors(experiments, seed + 103),
     }
     for case, count in several.items():
         total += count

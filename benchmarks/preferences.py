@@ -42,8 +42,9 @@ EVERY: Final = 2
 """Answers between two judgements."""
 Chance = np.random.Generator
 Burden = Callable[[Sequence[Alternative]], FloatArray]
-KINDS: Final = ("flipped", "by difficulty", "linear burden")
-"""Of people; the last one breaks the model."""
+BREAKS: Final = "linear burden"
+"""The kind of people that breaks the model."""
+KINDS: Final = ("flipped", "by difficulty", BREAKS)
 
 
 class Person(NamedTuple):
@@ -83,7 +84,7 @@ def person(chance: Chance, kind: str) -> Person:
         burden: FloatArray = table @ weights
         return burden
 
-    burden = by_figures if kind == "linear burden" else by_logarithms
+    burden = by_figures if kind == BREAKS else by_logarithms
     sharpness = _sharpness(chance, burden) if kind == "by difficulty" else np.inf
     return Person(burden, sharpness, tuple(trade_offs(chance, 3) for _ in range(TRIPLES)))
 
@@ -171,33 +172,33 @@ def needed(right: FloatArray) -> float:
     return float("inf")
 
 
+def strategy_rows(kind: str, strategy: str, courses: Sequence[Course], seed: int) -> list[Row]:
+    """Rows of one strategy: how right the choices are after some answers, and the peers on the same answers."""
+    right = np.mean([each.right for each in courses], axis=0)
+    shown = [at for at in (6, 10, 20, 30, 40, 60) if at <= EVERY * len(right)]
+    reached, judged = float(right[ASKED // EVERY - 1]), len(courses) * TRIPLES
+    figures = {
+        **{f"right after {at}": float(right[at // EVERY - 1]) for at in shown},
+        f"lower bound after {ASKED}": lower_bound(round(reached * judged), judged),
+        "answers that are consistent": float(np.mean([each.consistent for each in courses])),
+    }
+    rows = [Row(NAME, kind, strategy, metric, value, "share", seed) for metric, value in figures.items()]
+    rows.append(Row(NAME, kind, strategy, f"comparisons until {RIGHT:.0%}", needed(right), "", seed))
+    voted, equal = (float(np.mean(each)) for each in zip(*((one.voted, one.equal) for one in courses), strict=True))
+    rows.append(Row(NAME, kind, "votes", f"right after {ASKED}, {strategy}", voted, "share", seed))
+    rows.append(Row(NAME, kind, "equal weights", f"right, {strategy}", equal, "share", seed))
+    if kind != BREAKS and strategy == "active":
+        rows.append(goal(NAME, f"{kind}: wrong choices after {ASKED} comparisons", strategy, 1.0 - reached, 1.0 - RIGHT, "share"))
+    return rows
+
+
 def rows_of(kind: str, people: int, count: int, seed: int) -> list[Row]:
     """All rows of one kind of people."""
-    rows, need = [], {}
-    for strategy in ("active", "random"):
-        courses = [course(kind, strategy, count, seed, number) for number in range(people)]
-        right = np.mean([each.right for each in courses], axis=0)
-        need[strategy] = needed(right)
-        shown = [at for at in (6, 10, 20, 30, 40, 60) if at <= count]
-        rows += [Row(NAME, kind, strategy, f"right after {at}", float(right[at // EVERY - 1]), "share", seed) for at in shown]
-        reached = float(right[ASKED // EVERY - 1])
-        successes = round(reached * people * TRIPLES)
-        rows.append(Row(NAME, kind, strategy, f"comparisons until {RIGHT:.0%}", need[strategy], "", seed))
-        rows.append(
-            Row(NAME, kind, strategy, "answers that are consistent", float(np.mean([each.consistent for each in courses])), "share", seed)
-        )
-        rows.append(Row(NAME, kind, strategy, f"lower bound after {ASKED}", lower_bound(successes, people * TRIPLES), "share", seed))
-        rows.append(
-            Row(NAME, kind, "votes", f"right after {ASKED}, {strategy}", float(np.mean([each.voted for each in courses])), "share", seed)
-        )
-        if strategy == "active":
-            rows.append(Row(NAME, kind, "equal weights", "right", float(np.mean([each.equal for each in courses])), "share", seed))
-            if kind != KINDS[-1]:
-                rows.append(goal(NAME, f"{kind}: wrong choices after {ASKED} comparisons", strategy, 1.0 - reached, 1.0 - RIGHT, "share"))
-    ratio = need["active"] / need["random"] if np.isfinite(need["active"]) else float("inf")
-    if kind != KINDS[-1]:
-        rows.append(goal(NAME, f"{kind}: comparisons, active / random", "active", ratio, 0.6, "ratio"))
-    return rows
+    courses = {strategy: [course(kind, strategy, count, seed, number) for number in range(people)] for strategy in ("active", "random")}
+    rows = [row for strategy, each in courses.items() for row in strategy_rows(kind, strategy, each, seed)]
+    active, random = (needed(np.mean([one.right for one in each], axis=0)) for each in courses.values())
+    ratio = active / random if np.isfinite(active) else float("inf")
+    return rows if kind == BREAKS else [*rows, goal(NAME, f"{kind}: comparisons, active / random", "active", ratio, 0.6, "ratio")]
 
 
 def main() -> int:

@@ -166,6 +166,16 @@ def test_one_factor_is_the_classical_anova() -> None:
     assert effect.tests[0].p_value == pytest.approx(stats.f_oneway(A, B, C).pvalue)
     assert effect.eta_squared == pytest.approx(effect_size.eta_squared([A, B, C]))
     assert effect.levels == 3
+    assert [test.name for test in effect.tests] == ["F test", "F test of ranks", "F test, HC3"]
+    single = factors(np.concatenate([A, B[:1]]), {"model": ["a"] * 12 + ["b"]})["model"]
+    assert len(single.tests) == 2
+
+
+def test_errors_of_hc3_are_those_of_their_formula() -> None:
+    values, labels = np.concatenate([A, B[:7]]), ["a"] * 12 + ["b"] * 7
+    variance = sum(float((np.square(each - each.mean()) / (1.0 - 1.0 / len(each)) ** 2).sum()) / len(each) ** 2 for each in (A, B[:7]))
+    expected = (A.mean() - B[:7].mean()) ** 2 / variance
+    assert factors(values, {"model": labels})["model"].tests[2].statistic == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

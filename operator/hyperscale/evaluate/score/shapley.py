@@ -39,12 +39,7 @@ def shapley(names: Sequence[str], value: Callable[[frozenset[str]], float]) -> S
     count = len(names)
     if not 1 <= count <= MAX_COMPONENTS or len(set(names)) < count:
         raise ValueError(f"{count} components: give 1 to {MAX_COMPONENTS}, each once")
-    figures = {}
-    for size in range(count + 1):
-        for members in combinations(names, size):
-            figures[frozenset(members)] = figure = float(value(frozenset(members)))
-            if not math.isfinite(figure):
-                raise ValueError(f"the value of {{{', '.join(members)}}} is {figure}; give a finite one")
+    figures = _figures(names, value)
     grid = _grid(list(figures.values()))
     values = {members: round(Fraction(figure) / grid) for members, figure in figures.items()}
     chances = [Fraction(math.factorial(size) * math.factorial(count - size - 1), math.factorial(count)) for size in range(count)]
@@ -56,6 +51,17 @@ def shapley(names: Sequence[str], value: Callable[[frozenset[str]], float]) -> S
     rounded = _largest_remainder(units, whole - empty)
     exact = tuple(unit * grid for unit in units)
     return Shares(tuple(names), exact, tuple(float(each * grid) for each in rounded), float(whole * grid), float(empty * grid))
+
+
+def _figures(names: Sequence[str], value: Callable[[frozenset[str]], float]) -> dict[frozenset[str], float]:
+    """The value of every subset, the smallest subsets first."""
+    figures = {}
+    for size in range(len(names) + 1):
+        for members in combinations(names, size):
+            figures[frozenset(members)] = figure = float(value(frozenset(members)))
+            if not math.isfinite(figure):
+                raise ValueError(f"the value of {{{', '.join(members)}}} is {figure}; give a finite one")
+    return figures
 
 
 def _grid(figures: Sequence[float]) -> Fraction:

@@ -76,7 +76,8 @@ def blocked(values: FloatArray) -> Variance:
 def factors(values: FloatArray, columns: Mapping[str, Sequence[str]]) -> dict[str, Variance]:
     """Return the main effect of every factor with the other factors taken out (type II sums of squares, no interactions).
 
-    values: (n,); columns: by factor, the level of each value. One F test is of the values, one of their ranks (Conover & Iman 1981).
+    values: (n,); columns: by factor, the level of each value. One F test is of the values, one of their ranks (Conover & Iman 1981), one
+    has errors that stay right where levels differ in variance (HC3, MacKinnon & White 1985).
     Raises ValueError for a factor of one level, one that others determine, or too few values.
     """
     from scipy.stats import rankdata
@@ -92,8 +93,28 @@ def factors(values: FloatArray, columns: Mapping[str, Sequence[str]]) -> dict[st
         without, smaller = _residual([each for other, each in blocks.items() if other != name], both)
         if smaller == rank:
             raise ValueError(f"factor {name!r} follows from the other factors; leave one of them out")
-        effects[name] = _effect(without, residual, (rank - smaller, freedom), block.shape[1] + 1, len(values))
+        plain = _effect(without, residual, (rank - smaller, freedom), block.shape[1] + 1, len(values))
+        robust = _robust(values, block, [each for other, each in blocks.items() if other != name])
+        tests = plain.tests if robust is None else (*plain.tests, robust)
+        effects[name] = msgspec.structs.replace(plain, tests=tests, p_value=max(test.p_value for test in tests))
     return effects
+
+
+def _robust(values: FloatArray, block: FloatArray, others: Sequence[FloatArray]) -> NullTest | None:
+    """Wald's F test of a factor's columns with HC3 errors; None where a level has a single value, or nothing is left unexplained."""
+    from scipy.special import fdtrc
+
+    design = np.concatenate([block, np.ones((len(values), 1)), *others], axis=1)
+    inverse = np.linalg.pinv(design.T @ design)
+    slopes = inverse @ design.T @ values
+    residual, leverage = values - design @ slopes, np.einsum("ij,jk,ik->i", design, inverse, design)
+    if float(leverage.max()) > 1.0 - 1e-9 or float(np.abs(residual).max()) <= 1e-12 * float(np.abs(values).max()):
+        return None
+    covariance = inverse @ (design * np.square(residual / (1.0 - leverage))[:, None]).T @ design @ inverse
+    count = block.shape[1]
+    statistic = float(slopes[:count] @ np.linalg.pinv(covariance[:count, :count]) @ slopes[:count]) / count
+    freedom = len(values) - np.linalg.matrix_rank(design)
+    return NullTest("F test, HC3", statistic, float(fdtrc(count, freedom, statistic)), 0)
 
 
 def _effect(without: FloatArray, residual: FloatArray, freedom: tuple[int, int], levels: int, count: int) -> Variance:
