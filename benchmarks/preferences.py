@@ -197,7 +197,7 @@ def rows_of(kind: str, people: int, count: int, seed: int) -> list[Row]:
     courses = {strategy: [course(kind, strategy, count, seed, number) for number in range(people)] for strategy in ("active", "random")}
     rows = [row for strategy, each in courses.items() for row in strategy_rows(kind, strategy, each, seed)]
     active, random = (needed(np.mean([one.right for one in each], axis=0)) for each in courses.values())
-    ratio = active / random if np.isfinite(active) else float("inf")
+    ratio = active / min(random, count) if np.isfinite(active) else float("inf")  # random may need still more
     return rows if kind == BREAKS else [*rows, goal(NAME, f"{kind}: comparisons, active / random", "active", ratio, 0.6, "ratio")]
 
 

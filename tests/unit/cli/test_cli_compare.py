@@ -222,3 +222,15 @@ def test_files_need_no_database_library(files: tuple[str, str]) -> None:
     environment = {"PYTHONPATH": ":".join(sys.path)}
     ran = subprocess.run([sys.executable, "-c", script, "compare", *files], capture_output=True, text=True, check=False, env=environment)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_names_that_would_move_a_cursor_are_shown_as_question_marks(tmp_path: Path) -> None:
+    file = rows_file(tmp_path / "rows.json", {"a\x1b[2J": 1.0, "b": 1.5})
+    ran = run("compare", file, "--by", "method")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert "a?[2J" in ran.out
+
+
+def test_the_same_files_give_the_same_bytes(files: tuple[str, str]) -> None:
+    assert run("compare", *files, "-o", "json").out == run("compare", *files, "-o", "json").out

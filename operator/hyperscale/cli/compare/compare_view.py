@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.cli.text_tables import bullets, counted, table
+from hyperscale.cli.text_tables import bullets, counted, printable, table
 from hyperscale.evaluate.statistics.factor_analysis import Variance
 from hyperscale.evaluate.statistics.group_pair import TwoGroups
 from hyperscale.evaluate.statistics.linear_fit import LinearFit
@@ -42,7 +42,7 @@ class CompareAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 def lines(answer: CompareAnswer) -> list[str]:
     """Return the text of an answer: sentences first, figures below."""
-    text = ["Groups: " + ", ".join(f"{group.name} ({counted(group.rows, 'row')})" for group in answer.groups)]
+    text = [printable("Groups: " + ", ".join(f"{group.name} ({counted(group.rows, 'row')})" for group in answer.groups))]
     if answer.comparisons or answer.overall:
         text.append("")
     text += [_labelled(each.benchmark, each.method, each.metric, each.sentence) for each in answer.overall]
@@ -57,7 +57,7 @@ def lines(answer: CompareAnswer) -> list[str]:
 
 
 def _labelled(benchmark: str, method: str, metric: str, sentence: str) -> str:
-    return f"{' '.join(part for part in (benchmark, method, metric) if part)}: {sentence}"
+    return printable(f"{' '.join(part for part in (benchmark, method, metric) if part)}: {sentence}")
 
 
 def _comparisons(comparisons: tuple[Comparison, ...]) -> list[str]:
@@ -106,7 +106,8 @@ def _regression(line: LinearFit) -> list[str]:
         (slope.name, f"{slope.estimate:.4g}", f"{slope.error:.3g}", f"{slope.low:.4g} to {slope.high:.4g}", f"{slope.p_value:.3g}")
         for slope in line.slopes
     ]
-    head = f"{line.explained}: R squared {line.r_squared:.4g} (adjusted {line.adjusted_r_squared:.4g}) on {counted(line.count, 'row')}"
+    fitted = f"R squared {line.r_squared:.4g} (adjusted {line.adjusted_r_squared:.4g}) on {counted(line.count, 'row')}"
+    head = f"{printable(line.explained)}: {fitted}"
     return [head, *table(("COLUMN", "SLOPE", "ERROR", "95 %", "P"), rows, right=frozenset({1, 2, 4}))]
 
 
