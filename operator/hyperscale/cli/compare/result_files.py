@@ -20,6 +20,9 @@ from hyperscale.evaluate.statistics.result_rows import ResultRow
 MAX_FILE_BYTES: Final = 64 * 2**20
 MAX_ROWS: Final = 200_000
 MAX_COLUMNS: Final = 1000
+MIN_VALUE: Final = 1e-100
+MAX_VALUE: Final = 1e100
+"""Bounds of magnitudes: squares and sums of values neither vanish nor overflow."""
 GOAL: Final = "goal"
 """Metric of rows that state a goal; they repeat figures of other rows."""
 PLACES: Final = ("benchmark", "case", "method", "seed", "unit")
@@ -161,6 +164,8 @@ def _number(cell: str, place: str) -> float | None:
     value = _as_float(cell)
     if value is None:
         raise InputError(f"{place}: {cell[:40]!r} is no number; write one, or leave it empty where it is unknown")
+    if math.isfinite(value) and value != 0.0 and not MIN_VALUE <= abs(value) <= MAX_VALUE:
+        raise InputError(f"{place}: {cell[:40]} is out of range; write 0 or {MIN_VALUE:g} to {MAX_VALUE:g}, in another unit")
     return value if math.isfinite(value) else None
 
 
