@@ -15,7 +15,7 @@ from hyperscale.evaluate.twin.checkpoint_interval import best_interval, daly_sec
 from hyperscale.evaluate.twin.outlook import outlook
 from hyperscale.evaluate.twin.play_futures import play
 from hyperscale.evaluate.twin.risk_figures import binomial_bounds, closed_form_ettr, end_quantile, mean_ettr, mean_seconds_between_stops
-from hyperscale.evaluate.twin.twin_types import JobRisk, LawFamily, LifeLaw, NodeRisk, exponential, fixed
+from hyperscale.evaluate.twin.twin_types import JobRisk, LawFamily, LifeLaw, NodeRisk, Slowdown, exponential, fixed
 
 RSC_1_128 = twin_cases.public_job(twin_cases.RSC_1, 1024, HOUR, 300.0, 10.0)
 
@@ -110,6 +110,16 @@ def test_a_lemon_is_the_costliest_node_and_a_spare_is_worth_something() -> None:
     assert answer.costly_nodes[0].delay_seconds > 2.0 * answer.costly_nodes[1].delay_seconds
     assert answer.spare_worth.saved_seconds > 0.0
     assert (answer.spare_worth.p_gain or 0.0) > 0.0
+
+
+@pytest.mark.parametrize("case", sorted(twin_cases.oracle_cases()))
+def test_a_job_at_risk_survives_json(case: str) -> None:
+    """The twin may run in a process of its own."""
+    job = twin_cases.with_slow_node(twin_cases.oracle_cases()[case])
+    job = replace(job, nodes=(*job.nodes, NodeRisk("slow", slowdowns=(Slowdown(2.0),))))
+    again = msgspec.json.decode(msgspec.json.encode(job), type=JobRisk)
+    assert again == job
+    assert play(again, 3, 1).end_seconds.tobytes() == play(job, 3, 1).end_seconds.tobytes()
 
 
 def test_what_is_unknown_stays_unknown() -> None:

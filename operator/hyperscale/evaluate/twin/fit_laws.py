@@ -97,20 +97,21 @@ def _preferred(candidates: list[FamilyFit]) -> FamilyFit:
 
 def log_likelihood(lives: Lives, law: LifeLaw) -> float:
     """Return the log-likelihood of lives in seconds: densities of those that failed, survival of the others."""
-    hazard = cumulative_hazard(law, lives.seconds)
-    return float(_log_hazard_rate(law, lives.seconds[lives.failed], hazard[lives.failed]).sum() - hazard.sum())
+    with np.errstate(over="ignore"):
+        survived = cumulative_hazard(law, lives.seconds[~lives.failed]).sum()
+        return float(_log_density(law, lives.seconds[lives.failed]).sum() - survived)
 
 
-def _log_hazard_rate(law: LifeLaw, ages: FloatArray, hazard: FloatArray) -> FloatArray:
-    """(n,) ln of failures per second of units that reached an age, of the families with a density."""
+def _log_density(law: LifeLaw, ages: FloatArray) -> FloatArray:
+    """(n,) ln of the density at each age, of the families that have one."""
     ratio = np.log(ages / law.scale_seconds)
     if law.family == LawFamily.EXPONENTIAL:
-        return np.full(len(ages), -math.log(law.scale_seconds))
+        return np.asarray(-math.log(law.scale_seconds) - ages / law.scale_seconds)
     if law.family == LawFamily.WEIBULL:
-        return np.asarray(math.log(law.shape / law.scale_seconds) + (law.shape - 1.0) * ratio)
+        return np.asarray(math.log(law.shape / law.scale_seconds) + (law.shape - 1.0) * ratio - np.exp(law.shape * ratio))
     if law.family == LawFamily.LOGNORMAL:
-        return np.asarray(-0.5 * (ratio / law.shape) ** 2 - np.log(ages) - math.log(law.shape * math.sqrt(2.0 * math.pi)) + hazard)
-    return np.asarray((law.shape - 1.0) * ratio - ages / law.scale_seconds - math.log(law.scale_seconds) - math.lgamma(law.shape) + hazard)
+        return np.asarray(-0.5 * (ratio / law.shape) ** 2 - np.log(ages) - math.log(law.shape * math.sqrt(2.0 * math.pi)))
+    return np.asarray((law.shape - 1.0) * ratio - ages / law.scale_seconds - math.log(law.scale_seconds) - math.lgamma(law.shape))
 
 
 def _family_fit(lives: Lives, law: LifeLaw) -> FamilyFit:

@@ -54,7 +54,7 @@ def fixed(seconds: float) -> LifeLaw:
     return LifeLaw(LawFamily.FIXED, seconds)
 
 
-class Slowdown(msgspec.Struct, frozen=True):
+class Slowdown(msgspec.Struct, frozen=True, omit_defaults=True):
     """A period in which a node computes slower; the slowest node of a job sets its pace."""
 
     factor: float
@@ -64,7 +64,7 @@ class Slowdown(msgspec.Struct, frozen=True):
     end_seconds: float = math.inf
 
 
-class NodeRisk(msgspec.Struct, frozen=True):
+class NodeRisk(msgspec.Struct, frozen=True, omit_defaults=True):
     """One node as the twin knows it."""
 
     name: str
@@ -80,7 +80,7 @@ class NodeRisk(msgspec.Struct, frozen=True):
     slowdowns: tuple[Slowdown, ...] = ()
 
 
-class PreemptionRisk(msgspec.Struct, frozen=True):
+class PreemptionRisk(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often the cluster takes a job's nodes away, and for how long."""
 
     per_second: float
@@ -88,7 +88,7 @@ class PreemptionRisk(msgspec.Struct, frozen=True):
     length: LifeLaw
 
 
-class JobRisk(msgspec.Struct, frozen=True):
+class JobRisk(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job on its nodes, as the twin plays it."""
 
     nodes: tuple[NodeRisk, ...]
