@@ -29,6 +29,7 @@ from hyperscale.evaluate.twin.failure_table import (
     read_failure_table,
 )
 from hyperscale.evaluate.twin.fit_laws import MAX_MISFIT, FittedLaw, fit_law
+from hyperscale.evaluate.twin.twin_types import LawFamily, LifeLaw
 from hyperscale.util.rfc3339 import duration_text
 
 NAME = "failures"
@@ -91,7 +92,19 @@ def print_file(file: Path, unit: str, until: str | None) -> int:
     except FailureTableError as error:
         print(error, file=sys.stderr)
         return 1
-    header = ("class", "cause", "units", "failed", "law", "scale", "95 %", "shape", "95 %", "misfit", "BIC of the others")
+    header = (
+        "class",
+        "cause",
+        "units",
+        "failed",
+        "law",
+        "scale",
+        "95 %",
+        "shape",
+        "95 %",
+        "misfit",
+        "families with shape, BIC above the best",
+    )
     print(common.table(header, [_cells(*pair, law) for pair, law in laws.items()]))
     print(f"\nmisfit: above {MAX_MISFIT} no family fits, and the law is the lives' own (empirical)")
     return 0
@@ -101,12 +114,16 @@ def _cells(unit_class: str, cause: str, fit: FittedLaw) -> list[str]:
     scale = "" if fit.scale_low_seconds is None or fit.scale_high_seconds is None else _range(fit.scale_low_seconds, fit.scale_high_seconds)
     shape = "" if fit.shape_low is None or fit.shape_high is None else f"{fit.shape_low:.3g} to {fit.shape_high:.3g}"
     first = fit.candidates[0].bic
-    others = ", ".join(f"{each.law.family} {each.bic - first:+.1f}" for each in fit.candidates)
+    others = ", ".join(f"{_name(each.law)} {each.bic - first:+.1f}" for each in fit.candidates)
     own_shape = f"{fit.law.shape:.3g}" if shape else ""
     return [
         unit_class or "(all)", cause, str(fit.units), str(fit.events), fit.law.family, duration_text(fit.law.scale_seconds), scale,
         own_shape, shape, f"{fit.misfit:.2f}", others,
     ]  # fmt: skip
+
+
+def _name(law: LifeLaw) -> str:
+    return str(law.family) if law.family == LawFamily.EXPONENTIAL else f"{law.family} {law.shape:.3g}"
 
 
 def _range(low: float, high: float) -> str:

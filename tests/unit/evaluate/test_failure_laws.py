@@ -10,7 +10,7 @@ import pytest
 from benchmarks.failure_tables import FAMILIES, MEAN_HOURS, Family, table
 from hyperscale.evaluate.twin.failure_table import lives_of, parse_failure_table
 from hyperscale.evaluate.twin.fit_laws import MAX_MISFIT, fit_law, largest_misfit, log_likelihood
-from hyperscale.evaluate.twin.life_laws import cumulative_hazard, hazard_table
+from hyperscale.evaluate.twin.life_laws import cumulative_hazard, hazard_table, tail_mean_seconds
 from hyperscale.evaluate.twin.lives import Lives, kaplan_meier, nelson_aalen
 from hyperscale.evaluate.twin.twin_types import LawFamily, LifeLaw, exponential
 
@@ -88,6 +88,17 @@ def test_a_table_of_a_law_is_within_a_ten_thousandth_of_its_distribution(law: Li
     between = np.geomspace(ages[1], ages[-1], 50_000)
     apart = np.exp(-np.interp(between, ages, hazards)) - np.exp(-cumulative_hazard(law, between))
     assert np.abs(apart).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "law", [LifeLaw(LawFamily.LOGNORMAL, 1e13, 6.0), LifeLaw(LawFamily.LOGNORMAL, 1e30, 1.0), LifeLaw(LawFamily.GAMMA, 1e14, 0.05)]
+)
+def test_the_table_of_a_wide_law_is_right_within_the_years_of_a_job(law: LifeLaw) -> None:
+    ages, hazards = hazard_table(law)
+    years = np.geomspace(1.0, 3e9, 1000)
+    apart = np.exp(-np.interp(years, ages, hazards)) - np.exp(-cumulative_hazard(law, years))
+    assert np.abs(apart).max() < 2e-4
+    assert 0.0 < tail_mean_seconds(law) <= 1e300
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

@@ -19,6 +19,10 @@ MAX_HAZARD: Final = 60.0
 """Where a table ends: chance of a longer life 1e-26."""
 MIN_PROBABILITY: Final = 1e-9
 """Where a table begins."""
+MAX_AGE_SECONDS: Final = 1e11
+"""Last age of a table, 3,000 years: beyond it the hazard is as at its end."""
+TABLE_SPAN: Final = 1e-15
+"""First age of a table at the least, as a part of the last."""
 NEVER_SECONDS: Final = 1e300
 """Stands for an infinite scale: longer than any horizon, and still a number."""
 
@@ -76,7 +80,8 @@ def hazard_table(law: LifeLaw) -> tuple[FloatArray, FloatArray]:
     if law.family == LawFamily.EMPIRICAL:
         return np.array([0.0, *law.ages_seconds]), np.array([0.0, *law.hazards])
     first, last = _ends(law)
-    ages = np.concatenate([[0.0], np.geomspace(max(first, last * 1e-15), last, TABLE_ROWS - 1)])
+    last = min(last, MAX_AGE_SECONDS)  # a wide law's last row may lie 1e40 s away, and none would be left for ages that matter
+    ages = np.concatenate([[0.0], np.geomspace(min(max(first, last * TABLE_SPAN), last / 10.0), last, TABLE_ROWS - 1)])
     return ages, np.maximum.accumulate(np.maximum(cumulative_hazard(law, ages), 0.0))
 
 
@@ -96,4 +101,5 @@ def tail_mean_seconds(law: LifeLaw) -> float:
     if law.family == LawFamily.EMPIRICAL:
         return min(law.scale_seconds, NEVER_SECONDS)
     ages, hazards = hazard_table(law)
-    return float((ages[-1] - ages[-2]) / (hazards[-1] - hazards[-2]))
+    rise = float(hazards[-1] - hazards[-2])
+    return min(float(ages[-1] - ages[-2]) / rise, NEVER_SECONDS) if rise > 0.0 else NEVER_SECONDS
