@@ -27,6 +27,13 @@ FAMILIES = (
 )
 
 
+BATHTUB = Family(
+    "early and late failures",
+    "empirical",
+    None,
+    lambda dice: dice.weibullvariate(0.2, 0.7) if dice.random() < 0.3 else dice.weibullvariate(1.45, 5.0),
+)
+"""No single family: three units in ten have an early fault, the others wear out."""
 MEAN_HOURS = 2000.0
 
 

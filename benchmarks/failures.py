@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import common
 from benchmarks.common import Row, goal, report
-from benchmarks.failure_tables import FAMILIES, MEAN_HOURS, Family, table
+from benchmarks.failure_tables import BATHTUB, FAMILIES, MEAN_HOURS, Family, table
 from hyperscale.evaluate.twin.failure_table import (
     UNIT_SECONDS,
     FailureTableError,
@@ -60,6 +60,8 @@ def rows(tables: int, cases: Sequence[tuple[int, float]]) -> list[Row]:
             result.append(goal(NAME, f"{case}: family or shape wrong", "likelihood, BIC", share, 100.0 * MAX_WRONG, "%"))
         else:
             result.append(Row(NAME, case, "likelihood, BIC", "family or shape wrong", share, "%"))
+        fits = [fitted(BATHTUB, units, mean_lives, seed) for seed in range(tables)]
+        result += family_rows(BATHTUB, units, mean_lives, fits)
     return result
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import failures, twin, twin_cases
-from benchmarks.failure_tables import FAMILIES, Family, table
+from benchmarks.failure_tables import BATHTUB, FAMILIES, Family, table
 
 
 def test_the_distance_of_two_samples_is_the_largest_gap_of_their_distributions() -> None:
@@ -31,6 +31,10 @@ def test_a_fit_is_right_where_family_and_shape_are() -> None:
     assert failures.is_right(FAMILIES[2], fit)
     assert not failures.is_right(FAMILIES[1], fit)
     assert {row.metric for row in failures.family_rows(FAMILIES[2], 1000, 4.0, [fit])} >= {"censored", "family right"}
+
+
+def test_lives_of_two_kinds_fit_no_family() -> None:
+    assert failures.is_right(BATHTUB, failures.fitted(BATHTUB, 1000, 4.0, 0))
 
 
 def test_the_laws_of_any_file_are_printed_and_faults_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
