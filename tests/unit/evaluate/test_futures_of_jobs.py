@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from benchmarks import twin_cases, twin_oracle
 from benchmarks.twin import distance
+from hyperscale.evaluate.twin.job_arrays import job_arrays
 from hyperscale.evaluate.twin.play_futures import play
 from hyperscale.evaluate.twin.twin_types import (
     Futures,
@@ -203,3 +204,19 @@ def test_figures_that_make_no_sense_are_refused_with_their_field(job: JobRisk, w
 def test_a_senseless_number_of_futures_is_refused(futures: int) -> None:
     with pytest.raises(ValueError, match="write 10000"):
         play(simple(NodeRisk("a")), futures, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("rows", (1, 4)), ("member", (2, 9)), ("period", (1, 2)), ("figures", (6,)), ("counts", (3,)), ("key", (1,)), ("first", (2,))],
+)
+def test_the_compiled_module_refuses_arrays_that_do_not_fit_together(name: str, shape: tuple[int, ...]) -> None:
+    compiled = pytest.importorskip("hyperscale.evaluate.twin._futures")
+    arrays = job_arrays(simple(NodeRisk("a"), NodeRisk("b")))
+    wrong = arrays._replace(**{name: np.zeros(shape, dtype=getattr(arrays, name).dtype)})
+    results = np.zeros((1, 7)), np.zeros((1, 2), dtype=np.int32), np.zeros(3)
+    compiled.simulate(*arrays, 0, 0, *results)
+    with pytest.raises(ValueError, match="must"):
+        compiled.simulate(*wrong, 0, 0, *results)
+    with pytest.raises(ValueError, match="parts must be"):
+        compiled.simulate(*arrays, 0, 0, np.zeros((1, 6)), *results[1:])

@@ -19,6 +19,8 @@ from hyperscale.evaluate.twin.twin_types import SMALL_INTERVAL_SECONDS, Interval
 
 COARSE: Final = tuple(2.0**power for power in range(-4, 5))
 """First intervals tried, times Young's."""
+COARSE_SHARE: Final = 4
+"""The first sweep plays this part of the futures: one in four."""
 FINE: Final = tuple(2.0 ** (power / 4.0) for power in range(-4, 5))
 """Then these, times the best of the first: a parabola through them gives the interval."""
 MIN_SHARE: Final = 1e-4
@@ -79,7 +81,9 @@ def best_interval(job: JobRisk, futures: int, seed: int) -> IntervalChoice:
         best, young, daly = job.work_seconds, None, None
     else:
         young, daly = young_seconds(job.write_seconds, between), daly_seconds(job.write_seconds, between)
-        best = costs.best([_searched(costs, costs.within(young), job.work_seconds), young, daly])
+        coarse = _Costs(job, -(-futures // COARSE_SHARE), seed)
+        middle = coarse.best([*(costs.within(young) * step for step in COARSE), job.work_seconds])
+        best = costs.best([_bottom(costs, middle), young, daly])
     epochs = None
     if job.epoch_seconds is not None:
         epochs = _epochs(costs, best, job.epoch_seconds, job.work_seconds)
@@ -96,9 +100,8 @@ def best_interval(job: JobRisk, futures: int, seed: int) -> IntervalChoice:
     )
 
 
-def _searched(costs: _Costs, start: float, work_seconds: float) -> float:
-    """The bottom of the valley: a wide sweep, a narrow one, and a parabola through the narrow one in ln(interval)."""
-    middle = costs.best([*(start * step for step in COARSE), work_seconds])
+def _bottom(costs: _Costs, middle: float) -> float:
+    """The bottom of the valley near `middle`: a narrow sweep, and a parabola through it in ln(interval)."""
     near = sorted({costs.within(middle * step) for step in FINE})
     best = costs.best(near)
     if len(near) < len(FINE):
