@@ -22,9 +22,10 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.common import Row, goal
+from benchmarks.verify_case_mutants import CASE_KINDS
 from benchmarks.verify_cases import PlanCase, sound_cases
 from benchmarks.verify_large import full_job, impossible_job
-from benchmarks.verify_mutants import CASE_KINDS, KINDS, Mutant, mutant
+from benchmarks.verify_mutants import KINDS, Mutant, mutant
 from benchmarks.verify_oracle import runs
 from hyperscale.evaluate.verify.certificate import certificate
 from hyperscale.evaluate.verify.contradiction import contradiction

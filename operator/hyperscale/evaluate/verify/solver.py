@@ -65,7 +65,11 @@ class BooleanSolver:
 
     def forbid(self, name: str, *variables: Any) -> None:  # noqa: ANN401
         """Under the assumption, not all of the variables hold."""
-        self._facts.append(self.z3.Or(self.z3.Not(self.literal(name)), *(self.z3.Not(variable) for variable in variables)))
+        denied = [self.z3.Not(variable) for variable in variables]
+        if denied:
+            self.under(name, denied[0] if len(denied) == 1 else self.z3.Or(*denied))
+        else:
+            self.never_under(name)
 
     def at_most(self, weighted: Sequence[tuple[Any, int]], bound: int) -> Any:  # noqa: ANN401
         """Return sum of weights of true variables <= bound."""
