@@ -34,10 +34,9 @@ def full_job(nodes: int, gpus: int, *, short: bool = False) -> PlanCase:
 
 
 def impossible_job(nodes: int) -> tuple[PlanRequest, ClusterSnapshot]:
-    """Return a job for half as many workers as nodes, in a pool that has one node too few for them."""
-    workers = nodes // 2
-    job = _job(workers, 1, {"nodeSelector": {"pool": "blue"}, "topology": {"required": ZONE}})
-    return PlanRequest(job_key="bench/impossible", job=job, resources={"cpu": 4.0}), _cluster(nodes, 1, False, blue=workers - 1)
+    """Return a job for as many workers as nodes, in a pool and a zone that have too few of them; no two nodes are alike."""
+    job = _job(nodes, 1, {"nodeSelector": {"pool": "blue"}, "topology": {"required": ZONE}})
+    return PlanRequest(job_key="bench/impossible", job=job, resources={"cpu": 4.0}), _cluster(nodes, 1, False, blue=nodes - 1)
 
 
 def _job(workers: int, gpus: int, placement: dict[str, Any]) -> JobSpec:
@@ -66,7 +65,7 @@ def _cluster(nodes: int, gpus: int, short: bool, blue: int = 0) -> ClusterSnapsh
 
 
 def _node(index: int, gpus: int, blue: bool) -> Node:
-    zone = "a" if index < 40 else "b"
+    zone = "a" if index % 3 else "b"
     return Node(
         name=_name(index),
         gpu_product="NVIDIA-H100-80GB-HBM3",
@@ -75,7 +74,7 @@ def _node(index: int, gpus: int, blue: bool) -> Node:
         requested_gpus=0,
         labels={ZONE: zone, "pool": "blue" if blue else "green"},
         domains=(zone,),
-        allocatable_cpu_cores=64.0,
+        allocatable_cpu_cores=4.0 * (index + 1),
     )
 
 

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable
 from importlib import resources
 from typing import Final
 
-from msgspec.structs import replace
-
 from hyperscale.evaluate.verify.lean_certificate import lean_source
 from hyperscale.evaluate.verify.normal_form import NodeLimits, PlacedWorker, PlanFacts, PlanLimits
-from hyperscale.evaluate.verify.plan_constraints import facts_of, limits_of
+from hyperscale.evaluate.verify.plan_constraints import facts_of, limits_of, planned_part
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -30,8 +28,7 @@ def certificate(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, lan
     """
     if language not in LANGUAGES:
         raise ValueError(f"language: {language!r} is not supported; write one of {', '.join(sorted(LANGUAGES))}")
-    planned = {worker.node for worker in plan.workers} | set(request.pinned.values())
-    part = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name in planned))
+    part = planned_part(plan, request, snapshot)
     return LANGUAGES[language](limits_of(request, part, quota_gpus), facts_of(plan, request, part))
 
 

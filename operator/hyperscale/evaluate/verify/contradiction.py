@@ -66,10 +66,13 @@ def _in_words(job: JobRules, rules: Sequence[Rule]) -> Contradiction:
 
 
 class _Steps(NamedTuple):
-    """Workers by node as variables: a step of a node stands for the workers between two bounds that rules set there."""
+    """Workers by node as variables: a step stands for the workers between two bounds that rules set on a node.
 
-    by_node: tuple[tuple[tuple[int, Any], ...], ...]
-    """(bound, variable), lowest bound first."""
+    Nodes that no rule tells apart share their steps: what one of them can take, all of them can.
+    """
+
+    by_node: dict[int, tuple[tuple[int, Any], ...]]
+    """(bound, variable), lowest bound first; of the first of the nodes that share it."""
     weighted: tuple[tuple[Any, int], ...]
     """Every variable with the workers that it stands for."""
 
@@ -77,35 +80,47 @@ class _Steps(NamedTuple):
 def _posed(job: JobRules) -> BooleanSolver:
     solver = BooleanSolver()
     steps = _steps(job, solver)
+    least = max((rule.least for rule in job.rules if rule.least is not None), default=0)
     for rule in job.rules:
         solver.literal(rule.name)
-        for node, room in enumerate(rule.room):
-            for _, variable in (step for step in steps.by_node[node] if step[0] > room):
+        for node, own in steps.by_node.items() if rule.room else ():
+            for _, variable in (step for step in own if step[0] > rule.room[node]):
                 solver.forbid(rule.name, variable)
         _pose_groups(solver, rule, steps)
         for pair in rule.apart:
             _pose_apart(solver, rule, steps, pair, job.used)
         if rule.least is not None:
             solver.under(rule.name, solver.at_least(steps.weighted, rule.least))
-        if rule.most is not None:
-            solver.under(rule.name, solver.at_most(steps.weighted, rule.most))
+        if rule.most is not None and rule.most < least:  # a placement of more holds one of exactly `least`
+            solver.forbid(rule.name, *(solver.literal(other.name) for other in job.rules if other.least is not None))
     return solver
 
 
 def _steps(job: JobRules, solver: BooleanSolver) -> _Steps:
-    by_node: list[tuple[tuple[int, Any], ...]] = []
+    by_node: dict[int, tuple[tuple[int, Any], ...]] = {}
     weighted: list[tuple[Any, int]] = []
-    for node in range(len(job.nodes)):
-        bounds = {min(job.arriving, rule.room[node]) for rule in job.rules if rule.room} | {job.arriving}
+    for nodes in _alike(job):
+        bounds = {min(job.arriving, rule.room[nodes[0]]) for rule in job.rules if rule.room} | {job.arriving}
         own = tuple((bound, solver.variable()) for bound in sorted(bounds - {0}))
         for (_, lower), (_, upper) in pairwise(own):
             solver.fact(solver.z3.Implies(upper, lower))
         below = 0
         for bound, variable in own:
-            weighted.append((variable, bound - below))
+            weighted.append((variable, (bound - below) * len(nodes)))
             below = bound
-        by_node.append(own)
-    return _Steps(tuple(by_node), tuple(weighted))
+        by_node[nodes[0]] = own
+    return _Steps(by_node, tuple(weighted))
+
+
+def _alike(job: JobRules) -> list[list[int]]:
+    """Nodes that no rule tells apart, together; a node with a dead link is alone."""
+    alone = {node for rule in job.rules for pair in rule.apart for node in pair}
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for node in range(len(job.nodes)):
+        rooms = tuple(min(job.arriving, rule.room[node]) for rule in job.rules if rule.room)
+        groups = tuple(rule.groups[node] for rule in job.rules if rule.groups)
+        alike.setdefault((*rooms, *groups, node if node in alone else -1), []).append(node)
+    return list(alike.values())
 
 
 def _pose_apart(solver: BooleanSolver, rule: Rule, steps: _Steps, pair: tuple[int, int], used: frozenset[int]) -> None:
@@ -121,9 +136,8 @@ def _pose_groups(solver: BooleanSolver, rule: Rule, steps: _Steps) -> None:
         return
     chosen = {group: solver.variable() for group in sorted(set(rule.groups))}
     solver.under(rule.name, solver.at_most([(variable, 1) for variable in chosen.values()], 1))
-    for node, group in enumerate(rule.groups):
-        if steps.by_node[node]:
-            solver.fact(solver.z3.Implies(steps.by_node[node][0][1], chosen[group]))
+    for node, own in steps.by_node.items():
+        solver.fact(solver.z3.Implies(own[0][1], chosen[rule.groups[node]]))
     for group in rule.fixed_groups:
         solver.fact(chosen[group])
 

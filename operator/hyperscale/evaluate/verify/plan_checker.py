@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.evaluate.verify.normal_form import NO_DOMAIN, SHARE_SLACK, WHOLE_SHARE, Constraint, PlacedWorker, PlanFacts, PlanLimits
-from hyperscale.evaluate.verify.plan_constraints import facts_of, limits_of
+from hyperscale.evaluate.verify.plan_constraints import facts_of, limits_of, planned_part
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -22,8 +22,9 @@ class BrokenConstraint(NamedTuple):
 
 def check_plan(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: int | None = None) -> tuple[str, ...]:
     """Return one sentence for each broken constraint, with the constraint's name first; empty for a consistent plan."""
-    limits = limits_of(request, snapshot, quota_gpus)
-    return tuple(f"{broken.constraint}: {broken.sentence}" for broken in broken_constraints(limits, facts_of(plan, request, snapshot)))
+    part = planned_part(plan, request, snapshot)
+    faults = broken_constraints(limits_of(request, part, quota_gpus), facts_of(plan, request, part))
+    return tuple(f"{fault.constraint}: {fault.sentence}" for fault in faults)
 
 
 def broken_constraints(limits: PlanLimits, facts: PlanFacts) -> tuple[BrokenConstraint, ...]:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from hyperscale.evaluate.verify.normal_form import NO_DOMAIN, UNLIMITED, WHOLE_SHARE, NodeLimits, PlacedWorker, PlanFacts, PlanLimits
 from hyperscale.model import constants
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
@@ -65,6 +67,12 @@ def limits_of(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: int |
 def _worker_bounds(request: PlanRequest) -> tuple[int, int]:
     fixed, asked = request.workers_fixed, request.job.workers
     return (asked.min_replicas, asked.max_replicas) if fixed is None else (fixed, fixed)
+
+
+def planned_part(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the snapshot with the planned and pinned nodes alone: no constraint of one plan reads another node."""
+    names = {worker.node for worker in plan.workers} | set(request.pinned.values())
+    return replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name in names))
 
 
 def facts_of(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, schedule: Sequence[int] | None = None) -> PlanFacts:
