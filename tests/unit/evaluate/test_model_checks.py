@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402 - torch is optional
 
 from benchmarks.verify_models import MODEL_KINDS, ModelCase, sound  # noqa: E402
-from hyperscale.evaluate.verify.model_checks import check_model, check_operations, weighted_mean  # noqa: E402
+from hyperscale.evaluate.verify.model_checks import ModelSample, check_model, check_operations, weighted_mean  # noqa: E402
 
 SOUND_MODELS = 6
 PHRASES = {
@@ -104,3 +104,15 @@ def test_the_operation_graph_tells_a_wrong_number_of_classes() -> None:
     assert check_operations(model, 12, 5, 1000, 5000) == ()
     assert "the loss needs 1000 x 7" in check_operations(model, 12, 7, 1000, 5000)[0]
     assert "the model fails on" in check_operations(model, 13, 5, 1000, 5000)[0]
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT"])
+def test_the_networks_that_come_with_the_product_pass(name: str) -> None:
+    pytest.importorskip("dgl")
+    from hyperscale.training.modelgraph.analyze import VERTICES, sample_graph
+    from hyperscale.training.modelgraph.stock import stack
+
+    torch.manual_seed(0)
+    train = torch.arange(VERTICES) % 3 > 0
+    sample = ModelSample(sample_graph(), torch.randn(VERTICES, 12), torch.arange(VERTICES) % 5, train, 5)
+    assert check_model(stack(name, 12, 16, 5, 2, 2), sample, functional.cross_entropy) == ()

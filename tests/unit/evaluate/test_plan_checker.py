@@ -6,13 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.evaluate.verify.normal_form import NO_DOMAIN, UNLIMITED
-from hyperscale.evaluate.verify.plan_checker import check_plan
+from hyperscale.evaluate.verify.placement_solver import unsatisfied
+from hyperscale.evaluate.verify.plan_checker import broken_constraints, check_plan
 from hyperscale.evaluate.verify.plan_constraints import facts_of, limits_of
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.plan_check import violations
 from tests.builders.clusters import GIB, LEVELS, both_ways, gpu_node, planned, random_cluster, snapshot, training
+from tests.proofs.extracted import wire
 
 KEY = "team-a/gnn"
 
@@ -93,3 +95,22 @@ def test_a_ring_over_a_missing_path_is_named() -> None:
     plan, request, whole = pair()
     one_way = replace(whole, links=both_ways(["a", "b"])[:1], absent_links=AbsentLink.UNREACHABLE)
     assert check_plan(plan, request, one_way) == ("hops: b cannot reach a, the next node of the ring",)
+
+
+@pytest.mark.parametrize("field", ["index", "first_rank", "gpus", "share"])
+@pytest.mark.parametrize("value", [-1, 10**9, 2**70])
+def test_numbers_that_no_plan_has_are_faults_and_cost_no_memory(field: str, value: int) -> None:
+    plan, request, whole = pair()
+    wrong = replace(plan, workers=(replace(plan.workers[0], **{field: value}), plan.workers[1]))
+    assert check_plan(wrong, request, whole)
+    pytest.importorskip("z3")
+    limits, facts = limits_of(request, whole, 9), facts_of(wrong, request, whole)
+    assert frozenset(unsatisfied(limits, facts)) == frozenset(one.constraint for one in broken_constraints(limits, facts))
+    assert all(0 <= number < 2**61 for number in wire(limits, facts))
+
+
+@pytest.mark.parametrize("partitions", [-3, 0, 10**12])
+def test_a_number_of_partitions_that_no_plan_has_is_a_fault(partitions: int) -> None:
+    plan, request, whole = pair()
+    faults = check_plan(replace(plan, partitions=partitions), request, whole)
+    assert any(sentence.startswith("partitions: ") for sentence in faults)

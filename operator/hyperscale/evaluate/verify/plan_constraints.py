@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from hyperscale.evaluate.verify.normal_form import NO_DOMAIN, UNLIMITED, WHOLE_SHARE, NodeLimits, PlacedWorker, PlanFacts, PlanLimits
 from hyperscale.model import constants
+from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_RANKS, MAX_WORKERS
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.planning import PODS, PlanRequest
 from hyperscale.planner.check.check_needs import unmet_rules
 from hyperscale.planner.check.check_nodes import NODE_RULES
@@ -82,20 +83,37 @@ def facts_of(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, schedu
     Ranks hold partitions in order: rank r holds parts r * n to r * n + n - 1, where n is partitions / ranks.
     """
     position = {node.name: at for at, node in enumerate(snapshot.nodes)}
-    placed = tuple(
-        PlacedWorker(worker.index, position.get(worker.node, len(position)), tuple(worker.ranks), worker.gpus, _billionths(worker.share))
-        for worker in plan.workers
-    )
-    each, rest = divmod(plan.partitions, plan.ranks) if plan.ranks else (0, 0)
-    starts = [rank * each + min(rank, rest) for rank in range(plan.ranks + 1)]
+    placed = tuple(_placed(worker, position) for worker in plan.workers)
+    ranks, partitions = sum(worker.gpus for worker in placed), _within(plan.partitions, MAX_RANKS + 1)
+    each, rest = divmod(partitions, ranks) if ranks else (0, 0)
+    starts = [rank * each + min(rank, rest) for rank in range(ranks + 1)]
     return PlanFacts(
         workers=placed,
-        ring=tuple(worker.index for worker in plan.workers),
-        partitions=plan.partitions,
+        ring=tuple(worker.index for worker in placed),
+        partitions=partitions,
         parts_by_rank=tuple(tuple(range(first, last)) for first, last in itertools.pairwise(starts)),
         schedule=tuple(range(request.job.model.layers - 1, -1, -1)) if schedule is None else tuple(schedule),
-        ranks_by_node=tuple(sorted((position.get(name, len(position)), count) for name, count in plan.ranks_by_node.items())),
+        ranks_by_node=tuple(
+            sorted((position.get(name, len(position)), _within(count, UNLIMITED)) for name, count in plan.ranks_by_node.items())
+        ),
     )
+
+
+def _placed(worker: WorkerPlacement, position: Mapping[str, int]) -> PlacedWorker:
+    """Numbers that no plan may state become numbers that no plan may state either, and are small or at least natural."""
+    gpus = _within(worker.gpus, MAX_GPUS_PER_WORKER + 1)
+    first = worker.first_rank if 0 <= worker.first_rank <= MAX_RANKS else UNLIMITED
+    return PlacedWorker(
+        index=worker.index if 0 <= worker.index <= MAX_WORKERS else UNLIMITED,
+        node=position.get(worker.node, len(position)),
+        ranks=tuple(range(first, first + gpus)),
+        gpus=gpus,
+        share=_billionths(worker.share),
+    )
+
+
+def _within(number: int, bound: int) -> int:
+    return max(0, min(number, bound))
 
 
 def _billionths(share: float) -> int:
