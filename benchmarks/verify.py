@@ -3,7 +3,7 @@
     python benchmarks/verify.py [--quick] [--seeds N] [--json FILE]
 
 Sound plans are made by the planner on generated clusters. Each kind of mutation is drawn until it has its number of mutants that matter:
-an oracle by brute force (verify_oracle.py) sorts the equivalent ones out. The peer is `planner.check`, which judges every plan of the
+oracles by brute force (verify_oracle.py, verify_model_oracle.py) sort the equivalent ones out. The peer is `planner.check`, which judges every plan of the
 operator; it takes no quota, and what ranks hold is not part of a plan that it reads.
 Coq comes from PATH or Debian's packages (tests/proofs/toolchain.py), Lean from $HYPERSCALE_LEAN; without them their rows are left out.
 """
@@ -54,8 +54,8 @@ class Size(NamedTuple):
     per_model_kind: int
 
 
-FULL: Final = Size(1800, 200, 232, 100)
-"""2,000 sound ones, 38 x 232 + 12 x 100 = 10,016 mutants that matter."""
+FULL: Final = Size(1800, 200, 234, 110)
+"""2,000 sound ones, 38 x 234 = 8,892 mutants of plans that matter, and up to 12 x 110 of models."""
 QUICK: Final = Size(40, 16, 5, 4)
 
 
@@ -178,21 +178,29 @@ def _caught_by_judge(one: Mutant) -> bool:
 def _models(size: Size, seed: int) -> Tally:
     import torch
 
+    from benchmarks.verify_model_oracle import trains
     from benchmarks.verify_models import MODEL_KINDS, sound
     from hyperscale.evaluate.verify.model_checks import check_model
 
     torch.set_num_threads(1)
-    refused = sum(1 for number in range(size.models) if check_model(*sound(np.random.default_rng([seed, number]), number)))
-    rows = [Row(NAME, "sound models", "evaluate", "refused", refused, "", seed)]
-    worst = 0.0
+    cases = [sound(np.random.default_rng([seed, number]), number) for number in range(size.models)]
+    refused = sum(1 for case in cases if check_model(*case))
+    rows = [
+        Row(NAME, "sound models", "evaluate", "refused", refused, "", seed),
+        Row(NAME, "sound models", "oracle", "refused", sum(1 for case in cases if not trains(case)), "", seed),
+    ]
+    worst, wanted = 0.0, 0
     for position, (kind, change) in enumerate(MODEL_KINDS.items()):
-        caught = 0
+        outcomes: Counter[tuple[bool, bool]] = Counter()
         for number in range(size.per_model_kind):
             rng = np.random.default_rng([seed, position, number])
-            caught += bool(check_model(*change(sound(rng, number), rng)))
-        rows += _kind_rows(kind, size.per_model_kind, caught, 0, 0, seed)
-        worst = max(worst, 100.0 - _percent(caught, size.per_model_kind))
-    return Tally(rows, [], worst, refused, size.per_model_kind * len(MODEL_KINDS))
+            case = change(sound(rng, number), rng)
+            outcomes[trains(case), bool(check_model(*case))] += 1
+        drawn, equivalent = (outcomes[works, True] + outcomes[works, False] for works in (False, True))
+        rows += _kind_rows(kind, drawn, outcomes[False, True], equivalent, outcomes[True, True], seed)
+        worst = max(worst, 100.0 - _percent(outcomes[False, True], drawn))
+        refused, wanted = refused + outcomes[True, True], wanted + drawn
+    return Tally(rows, [], worst, refused, wanted)
 
 
 def _differences(judged: list[Mutant], seed: int) -> Iterator[Row]:
