@@ -3,8 +3,8 @@
     python benchmarks/verify.py [--quick] [--seeds N] [--json FILE]
 
 Sound plans are made by the planner on generated clusters. Each kind of mutation is drawn until it has its number of mutants that matter:
-oracles by brute force (verify_oracle.py, verify_model_oracle.py) sort the equivalent ones out. The peer is `planner.check`, which judges every plan of the
-operator; it takes no quota, and what ranks hold is not part of a plan that it reads.
+oracles by brute force (verify_oracle.py, verify_model_oracle.py) sort the equivalent ones out. The peer is `planner.check`, which judges
+every plan of the operator; it takes no quota, and what ranks hold is not part of a plan that it reads.
 Coq comes from PATH or Debian's packages (tests/proofs/toolchain.py), Lean from $HYPERSCALE_LEAN; without them their rows are left out.
 """
 

@@ -80,20 +80,30 @@ class _Steps(NamedTuple):
 def _posed(job: JobRules) -> BooleanSolver:
     solver = BooleanSolver()
     steps = _steps(job, solver)
-    least = max((rule.least for rule in job.rules if rule.least is not None), default=0)
     for rule in job.rules:
         solver.literal(rule.name)
-        for node, own in steps.by_node.items() if rule.room else ():
-            for _, variable in (step for step in own if step[0] > rule.room[node]):
-                solver.forbid(rule.name, variable)
+        _pose_room(solver, rule, steps)
         _pose_groups(solver, rule, steps)
         for pair in rule.apart:
             _pose_apart(solver, rule, steps, pair, job.used)
-        if rule.least is not None:
-            solver.under(rule.name, solver.at_least(steps.weighted, rule.least))
-        if rule.most is not None and rule.most < least:  # a placement of more holds one of exactly `least`
-            solver.forbid(rule.name, *(solver.literal(other.name) for other in job.rules if other.least is not None))
+        _pose_total(solver, rule, steps, job)
     return solver
+
+
+def _pose_room(solver: BooleanSolver, rule: Rule, steps: _Steps) -> None:
+    """No more workers on a node than the rule allows."""
+    for node, own in steps.by_node.items() if rule.room else ():
+        for _, variable in (step for step in own if step[0] > rule.room[node]):
+            solver.forbid(rule.name, variable)
+
+
+def _pose_total(solver: BooleanSolver, rule: Rule, steps: _Steps, job: JobRules) -> None:
+    """Enough workers, and no more than may be: a placement of more holds one of exactly as many as are asked for."""
+    if rule.least is not None:
+        solver.under(rule.name, solver.at_least(steps.weighted, rule.least))
+    for other in job.rules if rule.most is not None else ():
+        if other.least is not None and rule.most is not None and rule.most < other.least:
+            solver.forbid(rule.name, solver.literal(other.name))
 
 
 def _steps(job: JobRules, solver: BooleanSolver) -> _Steps:
