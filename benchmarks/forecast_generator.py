@@ -50,6 +50,8 @@ class Scenario:
     """ln of how much slower these are."""
     candidates: int = 0
     """Largest number of placements that a planner chose from; 0: the placement was given."""
+    fewest: int = 4
+    """Smallest number of placements; a history of 1 holds placements that nobody chose."""
     placement_spread: float = 0.15
     """Of ln(true seconds) among placements."""
     guess_error: float = 0.15
@@ -84,7 +86,7 @@ class Epoch:
     """The run's own part of the deviation."""
 
 
-JOBS: Final = 16
+JOBS: Final = 8
 """Jobs that a cluster repeats."""
 
 
@@ -189,7 +191,7 @@ def _epoch(scenario: Scenario, family: tuple[str, str], features: RunFeatures, n
     centre, deviation, chosen, guesses = truth, noise, guess, ()
     offset = 0.0
     if scenario.candidates:
-        number_of = int(rng.integers(4, scenario.candidates + 1))
+        number_of = int(rng.integers(min(scenario.fewest, scenario.candidates), scenario.candidates + 1))
         places = rng.normal(0.0, scenario.placement_spread, number_of)
         errors = rng.normal(0.0, scenario.guess_error, number_of)
         best = int(np.argmin(places + errors))

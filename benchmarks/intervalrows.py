@@ -25,7 +25,13 @@ class Answer:
 
 def answer(forecaster: Forecaster, run: ForecastRun, *, widened: bool = True) -> Answer:
     """The forecast of `run`, and what it measured."""
-    return Answer(forecaster.ask(question_of(run), widened=widened), run.measured_seconds)
+    return answers_of(forecaster, [run], widened=widened)[0]
+
+
+def answers_of(forecaster: Forecaster, runs: Sequence[ForecastRun], *, widened: bool = True) -> list[Answer]:
+    """The forecasts of `runs`, and what they measured."""
+    forecasts = forecaster.ask_all([question_of(run) for run in runs], widened=widened)
+    return [Answer(one, run.measured_seconds) for one, run in zip(forecasts, runs, strict=True)]
 
 
 def ends(answers: Sequence[Answer]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""How much wider an interval must be for runs unlike all finished ones: learnt by leaving out whole kinds of finished runs."""
+"""How much wider an interval must be for runs unlike all finished ones: learnt by forgetting all runs near a finished one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from hyperscale.evaluate.forecast.novelty import NoveltyIndex
 from hyperscale.evaluate.forecast.residual_process import Learned
 from hyperscale.model.graph import FloatArray, IntArray
 
-MIN_KINDS: Final = 4
-"""Kinds of runs below which leaving one out says nothing of the next."""
+MIN_RUNS: Final = 20
+"""Finished runs below which forgetting some says nothing."""
+MAX_ANCHORS: Final = 96
+"""Finished runs around which others are forgotten, spread evenly over the history."""
+RADII: Final = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0)
+"""Distances around each within which runs are forgotten."""
 UNKNOWN_FACTOR: Final = 2.0
-"""Widening per unit of distance beyond 1 where kinds are too few."""
+"""Widening per unit of distance beyond 1 where runs are too few."""
 MAX_UNKNOWN_FACTOR: Final = 6.0
+SMALLEST: Final = 1e-3
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Widening:
     """Half widths for unlike runs, in units of the process's own spread."""
 
     distances: FloatArray
-    """(k,) ascending, of runs whose whole kind was left out; empty where kinds are too few."""
+    """(k,) ascending, from a run to the nearest one not forgotten; empty where runs are too few."""
     sizes: FloatArray
     """(k,) typical absolute error at each distance, not falling."""
     halves: tuple[float, ...]
@@ -36,44 +41,46 @@ class Widening:
         return float(np.interp(distance, self.distances, self.sizes))
 
     def half(self, distance: float, level: int, usual_half: float) -> float:
-        """Half width at `distance`, never below that of runs alike; `level` is an index into `LEVELS`."""
+        """Half width at `distance`; `level` is an index into `LEVELS`, `usual_half` that of runs alike."""
         if not len(self.distances):
             beyond = max(0.0, min(distance, MAX_UNKNOWN_FACTOR) - 1.0)
             return usual_half * min(MAX_UNKNOWN_FACTOR, 1.0 + UNKNOWN_FACTOR * beyond)
-        return max(usual_half, self.halves[level] * self.size(distance))
-
-
-NO_WIDENING: Final = Widening(np.zeros(0), np.zeros(0), ())
-
-
-def kinds_of(index: NoveltyIndex) -> IntArray:
-    """(n,) number of each run's kind: runs joined by steps of at most the usual distance."""
-    from scipy.sparse.csgraph import connected_components
-
-    numbers: IntArray = connected_components(index.between() <= 1.0, directed=False)[1]
-    return numbers
+        return self.halves[level] * self.size(distance)
 
 
 def learn_widening(learned: Learned, index: NoveltyIndex) -> Widening:
-    """Leave out each kind of runs in turn; errors, in units of the process's spread, by distance to the nearest run of another kind."""
-    kinds = kinds_of(index)
-    numbers = np.unique(kinds)
-    if len(numbers) < MIN_KINDS:
-        return NO_WIDENING
+    """Forget the runs nearest to a finished one and forecast it; standardised errors by distance to the nearest run left.
+
+    Every distance is above 1: nearer ones are those of runs alike, which need no widening.
+    """
+    count = len(learned.runs)
+    nothing = Widening(np.zeros(0), np.zeros(0), ())
+    if count < MIN_RUNS:
+        return nothing
     apart = index.between()
-    distances, errors = [], []
-    for number in numbers:
-        members = np.flatnonzero(kinds == number)
-        mean, variance = learned.group_left_out(members)
-        errors.append(np.abs(learned.residuals[members] - mean) / np.sqrt(variance))
-        distances.append(apart[np.ix_(members, np.flatnonzero(kinds != number))].min(axis=1))
-    by_distance, error = np.concatenate(distances), np.concatenate(errors)
-    order = np.argsort(by_distance, kind="stable")
-    by_distance, error = by_distance[order], error[order]
-    sizes = np.maximum(_not_falling(error), 1e-3)
-    ratios = np.sort(error / sizes)
+    pairs = []
+    for anchor in np.unique(np.linspace(0, count - 1, min(count, MAX_ANCHORS)).astype(np.int64)).tolist():
+        for radius in RADII:
+            near = apart[anchor] <= radius
+            near[anchor] = False
+            left = ~near
+            left[anchor] = False
+            if left.sum() >= MIN_RUNS:
+                forgotten = np.concatenate([[anchor], np.flatnonzero(near)])
+                pairs.append((float(apart[anchor, left].min()), _error(learned, forgotten)))
+    if len(pairs) < MIN_RUNS:
+        return nothing
+    points = np.array(sorted(pairs))
+    sizes = np.maximum(_not_falling(points[:, 1]), SMALLEST)
+    ratios = np.sort(points[:, 1] / sizes)
     halves = [float(ratios[min(len(ratios), math.ceil((len(ratios) + 1) * level)) - 1]) for level in LEVELS]
-    return Widening(by_distance, sizes, tuple(halves))
+    return Widening(points[:, 0], sizes, tuple(halves))
+
+
+def _error(learned: Learned, forgotten: IntArray) -> float:
+    """Absolute standardised error at the first of `forgotten` (k,) by all other runs."""
+    mean, variance = learned.group_left_out(forgotten)
+    return float(abs(learned.residuals[forgotten[0]] - mean[0]) / math.sqrt(variance[0]))
 
 
 def _not_falling(values: FloatArray) -> FloatArray:

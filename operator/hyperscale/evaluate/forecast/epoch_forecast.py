@@ -13,7 +13,7 @@ from hyperscale.evaluate.forecast.conformal_interval import NORMAL, SpreadModel,
 from hyperscale.evaluate.forecast.distance_widening import Widening, learn_widening
 from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun, check_question, check_run
 from hyperscale.evaluate.forecast.novelty import Neighbour, NoveltyIndex
-from hyperscale.evaluate.forecast.residual_kernel import rows_of
+from hyperscale.evaluate.forecast.residual_kernel import choice_gain, rows_of
 from hyperscale.evaluate.forecast.residual_process import Learned, Variances, learn_residuals
 from hyperscale.model.graph import FloatArray
 
@@ -34,23 +34,49 @@ class Forecaster:
     halves: tuple[tuple[float, float], ...]
     """By level, low and high end in units of the spread."""
     widening: Widening
+    deviations: FloatArray
+    """(n,) spread of ln(seconds) of each finished run, forecast by the others."""
 
     def ask(self, question: ForecastQuestion, *, widened: bool = True) -> EpochForecast:
-        """Return the forecast of `question`; `widened` False leaves its distance to past runs out. ValueError for bad figures."""
-        check_question(question)
-        mean, deviation = self._moments(question)
+        """Return the forecast of `question`. Raises ValueError for bad figures.
+
+        widened: False gives it an interval no wider than that of the nearest finished run, whatever the distance.
+        """
+        return self.ask_all([question], widened=widened)[0]
+
+    def ask_all(self, questions: Sequence[ForecastQuestion], *, widened: bool = True) -> list[EpochForecast]:
+        """Return the forecast of each question, as `ask` does."""
+        for question in questions:
+            check_question(question)
+        means, variances = self.learned.predict(questions)
+        deviations = np.sqrt(variances) * self.spread.spread(rows_of(questions, self.learned.standard).figures)
+        shifts, doubts = self._choices(questions)
+        means, deviations = means + shifts, np.sqrt(deviations**2 + doubts**2)
+        moments = zip(questions, means.tolist(), deviations.tolist(), strict=True)
+        return [self._forecast(question, mean, deviation, widened) for question, mean, deviation in moments]
+
+    def _choices(self, questions: Sequence[ForecastQuestion]) -> tuple[FloatArray, FloatArray]:
+        """(q,) mean and spread that a choice adds to ln(seconds / physical), where no finished run was chosen; 0 where some were.
+
+        The gain times the variance s^2 of the cost model's errors between placements. s^2 is some part of what the history leaves
+        unexplained, uniform between none and all of it.
+        """
+        gains = np.array([choice_gain(question.physical_seconds, question.candidate_seconds) for question in questions])
+        if np.abs(self.learned.rows.bases["choice"]).max() > 0.0:
+            return np.zeros(len(gains)), np.zeros(len(gains))
+        most = gains * self.learned.variances.other_noise
+        return most / 2.0, most / math.sqrt(12.0)
+
+    def _forecast(self, question: ForecastQuestion, mean: float, deviation: float, widened: bool) -> EpochForecast:
+        """mean, deviation: of ln(seconds / physical)."""
         near = self.index.nearest(question)[0]
-        ends = [pair if near.distance <= 1.0 or not widened else self._wide(near, level, pair) for level, pair in enumerate(self.halves)]
+        if not widened and near.index is not None:
+            deviation = min(deviation, float(self.deviations[near.index]))
+        ends = [self._wide(near, level, pair) if near.unlike and widened else pair for level, pair in enumerate(self.halves)]
         low_68, high_68, low_95, high_95 = (question.physical_seconds * math.exp(mean + end * deviation) for pair in ends for end in pair)
         like = None if near.unlike or near.index is None else self.learned.runs[near.index].run
         seconds = min(max(question.physical_seconds * math.exp(mean), low_68), high_68)
         return EpochForecast(seconds, low_68, high_68, low_95, high_95, like, near.distance, self._sources(question, like))
-
-    def _moments(self, question: ForecastQuestion) -> tuple[float, float]:
-        """Mean and spread of ln(seconds / physical)."""
-        mean, variance = self.learned.predict([question])
-        figures = rows_of([question], self.learned.standard).figures
-        return float(mean[0]), math.sqrt(float(variance[0])) * float(self.spread.spread(figures)[0])
 
     def _wide(self, near: Neighbour, level: int, pair: tuple[float, float]) -> tuple[float, float]:
         half = self.widening.half(near.distance, level, max(abs(pair[0]), abs(pair[1])))
@@ -78,7 +104,8 @@ def learn_forecaster(runs: Sequence[ForecastRun], seed: int = 0, variances: Vari
     index, errors = NoveltyIndex(kept), _errors(learned)
     spread = learn_spread(learned.rows.figures, errors)
     halves = quantile_pairs(errors / spread.spread(learned.rows.figures))
-    return Forecaster(learned, index, spread, halves, learn_widening(learned, index))
+    deviations = np.sqrt(learned.left_out()[1]) * spread.spread(learned.rows.figures)
+    return Forecaster(learned, index, spread, halves, learn_widening(learned, index), deviations)
 
 
 def _errors(learned: Learned) -> FloatArray:

@@ -49,6 +49,9 @@ USUAL_PART: Final = 0.99
 MIN_RUNS: Final = 5
 """Finished runs below which no usual distance exists."""
 
+MAX_COMPARED: Final = 500
+"""Finished runs whose nearest neighbours give the usual distance, spread evenly over the history."""
+
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
@@ -72,12 +75,10 @@ class NoveltyIndex:
         self._figures, self._labels = vectors(runs)
         self._spread = _spreads(self._figures)
         self._usual = 1.0
-        self.own_distances = np.full(len(runs), np.inf)
-        """(n,) from each run to the nearest other one, in units of the usual distance."""
         if len(runs) >= MIN_RUNS:
-            nearest = np.array([self.raw(self._figures[row], self._labels[row], leave_out=row).min() for row in range(len(runs))])
+            drawn = np.unique(np.linspace(0, len(runs) - 1, min(len(runs), MAX_COMPARED)).astype(np.int64)).tolist()
+            nearest = [float(self.raw(self._figures[row], list(self._labels[row]), leave_out=row).min()) for row in drawn]
             self._usual = max(float(np.quantile(nearest, USUAL_PART, method="higher")), MIN_SPREAD)
-            self.own_distances = nearest / self._usual
 
     def raw(self, figures: FloatArray, labels: Sequence[str], leave_out: int | None = None) -> FloatArray:
         """(n,) standardised distances of one vector to all runs; +inf to the run `leave_out`.

@@ -1,0 +1,103 @@
+"""Intervals of the forecast on generated clusters (forecast_generator.py): coverage and interval score next to an oracle's.
+
+    python benchmarks/intervals.py [--quick] [--seeds N] [--json FILE]
+
+A cluster has two GPU products and repeats 8 jobs; its first 800 runs are the history, the next 400 are asked, one after the other in no
+order. Each scenario is run on as many clusters as --seeds says, and the points of all count together. The oracle knows the generator: its
+interval holds the exact quantiles of ln(seconds) given all that is recorded before the start. The score is Gneiting & Raftery's (2007) of
+ln(seconds). "every job is new" is no goal: jobs that never repeat teach less. "choice left out": candidates hidden from the forecast.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+if __package__ in (None, ""):
+    sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "operator")]
+
+from benchmarks import common
+from benchmarks.common import Row
+from benchmarks.forecast_generator import JOBS, SCENARIOS, Epoch, Scenario, generate, truth_quantiles
+from benchmarks.intervalrows import Answer, answers_of, ends, interval_rows
+from hyperscale.evaluate.forecast.conformal_interval import LEVELS, interval_score
+from hyperscale.evaluate.forecast.epoch_forecast import learn_forecaster
+from hyperscale.model.graph import FloatArray
+
+NAME: Final = "intervals"
+OURS: Final = "hyperscale"
+HISTORY: Final = 800
+ASKED: Final = 400
+COVERAGE: Final = {0.68: 5.0, 0.95: 3.0}
+"""By level, points that the coverage may differ."""
+
+
+def outcome(scenario: Scenario, seed: int, jobs: int | None, hidden: bool = False, given: bool = False) -> tuple[list[Answer], FloatArray]:
+    """Answers on one cluster, and (levels, 2, n) the oracle's ends.
+
+    hidden: the forecast does not see what was chosen from; given: placements of the history were not chosen
+    """
+    epochs = generate(scenario, HISTORY + ASKED, seed, jobs=jobs)
+    if given:
+        epochs[:HISTORY] = generate(replace(scenario, candidates=1), HISTORY, seed, jobs=jobs)
+    runs = [replace(epoch.run, candidate_seconds=()) if hidden else epoch.run for epoch in epochs]
+    forecaster = learn_forecaster(runs[:HISTORY])
+    return answers_of(forecaster, runs[HISTORY:]), oracle(scenario, epochs[HISTORY:])
+
+
+def oracle(scenario: Scenario, epochs: Sequence[Epoch]) -> FloatArray:
+    """(levels, 2, n) exact ends."""
+    return np.array([truth_quantiles(scenario, epochs, [0.5 - level / 2, 0.5 + level / 2]) for level in LEVELS])
+
+
+def rows_of(
+    case: str, scenario: Scenario, seeds: Sequence[int], jobs: int | None, goals: bool, hidden: bool = False, given: bool = False
+) -> list[Row]:
+    """Figures of one scenario over all seeds, with goals where asked for."""
+    outcomes = [outcome(scenario, seed, jobs, hidden, given) for seed in seeds]
+    answers = [one for found, _ in outcomes for one in found]
+    exact = np.concatenate([limits for _, limits in outcomes], axis=2)
+    truth = np.log([one.measured_seconds for one in answers])
+    middle = np.log([one.forecast.seconds for one in answers])
+    rows = interval_rows(NAME, case, OURS, answers)
+    rows.append(Row(NAME, case, OURS, "bias of ln(seconds)", float((middle - truth).mean()), "ln s"))
+    for level, (low, high), (least, most) in zip(LEVELS, ends(answers), exact, strict=True):
+        name = f"{100 * level:.0f} %"
+        covered = 100.0 * float(((low <= truth) & (truth <= high)).mean())
+        best = float(interval_score(least, most, truth, level).mean())
+        ratio = float(interval_score(low, high, truth, level).mean()) / best
+        rows.append(Row(NAME, case, "oracle", f"coverage of {name}", 100.0 * float(((least <= truth) & (truth <= most)).mean()), "%"))
+        rows.append(Row(NAME, case, "oracle", f"interval score of {name}", best, "ln s"))
+        rows.append(Row(NAME, case, OURS, f"interval score of {name} / the oracle's", ratio, ""))
+        if goals:
+            rows.append(common.goal(NAME, f"{case}: |coverage - {name}|", OURS, abs(covered - 100.0 * level), COVERAGE[level], "points"))
+            rows.append(common.goal(NAME, f"{case}: interval score of {name} / oracle's", OURS, ratio, 1.2, ""))
+    return rows
+
+
+def main() -> int:
+    """Run as said above."""
+    arguments = common.parser(__doc__ or "")
+    arguments.add_argument("--seeds", type=int, default=3, help="clusters of each scenario")
+    options = arguments.parse_args()
+    seeds = range(1 if options.quick else options.seeds)
+    rows: list[Row] = []
+    for scenario in SCENARIOS[:: 4 if options.quick else 1]:
+        rows += rows_of(scenario.name, scenario, seeds, JOBS, goals=True)
+    if not options.quick:
+        chosen = next(scenario for scenario in SCENARIOS if scenario.candidates)
+        for given, past in ((False, ""), (True, ", history of given placements")):
+            for hidden, how in ((False, ""), (True, ", choice left out")):
+                if given or hidden:
+                    rows += rows_of(f"{chosen.name}{past}{how}", chosen, seeds, JOBS, goals=False, hidden=hidden, given=given)
+        rows += rows_of(f"{SCENARIOS[0].name}, every job is new", SCENARIOS[0], seeds, None, goals=False)
+    return common.report(rows, options.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
