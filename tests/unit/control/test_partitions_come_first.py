@@ -26,6 +26,14 @@ from tests.unit.control.partition_cases import (
     with_shares,
 )
 
+LARGE_GRAPH = {
+    "source": {"generated": {"kind": "SBM"}},
+    "vertices": 100_000_000,
+    "edges": 1_000_000_000,
+    "featureSize": 128,
+    "classes": 10,
+}
+
 
 def test_partitions_come_before_the_mpijob() -> None:
     assert isinstance(decide(planned()), EnsurePartitions)
@@ -109,12 +117,12 @@ def test_a_failed_partition_job_is_stalled() -> None:
 
 def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     large = wire_job("large")
-    large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
+    large["spec"]["dataset"] = LARGE_GRAPH
     large["spec"]["workers"]["resources"] = {"limits": {"memory": "16Gi"}}
     _, fault = JobReader().read(large, {})
     assert fault is not None
     assert (fault.path, "53.6 GiB" in fault.message) == ("spec.workers.resources.limits.memory", True)
-    large["spec"]["dataset"]["source"] = {"persistentVolumeClaim": {"claimName": "graphs"}}
+    large["spec"]["dataset"] = {**LARGE_GRAPH, "source": {"persistentVolumeClaim": {"claimName": "graphs"}}}
     large["spec"]["partitioning"] = {"method": "Precomputed"}
     _, fault = JobReader().read(large, {})
     assert fault is not None, "ranks read the whole graph to take their part of it, wherever the parts come from"
@@ -125,7 +133,7 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
 @pytest.mark.parametrize("volume", [{}, {"claimName": "parts"}], ids=["no volume", "volume"])
 def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_a_volume_too(volume: dict[str, str]) -> None:
     large = wire_job("large")
-    large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
+    large["spec"]["dataset"] = LARGE_GRAPH
     large["spec"]["workers"]["resources"] = {"limits": {"memory": "16Gi"}}
     large["spec"]["partitioning"] = {"method": "None", **volume}
     _, fault = JobReader().read(large, {})
@@ -137,7 +145,7 @@ def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_
 @pytest.mark.parametrize("own", [{"model": {"script": "train.py"}}, {"launcher": {"template": TRAINS_ITSELF}}], ids=["script", "command"])
 def test_what_a_users_own_program_reads_is_its_own_affair(own: dict[str, Any]) -> None:
     large = wire_job("large")
-    large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
+    large["spec"]["dataset"] = LARGE_GRAPH
     large["spec"]["workers"]["resources"] = {"limits": {"memory": "16Gi"}}
     for field, value in own.items():
         large["spec"][field] = large["spec"].get(field, {}) | value
