@@ -185,6 +185,19 @@ def test_manual_approval_waits_for_the_annotation_with_the_plans_id(calm: Cluste
     assert job.pod_nodes() == job.nodes()
 
 
+def test_a_plan_that_waits_for_a_person_is_evaluated_before_they_decide(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(startPolicy="Manual", runPolicy={"activeDeadlineSeconds": 86_400})
+    job.wait(lambda: job.condition("Evaluated").get("status") == "True", "the plan is not evaluated")
+    found, planned = job.status()["evaluation"], job.plan()["id"]
+    assert found["planId"] == planned
+    assert found["endsByDeadline"]["middle"] > 0.99
+    assert {stage["stage"]: stage["state"] for stage in found["stages"]}["proof"] == "Passed"
+    job.patch(metadata={"annotations": {"hyperscale.dev/approved-plan": planned}})
+    job.wait_bound()
+    assert job.status()["evaluation"]["planId"] == planned, "what was known before the start stays to be read"
+
+
 def test_suspend_takes_the_pods_away_and_resume_plans_anew(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create()

@@ -95,6 +95,10 @@ SERVER: Final[dict[str, dict[str, Run]]] = {
         "kubectl -n hyperscale-system create secret generic hyperscale-agent-token --from-literal=token=$(openssl rand -hex 32)": Run(),
         "kubectl -n hyperscale-system create secret generic hyperscale-preview --from-literal=key=$(openssl rand -hex 32)": Run(),
     },
+    "tasks/evaluate.md": {
+        "kubectl get gnntj JOB -o jsonpath='{.status.evaluation}'": Run("kubectl get gnntj own-script -o jsonpath='{.status.evaluation}'"),
+        "hyperscale explain JOB": Run("hyperscale explain own-script"),
+    },
     "tasks/own-script.md": {
         "kubectl create configmap own-script --from-file=examples/own-script/train.py": Run(),
         "kubectl apply -f examples/own-script/job.yaml": Run(),

@@ -81,6 +81,7 @@ def explain(record: ExplainedJob) -> Explanation:
         meaning.happens,
         _sentence(message),
         *_sizes(status),
+        *_evaluated(status),
         *_queue(status),
         *_progress(status),
         *_run(status),
@@ -167,6 +168,14 @@ def _progress(status: JobStatus) -> list[str]:
             f"Since the start: {counted(status.restarts, 'launcher restart')}, {counted(status.plan_changes, 'change')} of the plan."
         )
     return sentences
+
+
+def _evaluated(status: JobStatus) -> list[str]:
+    """What was condition out about the plan, until the run has begun."""
+    condition = status.condition("Evaluated")
+    if condition is None or not condition.message or status.state not in (StateWord.PENDING, StateWord.PLANNED):
+        return []
+    return [f"The plan {'was not evaluated' if condition.status == 'Unknown' else 'was evaluated'}: {condition.message}."]
 
 
 def _sizes(status: JobStatus) -> list[str]:

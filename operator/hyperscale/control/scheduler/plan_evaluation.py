@@ -66,7 +66,7 @@ class PlanEvaluator:
         return self._results.get(key)
 
     def consider(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> None:
-        """Ask about the plan in force where a person decides on it and nobody has asked yet."""
+        """Ask about the plan in force where a person decides on it, once."""
         plan, job = state.plan.in_force, state.job.parsed
         if plan is None or job is None or job.start_policy is StartPolicy.AUTOMATIC or state.gang.mpijob is not None:
             return

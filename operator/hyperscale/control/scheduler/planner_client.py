@@ -72,7 +72,7 @@ class Planning:
     ) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone.
 
-        evaluations: answers about plans that wait for a person; None where nobody asks
+        evaluations: answers about plans that wait for a person; None in tests of planning alone
         """
         self._cache, self._reader, self._telemetry, self._clock = context.cache, context.reader, context.telemetry, context.clock
         self._lock = context.planner_lock

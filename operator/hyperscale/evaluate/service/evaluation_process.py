@@ -1,4 +1,4 @@
-"""One evaluation in a process of its own, killed at its deadline: whatever a stage does, the operator goes on."""
+"""One evaluation in a process of its own, killed at its deadline: whatever a stage does, the operator continues."""
 
 from __future__ import annotations
 

@@ -1,0 +1,159 @@
+"""Plans that wait for a person are evaluated, once each, and nothing waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
+from hyperscale.control.decide.chain import decide
+from hyperscale.control.scheduler.control_context import ControlContext
+from hyperscale.control.scheduler.plan_evaluation import PlanEvaluator
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.status.conditions import derive
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
+from hyperscale.evaluate.service.evaluation_process import EvaluationError
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.evaluation import EvaluationStatus, Interval, StageState, StageSummary
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.status import JobStatus, read_status, to_wire
+from tests.builders.seen import job_spec, mpijob, plan, seen
+
+KEY = Key("team", "cora")
+MANUAL = job_spec(startPolicy="Manual")
+TWO = plan("node-a", "node-b")
+OTHER = plan("node-a", "node-c", plan_id="fedcba9876543210")
+
+
+def found(plan_id: str = TWO.plan_id, state: StageState = StageState.PASSED, **fields: Any) -> EvaluationStatus:
+    return EvaluationStatus(plan_id, (StageSummary("proof", state, 1.0),), **fields)
+
+
+class Answers:
+    """Answers as told, and keeps the questions."""
+
+    def __init__(self, *answers: EvaluationStatus | Exception) -> None:
+        self.answers, self.asked = list(answers), list[EvaluationAsk]()
+
+    async def evaluate(self, ask: EvaluationAsk) -> EvaluationStatus:
+        self.asked.append(ask)
+        given = self.answers.pop(0) if self.answers else found(ask.plan.plan_id)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+class Stage:
+    """An evaluator whose jobs are looked at one by one."""
+
+    def __init__(self, *answers: EvaluationStatus | Exception) -> None:
+        self.woken: list[Key] = []
+        self.answers = Answers(*answers)
+        context = ControlContext(ClusterCache(), JobReader(), Telemetry(), lambda: 1_800_000_000.0, self.woken.append)
+        self.evaluator = PlanEvaluator(context, self.answers, lambda key, job, policy, snapshot: PlanRequest(str(key), job))
+
+    async def consider(self, **changes: Any) -> None:
+        """Look at the job, and let the evaluator work off its questions."""
+        state = seen(**{"job": MANUAL, "plan": TWO, "plan_recorded": True, **changes})
+        self.evaluator.consider(KEY, state, PolicySpec())
+        working = asyncio.create_task(self.evaluator.run())
+        await asyncio.sleep(0.01)
+        working.cancel()
+
+
+async def test_a_plan_that_waits_for_a_person_is_evaluated_once() -> None:
+    stage = Stage()
+    await stage.consider()
+    await stage.consider()
+    assert [ask.plan.plan_id for ask in stage.answers.asked] == [TWO.plan_id]
+    assert stage.evaluator.view(KEY) == found()
+    assert stage.woken == [KEY]
+
+
+async def test_a_job_that_starts_alone_or_runs_already_is_not_asked_about() -> None:
+    stage = Stage()
+    await stage.consider(job=job_spec())
+    await stage.consider(mpijob=mpijob())
+    await stage.consider(plan=None)
+    assert stage.answers.asked == []
+
+
+async def test_after_a_restart_the_status_says_what_was_found() -> None:
+    stage = Stage()
+    await stage.consider(status=JobStatus(evaluation=found()))
+    assert stage.answers.asked == []
+    await stage.consider(status=JobStatus(evaluation=found()), plan=OTHER)
+    assert [ask.plan.plan_id for ask in stage.answers.asked] == [OTHER.plan_id]
+
+
+@pytest.mark.parametrize("error", [EvaluationError("no answer within 30 s"), ValueError("no nodes")])
+async def test_a_failure_is_told_and_ends_nothing(error: Exception) -> None:
+    stage = Stage(error)
+    await stage.consider()
+    view = stage.evaluator.view(KEY)
+    assert view is not None
+    assert view.fault == str(error)
+    await stage.consider(plan=OTHER)
+    assert stage.evaluator.view(KEY) == found(OTHER.plan_id)
+
+
+async def test_an_answer_about_another_plan_is_none() -> None:
+    stage = Stage(found("0" * 16))
+    await stage.consider()
+    view = stage.evaluator.view(KEY)
+    assert view is not None
+    assert (view.plan_id, view.fault) == (TWO.plan_id, "answered about another plan")
+
+
+async def test_a_job_that_is_gone_is_forgotten_and_not_woken() -> None:
+    stage = Stage()
+    stage.evaluator.consider(KEY, seen(MANUAL, plan=TWO), PolicySpec())
+    stage.evaluator.forget(KEY)
+    working = asyncio.create_task(stage.evaluator.run())
+    await asyncio.sleep(0.01)
+    working.cancel()
+    assert (stage.answers.asked, stage.woken) == ([], [])
+
+
+def condition_of(**changes: Any) -> tuple[str, str, str] | None:
+    state = seen(**{"job": MANUAL, "plan": TWO, **changes})
+    status = derive(state, decide(state))
+    one = status.condition("Evaluated")
+    return None if one is None else (one.status, one.reason, one.message)
+
+
+def with_answer(answer: EvaluationStatus) -> dict[str, Any]:
+    return {"status": JobStatus(evaluation=answer)}
+
+
+def test_the_condition_says_first_what_people_ask() -> None:
+    sure = found(deadline_seconds=3600.0, ends_by_deadline=Interval(0.98, 0.97, 0.99), end_seconds=Interval(60.0, 50.0, 90.0))
+    said = condition_of(**with_answer(sure))
+    assert said is not None
+    assert said[:2] == ("True", "NoRisksFound")
+    assert said[2] == "98.0 % of the futures end within 60 min; takes 60 s (50 s to 90 s)"
+
+
+def test_the_condition_is_false_for_a_refuted_plan_and_unknown_without_an_answer() -> None:
+    assert condition_of(**with_answer(found(state=StageState.FAILED, top_risk="proof: broken"))) == (
+        "False",
+        "PlanRefuted",
+        "proof: broken",
+    )
+    assert condition_of(**with_answer(found(state=StageState.WARNED, top_risk="twin: late"))) == ("True", "RisksFound", "twin: late")
+    assert condition_of(**with_answer(EvaluationStatus(TWO.plan_id, fault="killed"))) == ("Unknown", "EvaluationFailed", "killed")
+    assert condition_of() is None
+
+
+def test_what_was_found_about_another_plan_is_void() -> None:
+    assert condition_of(**with_answer(found(OTHER.plan_id))) is None
+
+
+def test_the_status_survives_the_api_server() -> None:
+    status = JobStatus(evaluation=found(end_seconds=Interval(1.0, 0.5, 2.0), top_risk="twin: late"), plan=TWO)
+    assert read_status(to_wire(status)).evaluation == replace(status).evaluation
