@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "snapshot": "hyperscale.cli.topology.snapshot_command",
     "topology": "hyperscale.cli.topology.topology_command",
     "doctor": "hyperscale.cli.doctor.doctor_command",
+    "approve": "hyperscale.cli.approve.approve_command",
     "convert": "hyperscale.cli.convert.convert_command",
     "compare": "hyperscale.cli.compare.compare_command",
     "allreduce": "hyperscale.cli.training.allreduce_command",

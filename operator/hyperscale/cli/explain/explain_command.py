@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from hyperscale.cli.plan import inputs
 from hyperscale.cli.text_tables import print_answer
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus
+
+if TYPE_CHECKING:
+    from hyperscale.cli.live import LiveCluster
 
 Json = dict[str, Any]
 
@@ -78,16 +81,22 @@ def _items(document: Json) -> list[Json]:
 def _from_cluster(arguments: argparse.Namespace) -> tuple[Json, list[Json], str]:
     if arguments.job is None:
         raise InputError("JOB: is missing; write the name of a GNNTrainingJob, or -f FILE")
-    for option, value in (("JOB", arguments.job), ("--namespace", arguments.namespace)):
+    cluster = inputs.connect(arguments)
+    resource, namespace, shown = read_job(cluster, arguments.job, arguments.namespace)
+    return resource, cluster.events(namespace, arguments.job), shown
+
+
+def read_job(cluster: LiveCluster, job: str, asked_namespace: str | None) -> tuple[Json, str, str]:
+    """The object, its namespace (the context's where None is asked for), and what to call it in messages; raises InputError."""
+    for option, value in (("JOB", job), ("--namespace", asked_namespace)):
         if value is not None and not _is_name(value):
             raise InputError(f"{option}: {value!r} is no name of a Kubernetes object; write lower case letters, digits and -")
-    cluster = inputs.connect(arguments)
-    namespace = arguments.namespace or cluster.namespace
-    shown = f"{constants.JOB_KIND} {namespace}/{arguments.job}"
-    resource = cluster.job(namespace, arguments.job)
+    namespace = asked_namespace or cluster.namespace
+    shown = f"{constants.JOB_KIND} {namespace}/{job}"
+    resource = cluster.job(namespace, job)
     if resource is None:
         raise InputError(f"{shown}: is not in the cluster; see `kubectl get gnntj -A`")
-    return resource, cluster.events(namespace, arguments.job), shown
+    return resource, namespace, shown
 
 
 def _is_name(text: str) -> bool:

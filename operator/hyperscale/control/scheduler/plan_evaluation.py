@@ -13,6 +13,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
+from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
@@ -70,6 +71,8 @@ class PlanEvaluator:
         plan, job = state.plan.in_force, state.job.parsed
         if plan is None or job is None or job.start_policy is StartPolicy.AUTOMATIC or state.gang.mpijob is not None:
             return
+        if constants.PREVIEW_LABEL in state.job.metadata.labels:
+            return  # a question of `hyperscale plan`, gone in a moment
         recorded = state.job.status.evaluation
         if plan.plan_id in (self._asked.get(key), recorded.plan_id if recorded is not None else None) or self._waiting.full():
             return

@@ -1,0 +1,96 @@
+"""`hyperscale approve` on a real API server: this very plan, of a job as it was read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster.api import Api, Object
+from e2e.cluster.control_plane import ControlPlane
+from hyperscale.model.evaluation import EvaluationStatus, StageState, StageSummary
+from hyperscale.model.status import JobStatus, to_wire
+from tests.api.conftest import GROUP
+from tests.builders.seen import condition, last_step, plan
+from tests.unit.cli.cli_samples import Ran, run
+
+JOBS = f"{GROUP}/namespaces/default/gnntrainingjobs"
+NAME = "waits"
+TWO = plan("node-a", "node-b")
+SPEC: Object = {
+    "model": {"architecture": "GCN"},
+    "dataset": {"source": {"builtin": {"name": "Cora"}}},
+    "workers": {"maxReplicas": 2},
+    "startPolicy": "Manual",
+}
+
+
+@pytest.fixture(name="job")
+def job_fixture(api: Api) -> Iterator[str]:
+    """Path of a job whose plan waits for a person."""
+    path = f"{JOBS}/{NAME}"
+    api.create(JOBS, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "GNNTrainingJob", "metadata": {"name": NAME}, "spec": SPEC})
+    try:
+        yield report(api, path, "AwaitingApproval")
+    finally:
+        api.delete(path)
+
+
+def report(api: Api, path: str, reason: str) -> str:
+    """Write the status as the operator does."""
+    evaluation = EvaluationStatus(TWO.plan_id, (StageSummary("proof", StageState.PASSED, 1.0),))
+    status = JobStatus(observed_generation=1, plan=TWO, conditions=(last_step(reason), condition("Evaluated")), evaluation=evaluation)
+    api.patch(f"{path}/status", {"status": to_wire(status)})
+    return path
+
+
+def approve(plane: ControlPlane, *more: str) -> Ran:
+    return run("approve", NAME, "-n", "default", "--kubeconfig", str(plane.kubeconfig), *more)
+
+
+def notes_of(api: Api, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(path)["metadata"].get("annotations") or {}
+    return found
+
+
+def test_the_plan_that_waits_is_approved_with_the_reason(api: Api, plane: ControlPlane, job: str) -> None:
+    ran = approve(plane, "--because", "checked\nwith the team", "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["planId"] == TWO.plan_id
+    assert notes_of(api, job) == {
+        "hyperscale.dev/approved-plan": TWO.plan_id,
+        "hyperscale.dev/approved-because": "checked with the team",
+    }
+    assert "because" not in json.loads(approve(plane, "-o", "json").out)
+    assert notes_of(api, job) == {"hyperscale.dev/approved-plan": TWO.plan_id}
+
+
+def test_another_plan_than_the_one_named_is_not_approved(api: Api, plane: ControlPlane, job: str) -> None:
+    ran = approve(plane, "--plan", "0" * 16)
+    assert ran.code == 2
+    assert f"its plan is {TWO.plan_id} now" in ran.err
+    assert notes_of(api, job) == {}
+
+
+def test_a_job_that_does_not_wait_is_not_approved(api: Api, plane: ControlPlane, job: str) -> None:
+    report(api, job, "StartPolicyNever")
+    ran = approve(plane)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "no plan of it waits for approval: it is Planned (StartPolicyNever)" in ran.err
+    assert notes_of(api, job) == {}
+
+
+def test_an_absent_job_and_a_long_reason_are_one_line(plane: ControlPlane, job: str) -> None:
+    assert "is not in the cluster" in run("approve", "absent", "-n", "default", "--kubeconfig", str(plane.kubeconfig)).err
+    assert "write at most 1000" in approve(plane, "--because", "x" * 1001).err
+    assert "is no name" in run("approve", "a/../b", "-n", "default", "--kubeconfig", str(plane.kubeconfig)).err
+    assert job
+
+
+def test_the_api_server_keeps_the_evaluation_in_the_status(api: Api, job: str) -> None:
+    assert api.get(job)["status"]["evaluation"] == {
+        "planId": TWO.plan_id,
+        "stages": [{"stage": "proof", "state": "Passed", "score": 1.0}],
+    }
