@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.verify_cases import PlanCase
 from benchmarks.verify_large import full_job
 from hyperscale.evaluate.verify.certificate import certificate
+from hyperscale.evaluate.verify.lean_certificate import lean_source
+from hyperscale.evaluate.verify.normal_form import PlanFacts
 from tests.proofs import lean
 from tests.proofs.toolchain import Toolchain, ToolchainMissingError, toolchain
 
@@ -56,6 +60,29 @@ def test_lean_accepts_a_consistent_plan(lean_at_hand: None, tmp_path: Path) -> N
 
 def test_lean_refuses_an_overfull_plan(lean_at_hand: None, tmp_path: Path) -> None:
     assert not lean.accepts(source(full_job(8, 8, short=True), "lean"), tmp_path)
+
+
+LEAN_FAULTS: dict[str, Callable[[PlanFacts], PlanFacts]] = {
+    "rank twice": lambda facts: replace(facts, workers=(replace(facts.workers[0], ranks=(0, 0)), *facts.workers[1:])),
+    "unknown node": lambda facts: replace(facts, workers=(replace(facts.workers[0], node=99), *facts.workers[1:])),
+    "rank too large": lambda facts: replace(facts, workers=(replace(facts.workers[0], rank_bytes=2**50), *facts.workers[1:])),
+    "ring entry twice": lambda facts: replace(facts, ring=(0, 0, 2, 3)),
+    "partition lost": lambda facts: replace(facts, parts_by_rank=((), *facts.parts_by_rank[1:])),
+    "schedule entry lost": lambda facts: replace(facts, schedule=facts.schedule[1:]),
+    "share lost": lambda facts: replace(facts, workers=(replace(facts.workers[0], share=0), *facts.workers[1:])),
+}
+
+
+@pytest.mark.parametrize("fault", LEAN_FAULTS)
+def test_lean_refuses_each_kind_of_fault_that_it_covers(fault: str, lean_at_hand: None, tmp_path: Path) -> None:
+    limits, facts = full_job(4, 2).normal()
+    assert lean.accepts(lean_source(limits, facts), tmp_path)
+    assert not lean.accepts(lean_source(limits, LEAN_FAULTS[fault](facts)), tmp_path)
+
+
+def test_lean_refuses_a_plan_beyond_the_quota(lean_at_hand: None, tmp_path: Path) -> None:
+    limits, facts = full_job(4, 2).normal()
+    assert not lean.accepts(lean_source(replace(limits, quota_gpus=7), facts), tmp_path)
 
 
 @pytest.mark.parametrize("language", ["coq", "lean"])

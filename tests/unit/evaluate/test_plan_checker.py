@@ -9,6 +9,7 @@ from hyperscale.evaluate.verify.normal_form import NO_DOMAIN, UNLIMITED
 from hyperscale.evaluate.verify.placement_solver import unsatisfied
 from hyperscale.evaluate.verify.plan_checker import broken_constraints, check_plan
 from hyperscale.evaluate.verify.plan_constraints import facts_of, limits_of
+from hyperscale.evaluate.verify.solver import BooleanSolver, SolverBudgetError
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -114,3 +115,11 @@ def test_a_number_of_partitions_that_no_plan_has_is_a_fault(partitions: int) -> 
     plan, request, whole = pair()
     faults = check_plan(replace(plan, partitions=partitions), request, whole)
     assert any(sentence.startswith("partitions: ") for sentence in faults)
+
+
+def test_a_budget_that_ends_is_an_error_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("z3")
+    plan, request, whole = pair()
+    monkeypatch.setattr(BooleanSolver, "satisfiable", lambda self, names: None)
+    with pytest.raises(SolverBudgetError, match="z3 has no answer within"):
+        unsatisfied(limits_of(request, whole), facts_of(plan, request, whole))

@@ -10,23 +10,25 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from hyperscale.evaluate.verify.normal_form import NO_DOMAIN, SHARE_SLACK, WHOLE_SHARE, Constraint, PlanFacts, PlanLimits
-from hyperscale.evaluate.verify.solver import BooleanSolver
+from hyperscale.evaluate.verify.solver import STEP_BUDGET, BooleanSolver, SolverBudgetError
 
 MAX_WEIGHT: Final = 2**31 - 1
 """z3 takes weights of 32 bits."""
 
 
 def unsatisfied(limits: PlanLimits, facts: PlanFacts) -> tuple[Constraint, ...]:
-    """Return the constraints that the plan breaks, in their order; raises SolverMissingError."""
+    """Return the constraints that the plan breaks, in their order; raises SolverMissingError and SolverBudgetError."""
     stated = _StatedPlan(limits, facts)
     for state in STATEMENTS.values():
         state(stated)
     names = [constraint for constraint in Constraint if constraint in stated.solver.names]
     broken: set[str] = set()
-    while not stated.solver.satisfiable([name for name in names if name not in broken]):
+    while not (holds := stated.solver.satisfiable([name for name in names if name not in broken])):
+        if holds is None:
+            raise SolverBudgetError(f"z3 has no answer within {STEP_BUDGET} steps: the plan has too many workers")
         # Facts leave no choice, so that each constraint is broken alone; a core only says where to look.
         core = stated.solver.core()
-        broken |= {name for name in core if len(core) == 1 or not stated.solver.satisfiable([name])}
+        broken |= {name for name in core if len(core) == 1 or not stated.solver.satisfiable([name])} or set(core)
     return tuple(constraint for constraint in names if constraint in broken)
 
 

@@ -15,6 +15,10 @@ class SolverMissingError(Exception):
     """z3 is not installed; the message says what to install."""
 
 
+class SolverBudgetError(Exception):
+    """z3 has no answer within its budget of steps."""
+
+
 class BooleanSolver:
     """Pseudo-Boolean constraints, each of them under an assumption that a question may leave out."""
 
