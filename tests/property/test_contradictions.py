@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations, product
 from typing import Any
 
@@ -54,14 +55,20 @@ def jobs(draw: st.DrawFn) -> tuple[PlanRequest, ClusterSnapshot, int | None]:
         job=training(workers=fields, placement=placement),
         apart=draw(st.booleans()),
         resources=draw(st.sampled_from([{}, {"cpu": 2.0}])),
-        pinned=draw(st.sampled_from([{}, {}, {0: "n1"}])),
+        pinned=draw(st.sampled_from([{}, {}, {}, {0: "n1"}, {1: "n2"}, {3: "n0"}])),
     )
     return request, whole, draw(st.sampled_from([None, None, 1, 3]))
 
 
-def placements(limits: PlanLimits) -> Any:
-    """Every plan of the fewest workers, with every ring."""
-    count, gpus = limits.workers_min, limits.gpus_each
+def placements(limits: PlanLimits) -> Iterator[PlanFacts]:
+    """Every plan, with every ring."""
+    for count in range(limits.workers_min, limits.workers_max + 1):
+        yield from placements_of(count, limits)
+
+
+def placements_of(count: int, limits: PlanLimits) -> Iterator[PlanFacts]:
+    """Every plan of that many workers."""
+    gpus = limits.gpus_each
     total = count * gpus
     for nodes in product(range(len(limits.nodes)), repeat=count):
         workers = tuple(

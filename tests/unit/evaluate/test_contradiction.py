@@ -92,7 +92,15 @@ def test_groups_of_nodes_without_a_path_are_counted() -> None:
 
 def test_partitions_that_no_worker_count_divides_contradict_the_workers() -> None:
     given = answer(asked(3, partitioning={"count": 25}))
-    assert fields_of(given) == ["spec.workers.minReplicas", "spec.partitioning.count"]
+    assert given.sentence == (
+        "no placement exists: the job allows 3 to 3 workers of 8 GPUs (spec.workers); "
+        "25 partitions are no multiple of the ranks of any such number of workers (spec.partitioning.count)"
+    )
+
+
+def test_a_worker_that_runs_beyond_the_allowed_number_is_named() -> None:
+    given = answer(asked(3, pinned={4: "n0"}))
+    assert given.clashes[1].sentence == "worker 4 runs already and must stay"
 
 
 def test_node_affinity_is_named_by_its_source() -> None:

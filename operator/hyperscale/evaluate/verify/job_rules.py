@@ -88,7 +88,7 @@ def rules_of(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: int | 
     used = frozenset(node for index, node in limits.pins if index < workers and node < len(limits.nodes))
     job = JobRules(limits, (), workers, workers - pinned, used)
     if count is None:
-        return msgspec.structs.replace(job, impossible=(_workers_rule(job), Rule("partitions", "spec.partitioning.count")))
+        return msgspec.structs.replace(job, impossible=_impossible(job))
     rules = (
         _workers_rule(job),
         *_label_rules(request, snapshot),
@@ -103,8 +103,20 @@ def rules_of(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: int | 
 def _fewest(limits: PlanLimits) -> int | None:
     """Smallest allowed worker count whose ranks divide the partitions; None without one."""
     asked = limits.partitions_asked
-    counts = range(max(1, limits.workers_min), limits.workers_max + 1)
+    counts = range(max(1, limits.workers_min, _running(limits)), limits.workers_max + 1)
     return next((count for count in counts if not asked or asked % (count * limits.gpus_each) == 0), None)
+
+
+def _running(limits: PlanLimits) -> int:
+    """Workers that there must be, so that every pinned one is among them."""
+    return max((index + 1 for index, _ in limits.pins), default=0)
+
+
+def _impossible(job: JobRules) -> tuple[Rule, ...]:
+    """Rules that no number of workers satisfies."""
+    if _running(job.limits) > job.limits.workers_max:
+        return Rule("workers allowed", "spec.workers.maxReplicas"), Rule("pins", "workers that run")
+    return Rule("workers allowed", "spec.workers"), Rule("partitions", "spec.partitioning.count")
 
 
 def _demands_nothing(rule: Rule, job: JobRules) -> bool:

@@ -21,7 +21,9 @@ def statement(job: JobRules, rule: Rule, together: Sequence[Rule]) -> str:
         return _resource(job, rule, left)
     return {
         "workers": lambda: _workers(job),
-        "partitions": lambda: _partitions(job),
+        "workers allowed": lambda: _allowed(job),
+        "partitions": lambda: f"{job.limits.partitions_asked} partitions are no multiple of the ranks of any such number of workers",
+        "pins": lambda: f"worker {max(index for index, _ in job.limits.pins)} runs already and must stay",
         "free gpus": lambda: _free_gpus(job, rule, left),
         "apart": lambda: f"the workers keep apart, {_count(sum(1 for at in left if rule.room[at]), 'node')} can take one each",
         "quota": lambda: f"the namespace may take {job.limits.quota_gpus} GPUs more",
@@ -44,12 +46,9 @@ def _workers(job: JobRules) -> str:
     return f"{_count(job.arriving, 'worker')} of {_count(each, 'GPU')} {needs} {job.arriving * each} GPUs{stay}"
 
 
-def _partitions(job: JobRules) -> str:
+def _allowed(job: JobRules) -> str:
     limits = job.limits
-    return (
-        f"{limits.partitions_asked} partitions are no multiple of the ranks of {limits.workers_min} to {limits.workers_max} workers "
-        f"of {_count(limits.gpus_each, 'GPU')}"
-    )
+    return f"the job allows {limits.workers_min} to {limits.workers_max} workers of {_count(limits.gpus_each, 'GPU')}"
 
 
 def _free_gpus(job: JobRules, rule: Rule, left: Sequence[int]) -> str:
