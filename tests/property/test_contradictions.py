@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.evaluate.verify.contradiction import contradiction
+from hyperscale.evaluate.verify.contradiction import contradiction, posed
+from hyperscale.evaluate.verify.job_rules import rules_of
 from hyperscale.evaluate.verify.normal_form import PlacedWorker, PlanFacts, PlanLimits
 from hyperscale.evaluate.verify.plan_checker import broken_constraints
 from hyperscale.evaluate.verify.plan_constraints import limits_of
@@ -102,6 +103,18 @@ def test_where_links_are_missing_a_contradiction_still_means_that_no_placement_e
     exists = any(not broken_constraints(limits, facts) for facts in placements(limits))
     answer = contradiction(request, sparse, quota)
     assert answer is None or not exists
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs())
+def test_no_smaller_set_of_rules_is_contradictory(drawn: tuple[PlanRequest, ClusterSnapshot, int | None]) -> None:
+    answer, job = contradiction(*drawn), rules_of(*drawn)
+    if answer is None or job.impossible:
+        return
+    solver = posed(job)
+    names = [rule.name for rule in job.rules]
+    for subset in combinations(names, len(answer.clashes) - 1):
+        assert solver.satisfiable(subset)
 
 
 @settings(max_examples=15, deadline=None)

@@ -53,7 +53,7 @@ def contradiction(request: PlanRequest, snapshot: ClusterSnapshot, quota_gpus: i
         return _in_words(job, job.impossible)
     if job.arriving <= 0:
         return None
-    solver = _posed(job)
+    solver = posed(job)
     names = [rule.name for rule in job.rules]
     if solver.satisfiable(names) is not False:
         return None
@@ -77,7 +77,8 @@ class _Steps(NamedTuple):
     """Every variable with the workers that it stands for."""
 
 
-def _posed(job: JobRules) -> BooleanSolver:
+def posed(job: JobRules) -> BooleanSolver:
+    """Return a solver with each rule under the assumption of its name; raises SolverMissingError."""
     solver = BooleanSolver()
     steps = _steps(job, solver)
     for rule in job.rules:
