@@ -36,6 +36,11 @@ class Widening:
     halves: tuple[float, ...]
     """By level, of errors / sizes."""
 
+    @property
+    def reach(self) -> float:
+        """Largest distance at which runs taught; 0 where too few did."""
+        return float(self.distances[-1]) if len(self.distances) else 0.0
+
     def size(self, distance: float) -> float:
         """Typical absolute error at `distance`."""
         return float(np.interp(distance, self.distances, self.sizes))

@@ -40,7 +40,7 @@ class Forecaster:
     def ask(self, question: ForecastQuestion, *, widened: bool = True) -> EpochForecast:
         """Return the forecast of `question`. Raises ValueError for bad figures.
 
-        widened: False gives it an interval no wider than that of the nearest finished run, whatever the distance.
+        widened: False gives an unlike run an interval no wider than that of the nearest finished run.
         """
         return self.ask_all([question], widened=widened)[0]
 
@@ -70,13 +70,20 @@ class Forecaster:
     def _forecast(self, question: ForecastQuestion, mean: float, deviation: float, widened: bool) -> EpochForecast:
         """mean, deviation: of ln(seconds / physical)."""
         near = self.index.nearest(question)[0]
-        if not widened and near.index is not None:
-            deviation = min(deviation, float(self.deviations[near.index]))
-        ends = [self._wide(near, level, pair) if near.unlike and widened else pair for level, pair in enumerate(self.halves)]
-        low_68, high_68, low_95, high_95 = (question.physical_seconds * math.exp(mean + end * deviation) for pair in ends for end in pair)
+        usual, ends, widening = deviation, list(self.halves), 1.0
+        if near.unlike and near.index is not None:
+            usual = min(deviation, float(self.deviations[near.index]))
+            if near.distance > self.widening.reach:
+                deviation = max(deviation, UNTAUGHT_SPREAD)
+            wide = [self._wide(near, level, pair) for level, pair in enumerate(self.halves)]
+            widening = (wide[-1][1] - wide[-1][0]) * deviation / ((ends[-1][1] - ends[-1][0]) * usual)
+            ends = wide if widened else ends
+        spread = deviation if widened else usual
+        low_68, high_68, low_95, high_95 = (question.physical_seconds * math.exp(mean + end * spread) for pair in ends for end in pair)
         like = None if near.unlike or near.index is None else self.learned.runs[near.index].run
         seconds = min(max(question.physical_seconds * math.exp(mean), low_68), high_68)
-        return EpochForecast(seconds, low_68, high_68, low_95, high_95, like, near.distance, self._sources(question, like))
+        sources = self._sources(question, like)
+        return EpochForecast(seconds, low_68, high_68, low_95, high_95, like, near.distance, sources, widening)
 
     def _wide(self, near: Neighbour, level: int, pair: tuple[float, float]) -> tuple[float, float]:
         half = self.widening.half(near.distance, level, max(abs(pair[0]), abs(pair[1])))

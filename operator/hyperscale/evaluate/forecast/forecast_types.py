@@ -92,6 +92,8 @@ class EpochForecast:
     """To the nearest finished run, in units of the usual distance between neighbours; +inf without any run."""
     sources: tuple[str, ...]
     """Sentences for people: what the figures rest on."""
+    widening: float = 1.0
+    """95 % width / the width that the nearest finished run would have: large where the forecast is likely to be wrong. 1 for runs alike."""
 
 
 def check_seconds(place: str, seconds: float) -> None:
