@@ -188,7 +188,7 @@ def _epoch(scenario: Scenario, family: tuple[str, str], features: RunFeatures, n
     low, high = LOG_SIZES
     size = (math.log(features.vertices) - (low + high) / 2.0) / ((high - low) / math.sqrt(12.0))
     noise = scenario.noise * math.exp(scenario.by_size * size)
-    centre, deviation, chosen, guesses = truth, noise, guess, ()
+    centre, deviation, chosen = truth, noise, guess
     offset = 0.0
     if scenario.candidates:
         number_of = int(rng.integers(min(scenario.fewest, scenario.candidates), scenario.candidates + 1))
@@ -196,7 +196,6 @@ def _epoch(scenario: Scenario, family: tuple[str, str], features: RunFeatures, n
         errors = rng.normal(0.0, scenario.guess_error, number_of)
         best = int(np.argmin(places + errors))
         chosen, offset = guess + float(places[best] + errors[best]), float(places[best])
-        guesses = tuple(float(value) for value in np.exp(guess + places + errors))
         trusted = scenario.placement_spread**2 / (scenario.placement_spread**2 + scenario.guess_error**2)
         centre = truth + trusted * float(places[best] + errors[best])
         deviation = math.sqrt(noise**2 + trusted * scenario.guess_error**2)
@@ -205,9 +204,7 @@ def _epoch(scenario: Scenario, family: tuple[str, str], features: RunFeatures, n
     )
     loud = scenario.neighbour_effect * float(rng.uniform() < scenario.neighbour_share)
     measured = math.exp(truth + offset + loud + noise * float(draw))
-    run = ForecastRun(
-        f"run-{number}", features, ranks, hosts, measured, math.exp(chosen), guesses, math.exp(chosen) * communication / seconds
-    )
+    run = ForecastRun(f"run-{number}", features, ranks, hosts, measured, math.exp(chosen), math.exp(chosen) * communication / seconds)
     return Epoch(run, "/".join(family), centre, deviation, noise)
 
 

@@ -13,7 +13,6 @@ from hyperscale.evaluate.forecast.epoch_forecast import forecast, learn_forecast
 from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, ForecastRun, RunFeatures, question_of
 from hyperscale.evaluate.forecast.novelty import NoveltyIndex
 from hyperscale.evaluate.forecast.physical_epoch import HostFigures, physical_epoch
-from hyperscale.evaluate.forecast.residual_kernel import choice_gain
 from hyperscale.evaluate.forecast.residual_process import learn_residuals
 from hyperscale.model.workload import WorkloadProfile
 
@@ -96,23 +95,16 @@ def test_a_group_of_one_left_out_is_the_run_left_out() -> None:
     assert (group_mean[0], group_variance[0]) == pytest.approx((mean[3], variance[3]))
 
 
-def test_the_best_of_many_noisy_predictions_is_corrected_upwards() -> None:
+def test_the_least_of_many_noisy_predictions_is_corrected_upwards() -> None:
     rng = np.random.default_rng(1)
-    runs = history(60, factor=1.0, noise=0.2)
-    candidates = tuple(float(value) for value in np.exp(np.log(4.0) + rng.normal(0.0, 0.25, 40)))
-    best = min(candidates)
-    forecaster = learn_forecaster(runs)
-    blind = forecaster.ask(ForecastQuestion(FEATURES, 4, 1, best))
-    aware = forecaster.ask(ForecastQuestion(FEATURES, 4, 1, best, candidates))
-    assert aware.seconds > blind.seconds
-    assert any("best of 40" in sentence for sentence in aware.sources)
-
-
-def test_a_choice_without_alternatives_gains_nothing() -> None:
-    assert choice_gain(4.0, ()) == 0.0
-    assert choice_gain(4.0, (4.0,)) == 0.0
-    assert choice_gain(4.0, (4.0, 4.0, 4.0)) == 0.0
-    assert choice_gain(3.0, (3.0, 4.0, 5.0)) > 0.0
+    guesses = 4.0 * np.exp(rng.normal(0.0, 0.2, 120))
+    truths = np.exp(rng.normal(0.0, 0.03, 120)) * 4.0
+    pairs = zip(guesses.tolist(), truths.tolist(), strict=True)
+    runs = [ForecastRun(f"run-{number}", FEATURES, 4, 1, truth, guess) for number, (guess, truth) in enumerate(pairs)]
+    # Placements take 4 s whatever the model says: the least of 50 predictions, about 2.5 s, is an error of the model.
+    answer = forecast(runs, ForecastQuestion(FEATURES, 4, 1, 2.5))
+    assert answer.seconds == pytest.approx(4.0, rel=0.12)
+    assert answer.low_95 < 4.0 < answer.high_95
 
 
 @pytest.mark.parametrize(
@@ -121,7 +113,6 @@ def test_a_choice_without_alternatives_gains_nothing() -> None:
         ({"measured_seconds": math.nan}, r"run run-0: measured_seconds: nan is no time"),
         ({"physical_seconds": 0.0}, r"run run-0: physical_seconds: 0\.0 is no time"),
         ({"hosts": 9}, r"run run-0: 9 hosts for"),
-        ({"candidate_seconds": (1.0, -1.0)}, r"run run-0: candidate_seconds: -1\.0 is no time"),
         ({"communication_seconds": 1e9}, r"run run-0: communication_seconds: "),
     ],
 )

@@ -13,7 +13,7 @@ from hyperscale.evaluate.forecast.conformal_interval import NORMAL, SpreadModel,
 from hyperscale.evaluate.forecast.distance_widening import Widening, learn_widening
 from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun, check_question, check_run
 from hyperscale.evaluate.forecast.novelty import Neighbour, NoveltyIndex
-from hyperscale.evaluate.forecast.residual_kernel import choice_gain, rows_of
+from hyperscale.evaluate.forecast.residual_kernel import rows_of
 from hyperscale.evaluate.forecast.residual_process import Learned, Variances, learn_residuals
 from hyperscale.model.graph import FloatArray
 
@@ -50,22 +50,8 @@ class Forecaster:
             check_question(question)
         means, variances = self.learned.predict(questions)
         deviations = np.sqrt(variances) * self.spread.spread(rows_of(questions, self.learned.standard).figures)
-        shifts, doubts = self._choices(questions)
-        means, deviations = means + shifts, np.sqrt(deviations**2 + doubts**2)
         moments = zip(questions, means.tolist(), deviations.tolist(), strict=True)
         return [self._forecast(question, mean, deviation, widened) for question, mean, deviation in moments]
-
-    def _choices(self, questions: Sequence[ForecastQuestion]) -> tuple[FloatArray, FloatArray]:
-        """(q,) mean and spread that a choice adds to ln(seconds / physical), where no finished run was chosen; 0 where some were.
-
-        The gain times the variance s^2 of the cost model's errors between placements. s^2 is some part of what the history leaves
-        unexplained, uniform between none and all of it.
-        """
-        gains = np.array([choice_gain(question.physical_seconds, question.candidate_seconds) for question in questions])
-        if np.abs(self.learned.rows.bases["choice"]).max() > 0.0:
-            return np.zeros(len(gains)), np.zeros(len(gains))
-        most = gains * self.learned.variances.other_noise
-        return most / 2.0, most / math.sqrt(12.0)
 
     def _forecast(self, question: ForecastQuestion, mean: float, deviation: float, widened: bool) -> EpochForecast:
         """mean, deviation: of ln(seconds / physical)."""
@@ -87,14 +73,14 @@ class Forecaster:
 
     def _wide(self, near: Neighbour, level: int, pair: tuple[float, float]) -> tuple[float, float]:
         half = self.widening.half(near.distance, level, max(abs(pair[0]), abs(pair[1])))
+        if near.distance > self.widening.reach:
+            half = max(half, NORMAL[level])
         return -half, half
 
     def _sources(self, question: ForecastQuestion, like: str | None) -> tuple[str, ...]:
         sentences = [f"The physical model predicts {question.physical_seconds:.6g} s; {len(self.learned.runs)} finished runs correct it."]
         if like is None:
             sentences.append("The run is unlike all finished runs: its interval is wider.")
-        if len(question.candidate_seconds) > 1:
-            sentences.append(f"It is the best of {len(question.candidate_seconds)} predictions: the forecast corrects for the choice.")
         return tuple(sentences)
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-MIN_CANDIDATES = 2
-"""Below this many alternatives a choice says nothing."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunFeatures:
@@ -56,8 +53,6 @@ class ForecastRun:
     """Of one epoch."""
     physical_seconds: float
     """Of one epoch as the cost model predicted it, uncorrected."""
-    candidate_seconds: tuple[float, ...] = ()
-    """Physical seconds of all placements among which this run's was the best; empty where it was not chosen by them."""
     communication_seconds: float = math.nan
     """The part of `physical_seconds` that waits for other ranks; NaN where the cost model does not say."""
 
@@ -70,8 +65,6 @@ class ForecastQuestion:
     ranks: int
     hosts: int
     physical_seconds: float
-    candidate_seconds: tuple[float, ...] = ()
-    """As in `ForecastRun`. The best of many noisy predictions is too low on average; the forecast corrects for that."""
     communication_seconds: float = math.nan
     """As in `ForecastRun`."""
 
@@ -110,7 +103,7 @@ def check_run(run: ForecastRun) -> None:
 
 def question_of(run: ForecastRun) -> ForecastQuestion:
     """Return what is asked before `run`."""
-    return ForecastQuestion(run.features, run.ranks, run.hosts, run.physical_seconds, run.candidate_seconds, run.communication_seconds)
+    return ForecastQuestion(run.features, run.ranks, run.hosts, run.physical_seconds, run.communication_seconds)
 
 
 def check_question(question: ForecastQuestion, place: str = "question") -> None:
@@ -121,5 +114,3 @@ def check_question(question: ForecastQuestion, place: str = "question") -> None:
     if not math.isnan(question.communication_seconds) and not 0.0 <= question.communication_seconds <= question.physical_seconds:
         text = f"{question.communication_seconds} is no part of {question.physical_seconds} s"
         raise ValueError(f"{place}: communication_seconds: {text}; write a part of physical_seconds, or NaN for unknown")
-    for seconds in question.candidate_seconds:
-        check_seconds(f"{place}: candidate_seconds", seconds)

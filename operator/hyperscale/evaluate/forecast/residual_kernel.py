@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from hyperscale.evaluate.forecast.forecast_types import MIN_CANDIDATES, ForecastQuestion, ForecastRun
+from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, ForecastRun
 from hyperscale.evaluate.forecast.novelty import vectors
 from hyperscale.model.graph import FloatArray
 
@@ -82,7 +82,6 @@ COMPONENTS: Final[tuple[Component, ...]] = (
     ),
     Component("hosts", (), 2 * SLOPE),
     Component("hosts", ("system",), 2 * SLOPE),
-    Component("choice", (), 0.0025),
     Component("communication", (), SHARE),
     Component("communication", ("architecture",), SHARE),
     Component("communication", ("gpu_product",), SHARE),
@@ -93,9 +92,10 @@ COMPONENTS: Final[tuple[Component, ...]] = (
     Component("physical", ("kind",), 0.1),
     Component("physical", ("architecture", "kind"), 0.1),
 )
-"""In order: levels, exponents of ranks, the part that other ranks cause, single numbers of ranks, several hosts, the winner's curse, the
-part of communication, jobs by product, and the exponent of the physical model.
+"""Levels; exponents of ranks; effects of having other ranks, of one number of ranks and of several hosts; the part of communication.
 
+The last three are exponents of the physical model. They undo the winner's curse: a plan is the least of many noisy predictions, so that
+it is too low. The history shows how far low predictions are to be believed, as its residuals fall with the prediction itself.
 Prior variances are round numbers, not fitted: levels by factors of 1.2 to 2.7, exponents by 0.1 to 0.3.
 """
 
@@ -189,21 +189,7 @@ def _bases(runs: Sequence[Asked]) -> dict[str, FloatArray]:
         "others": 1.0 - 1.0 / ranks,
         "several": (ranks > 1).astype(np.float64),
         "hosts": np.array([float(run.hosts > 1) for run in runs]),
-        "choice": np.array([choice_gain(run.physical_seconds, run.candidate_seconds) for run in runs]),
     }
-
-
-def choice_gain(physical_seconds: float, candidate_seconds: Sequence[float]) -> float:
-    """How much too low the best of noisy predictions is, for each unit of the variance of their errors.
-
-    With predictions ln m = ln t + e, e ~ N(0, s^2) and truths ln t ~ N(mu, v - s^2), E[ln t | ln m] = ln m + s^2 (mu - ln m) / v
-    (Efron & Morris 1973). Returned is (mu - ln m) / v; 0 where the candidates are too few or all alike.
-    """
-    if len(candidate_seconds) < MIN_CANDIDATES:
-        return 0.0
-    logarithms = np.log(np.asarray(candidate_seconds, dtype=np.float64))
-    variance = float(np.var(logarithms, ddof=1))
-    return float((logarithms.mean() - np.log(physical_seconds)) / variance) if variance > 1e-8 else 0.0
 
 
 def components(left: Rows, right: Rows) -> Iterator[FloatArray]:
