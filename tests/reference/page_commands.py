@@ -60,6 +60,7 @@ FILES: Final[dict[str, dict[str, Run]]] = {
         "hyperscale evaluate -f job.yaml --deadline-seconds 86400 --report report.html": Run(
             EVALUATE + " --deadline-seconds 86400 --report report.html"
         ),
+        "hyperscale evaluate -f job.yaml --rewrite better.yaml": Run(EVALUATE + " --rewrite better.yaml"),
         "hyperscale evaluate -f job.yaml --certificate plan.v": Run(EVALUATE + " --certificate plan.v"),
     },
     "tasks/own-data.md": {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from hyperscale.cli.evaluate.past_runs import read_runs
@@ -162,6 +163,21 @@ def test_the_smallest_contradiction_of_an_impossible_job_is_named(files: Files) 
     assert any(clash["field"] == "spec.workers.minReplicas" for clash in document["contradiction"])
     assert any("900" in clash["sentence"] for clash in document["contradiction"])
     assert "Cannot hold together" in run("evaluate", "-f", wide, "--snapshot", files.snapshot).out
+
+
+def test_a_rewritten_job_is_written_and_shown_as_a_diff(files: Files) -> None:
+    checkpointed = job()
+    checkpointed["spec"]["checkpoint"] = {"claimName": "kept", "everyEpochs": 1}
+    source, target = files.write("often.yaml", checkpointed), files.folder / "better.yaml"
+    often = ("--snapshot", files.snapshot, *FEW, "--write-seconds", "3600")
+    ran = run("evaluate", "-f", source, *often, "--rewrite", str(target))
+    assert ran.code == 0
+    assert "spec.checkpoint.everyEpochs: 1 to" in ran.out
+    assert "-    everyEpochs: 1" in ran.out.splitlines()
+    better = yaml.safe_load(target.read_text())
+    assert better["spec"]["checkpoint"]["everyEpochs"] > 1
+    assert better["spec"]["model"] == checkpointed["spec"]["model"]
+    assert run("evaluate", "-f", str(target), *often).code == 0
 
 
 @pytest.mark.parametrize(("ending", "first"), [("v", "(*"), ("lean", "prelude")])

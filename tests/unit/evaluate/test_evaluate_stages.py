@@ -32,7 +32,7 @@ def question(plan: Plan = PLAN, **changes: Any) -> EvaluationQuestion:
 
 
 def evaluated(**changes: Any) -> Evaluation:
-    return evaluate(question(**changes))
+    return evaluate(question(**changes)).answer
 
 
 def test_a_plan_of_the_planner_is_consistent() -> None:
@@ -134,7 +134,7 @@ def test_a_table_in_which_nothing_failed_is_refused() -> None:
 
 def test_prices_count_every_second_until_the_end() -> None:
     priced = replace(PLAN, predicted=replace(PLAN.predicted, cost_per_epoch=2.0 * PLAN.predicted.epoch_seconds))
-    answer = evaluate(question(priced))
+    answer = evaluate(question(priced)).answer
     assert answer.cost is not None
     assert answer.end_seconds is not None
     assert answer.cost.middle == pytest.approx(2.0 * answer.end_seconds.middle)

@@ -51,6 +51,7 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
         "--futures", type=parser._Whole(100, MAX_FUTURES), default=10_000, metavar="N", help="futures played (default: %(default)s)"
     )
     command.add_argument("--report", metavar="FILE", help="write one HTML page without scripts: plan, chances over time, stages")
+    command.add_argument("--rewrite", metavar="FILE", help="write the job as it should be, and show the changes with their reasons")
     command.add_argument("--certificate", metavar="FILE", help="write a proof of the plan: FILE.v for Coq, FILE.lean for Lean 4")
     _add_planning(command)
 

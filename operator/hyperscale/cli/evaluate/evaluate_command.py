@@ -13,6 +13,7 @@ from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.documents import display_name, read_text
 from hyperscale.cli.evaluate.evaluation_view import show
 from hyperscale.cli.evaluate.proofs import check_certificate, refuse, write_certificate
+from hyperscale.cli.evaluate.rewritten import write_rewrite
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import check_writable, replaced
 from hyperscale.cli.plan import inputs, known_inputs, plan_command
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print; 0 unless the plan must not be carried out, or there is none."""
     if arguments.report is not None:
         check_writable(arguments.report, "--report")
+    if arguments.rewrite is not None:
+        check_writable(arguments.rewrite, "--rewrite")
     if arguments.certificate is not None:
         check_certificate(arguments.certificate)
     jobs = inputs.read_jobs([arguments.filename], arguments.namespace)
@@ -72,9 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
         seed=asked.request.seed,
         stages=frozenset(arguments.stage or ()),
     )
-    answer = evaluate(question)
+    answer, outlook = evaluate(question)
     _report(answer, plan, arguments.report)
-    print(data_text(answer, arguments.output) if arguments.output != "table" else "\n".join(show(answer, plan, sources.shown)))
+    rewritten = write_rewrite(job, outlook, arguments.rewrite) if arguments.rewrite is not None else []
+    if arguments.output == "table":
+        print("\n".join([*show(answer, plan, sources.shown), *rewritten]))
+    else:
+        print(data_text(answer, arguments.output))
     return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,23 +12,32 @@ from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, forecast_epoch
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
 from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
 from hyperscale.evaluate.pipeline.twin_stage import TWIN, play_twin
+from hyperscale.evaluate.twin.twin_types import Outlook
 from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState
 
 STAGES: Final = (PROOF, FORECAST, TWIN)
 """In the order in which they are asked."""
 
 
-def evaluate(question: EvaluationQuestion) -> Evaluation:
+class Evaluated(NamedTuple):
+    """The evaluation, and what a rewrite of the job builds on."""
+
+    answer: Evaluation
+    outlook: Outlook | None
+    """None where the twin was not asked."""
+
+
+def evaluate(question: EvaluationQuestion) -> Evaluated:
     """Return what every asked stage found; the same question gives the same bytes."""
     asked = question.stages or frozenset(STAGES)
     forecast, epoch = forecast_epoch(question)
     proved = [proof(question)] if PROOF in asked else []
     forecasts = [forecast] if FORECAST in asked else []
     if TWIN not in asked:
-        return _evaluation(question, [*proved, *forecasts])
+        return Evaluated(_evaluation(question, [*proved, *forecasts]), None)
     answer = play_twin(question, epoch)
     best = answer.outlook.best_interval.epochs if question.request.job.checkpoint is not None else None
-    return replace(
+    whole = replace(
         _evaluation(question, [*proved, *forecasts, answer.outcome]),
         end_seconds=answer.end,
         ends_by_deadline=answer.by_deadline,
@@ -36,6 +45,7 @@ def evaluate(question: EvaluationQuestion) -> Evaluation:
         checkpoint_every_epochs=best,
         end_curve=answer.curve,
     )
+    return Evaluated(whole, answer.outlook)
 
 
 def _evaluation(question: EvaluationQuestion, outcomes: Sequence[StageOutcome]) -> Evaluation:

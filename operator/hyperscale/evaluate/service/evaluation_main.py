@@ -34,7 +34,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         futures=ask.futures,
         seed=ask.request.seed,
     )
-    return status_of(evaluate(question))
+    return status_of(evaluate(question).answer)
 
 
 def main() -> int:
