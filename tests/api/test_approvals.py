@@ -78,7 +78,7 @@ def test_a_job_that_does_not_wait_is_not_approved(api: Api, plane: ControlPlane,
     report(api, job, "StartPolicyNever")
     ran = approve(plane)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "no plan of it waits for approval: it is Planned (StartPolicyNever)" in ran.err
+    assert "no plan waits for approval: it is Planned (StartPolicyNever)" in ran.err
     assert notes_of(api, job) == {}
 
 

@@ -53,7 +53,7 @@ def _waiting(status: JobStatus | None, wanted: str | None, shown: str) -> Plan:
     """The plan that waits for a person; raises InputError where none does, or another one than `wanted`."""
     if status is None or status.plan is None or status.reason != Reason.AWAITING_APPROVAL:
         reason = f"it is {status.state.value} ({status.reason})" if status is not None and status.reason else "it has no plan yet"
-        raise InputError(f"{shown}: no plan of it waits for approval: {reason}; see `hyperscale explain`")
+        raise InputError(f"{shown}: no plan waits for approval: {reason}; see `hyperscale explain`")
     if wanted is not None and wanted != status.plan.plan_id:
         raise InputError(f"{shown}: --plan: its plan is {status.plan.plan_id} now, not {wanted[:64]!r}; look at that one and approve it")
     return status.plan
