@@ -43,12 +43,7 @@ HISTORY_VARIABLE: Final = "HYPERSCALE_HISTORY_URL"
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print; 0 unless the plan must not be carried out, or there is none."""
-    if arguments.report is not None:
-        check_writable(arguments.report, "--report")
-    if arguments.rewrite is not None:
-        check_writable(arguments.rewrite, "--rewrite")
-    if arguments.certificate is not None:
-        check_certificate(arguments.certificate)
+    _check_files(arguments)
     jobs = inputs.read_jobs([arguments.filename], arguments.namespace)
     if len(jobs) != 1:
         raise InputError(f"-f: {display_name(arguments.filename)} holds {len(jobs)} jobs; write one")
@@ -83,6 +78,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(data_text(answer, arguments.output))
     return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Raise InputError, before any time is spent, where an answer could not be written."""
+    if arguments.report is not None:
+        check_writable(arguments.report, "--report")
+    if arguments.rewrite is not None:
+        check_writable(arguments.rewrite, "--rewrite")
+    if arguments.certificate is not None:
+        check_certificate(arguments.certificate)
 
 
 def _plan(job: JobInput, sources: KnownInputs, asked: AskedJob, arguments: argparse.Namespace) -> Plan | Infeasible:

@@ -37,7 +37,8 @@ class Telemetry:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._register_jobs_and_plans()
-        self._register_changes_and_inputs()
+        self._register_changes()
+        self._register_inputs()
         Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry).labels(__version__).set(1)
 
     def _register_jobs_and_plans(self) -> None:
@@ -64,8 +65,8 @@ class Telemetry:
             "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", "namespace", "job"
         )
 
-    def _register_changes_and_inputs(self) -> None:
-        """Register what changes running and pending jobs, what plans rest on, and how the process itself does."""
+    def _register_changes(self) -> None:
+        """Register what changes running and pending jobs."""
         self.migrations = self._counter(
             "hyperscale_migrations_total", "Migrations of running jobs: Proposed, Started or Abandoned.", "outcome"
         )
@@ -89,6 +90,9 @@ class Telemetry:
         self.evaluations = self._counter(
             "hyperscale_evaluations_total", "Evaluated plans, by the worst stage: Passed, Warned, Failed or Unknown.", "outcome"
         )
+
+    def _register_inputs(self) -> None:
+        """Register what plans rest on, and how the process itself does."""
         self.topology_nodes = self._gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.")
         self.topology_links = self._gauge("hyperscale_topology_links", "Measured links in the last snapshot.")
         self.topology_age_seconds = self._gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.")

@@ -66,20 +66,21 @@ def of_table(records: Sequence[UnitRecord]) -> FailureAssumption:
     failed = [record for record in records if record.remove_seconds is not None and record.cause not in NO_FAILURES]
     if not failed:
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
-    units = max(Counter(_node(record) for record in {record.location: record for record in records}.values()).values())
-    laws = {}
-    for (unit_class, cause), fitted in fitted_laws(records).items():
-        if cause in NO_FAILURES:
-            continue
-        for number in range(min(units, MAX_UNITS)):
-            laws["/".join(part for part in (unit_class, cause, str(number)) if part)] = fitted.law
+    units = _units_of_a_node(records)
+    laws = {
+        "/".join(part for part in (unit_class, cause, str(number)) if part): fitted.law
+        for (unit_class, cause), fitted in fitted_laws(records).items()
+        for number in range(0 if cause in NO_FAILURES else min(units, MAX_UNITS))
+    }
     causes = sorted({record.cause for record in failed})
     source = f"Fitted to {len(records)} units, {len(failed)} of which failed ({', '.join(causes[:8])}), {units} on a node."
     return FailureAssumption(laws, fixed(ASSUMED_REPAIR_SECONDS), source)
 
 
-def _node(record: UnitRecord) -> str:
-    return record.location.partition("/")[0]
+def _units_of_a_node(records: Sequence[UnitRecord]) -> int:
+    """Locations of the node that has most of them."""
+    locations = {record.location for record in records}
+    return max(Counter(location.partition("/")[0] for location in locations).values())
 
 
 @dataclass(frozen=True)
