@@ -21,15 +21,19 @@ def unsatisfied(limits: PlanLimits, facts: PlanFacts) -> tuple[Constraint, ...]:
     stated = _StatedPlan(limits, facts)
     for state in STATEMENTS.values():
         state(stated)
-    names = [constraint for constraint in Constraint if constraint in stated.solver.names]
+    broken = _broken(stated.solver)
+    return tuple(constraint for constraint in Constraint if constraint in broken)
+
+
+def _broken(solver: BooleanSolver) -> set[str]:
+    """Facts leave no choice, so that each constraint is broken alone; a core only says where to look."""
     broken: set[str] = set()
-    while not (holds := stated.solver.satisfiable([name for name in names if name not in broken])):
+    while not (holds := solver.satisfiable([name for name in solver.names if name not in broken])):
         if holds is None:
             raise SolverBudgetError(f"z3 has no answer within {STEP_BUDGET} steps: the plan has too many workers")
-        # Facts leave no choice, so that each constraint is broken alone; a core only says where to look.
-        core = stated.solver.core()
-        broken |= {name for name in core if len(core) == 1 or not stated.solver.satisfiable([name])} or set(core)
-    return tuple(constraint for constraint in names if constraint in broken)
+        core = solver.core()
+        broken |= {name for name in core if not solver.satisfiable([name])} or set(core)
+    return broken
 
 
 class _StatedPlan:
