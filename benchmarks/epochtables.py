@@ -87,8 +87,18 @@ def epoch_runs(file: Path, shapes_file: Path = DATA / "dataset_stats.csv") -> tu
     return runs, kept
 
 
+def _number(row: Mapping[str, str], column: str) -> float:
+    try:
+        number = float(row[column])
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{column}: {row[column]!r} is no number above 0; write one, or leave epoch_s empty for out of memory")
+    return number
+
+
 def _epoch_run(row: Mapping[str, str], shape: Mapping[str, str] | None) -> ForecastRun:
-    ranks, hosts, seconds = int(row["gpus"]), int(row["hosts"]), float(row["epoch_s"])
+    ranks, hosts, seconds = int(_number(row, "gpus")), int(_number(row, "hosts")), _number(row, "epoch_s")
     features = {"architecture": row["model"], "system": row["system"], "dataset": row["dataset"], "gpu_product": "A100"}
     name = f"{row['table']} {row['system']} {row['dataset']} {ranks}"
     if shape is None:

@@ -12,7 +12,8 @@ Protocol. No row that is asked is ever in the history, and nothing is tuned on a
   planner's (speed table, NVLink and PCIe table, 1.5 ms a layer, sampling law); public are the reference model's shape and the
   400 Gbit/s card of each GPU of that system. None was fitted to any of these rows.
 Batch sizes of samplers are not stated in the tables: 1,024 is assumed. Rows that the data's notes doubt count; figures without them are
-printed as well. --data FILE asks the first two of a table with the same columns; dataset_stats.csv beside it, else the published one.
+printed as well. --data FILE asks the first two of a table with the same columns; shapes of graphs come from the dataset_stats.csv beside
+it, else from the published one. Rows of the published table on datasets that FILE does not name are in its history.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def curves_of(runs: Iterable[ForecastRun]) -> list[Curve]:
     return [key for key, ranks in counts.items() if ranks >= {*GIVEN, *ASKED}]
 
 
-def larger_counts(runs: Sequence[ForecastRun], doubted: set[str]) -> list[Row]:
-    """3 and 4 GPUs from 1 and 2."""
+def larger_counts(runs: Sequence[ForecastRun], doubted: set[str], past: Sequence[ForecastRun] = ()) -> list[Row]:
+    """3 and 4 GPUs from 1 and 2; `past` runs are in every history."""
     errors: Errors = {}
     sound: Errors = {}
     answers: list[Answer] = []
     for key in curves_of(runs):
         own = {run.ranks: run for run in runs if curve(run) == key}
-        others = [run for run in runs if curve(run) != key]
+        others = [*past, *(run for run in runs if curve(run) != key)]
         given, asked = [own[ranks] for ranks in GIVEN], [own[ranks] for ranks in ASKED]
         forecaster, alone = learn_forecaster([*others, *given]), learn_residuals(given)
         one, two = (run.measured_seconds for run in given)
@@ -78,8 +79,6 @@ def larger_counts(runs: Sequence[ForecastRun], doubted: set[str]) -> list[Row]:
                 errors.setdefault(name, []).append(error(seconds, run))
                 if run.run not in doubted:
                     sound.setdefault(name, []).append(error(seconds, run))
-    if not errors:
-        return []
     case = "3 and 4 GPUs from 1 and 2"
     rows = [*mape(case, errors), *mape(f"{case}, without doubted rows", sound), *interval_rows(NAME, case, OURS, answers)]
     ours, inverse = float(np.mean(errors[OURS])), float(np.mean(errors["a/p + b"]))
@@ -116,14 +115,14 @@ def settings(own: Sequence[ForecastRun], quick: bool) -> dict[str, list[tuple[li
     return {"no row of it": [([], list(own))], "one row of each model": one_of_model, "one row of each model and system": one_of_system}
 
 
-def left_out(runs: Sequence[ForecastRun], quick: bool) -> list[Row]:
-    """One dataset at a time, on one host."""
+def left_out(runs: Sequence[ForecastRun], quick: bool, past: Sequence[ForecastRun] = ()) -> list[Row]:
+    """One dataset at a time, on one host; `past` runs are in every history."""
     whole = set(curves_of(runs))
     runs = [run for run in runs if curve(run) in whole]
     errors: dict[str, Errors] = {}
     answers: dict[str, list[Answer]] = {}
     for name in sorted({run.features.dataset for run in runs}):
-        training = [run for run in runs if run.features.dataset != name]
+        training = [*past, *(run for run in runs if run.features.dataset != name)]
         if not training:
             continue
         variances = learn_residuals(training).variances
@@ -195,7 +194,13 @@ def main() -> int:
     beside = file.parent / "dataset_stats.csv"
     runs, lines = epoch_runs(file, beside if beside.is_file() else DATA / "dataset_stats.csv")
     doubted = {run.run for run, line in zip(runs, lines, strict=True) if faulty(line)}
-    rows = [*larger_counts(runs, doubted), *left_out(runs, options.quick)]
+    past: list[ForecastRun] = []
+    if options.data is not None:
+        names = {run.features.dataset for run in runs}
+        past = [run for run in epoch_runs(DATA / "epoch_times.csv")[0] if run.hosts == 1 and run.features.dataset not in names]
+    if not curves_of(runs):
+        raise SystemExit(f"{file}: no (model, system, dataset) has rows on one host with 1, 2, 3 and 4 GPUs; nothing can be asked")
+    rows = [*larger_counts(runs, doubted, past), *left_out(runs, options.quick, past)]
     if options.data is None:
         rows += rgat(DATA / "mlperf_rgat.csv", runs)
     return common.report(rows, options.json)

@@ -48,7 +48,8 @@ def scaling_of_others(others: Sequence[ForecastRun], two: float, ranks: int) -> 
     by_curve: dict[Curve, dict[int, float]] = {}
     for run in others:
         by_curve.setdefault(curve(run), {})[run.ranks] = math.log(run.measured_seconds)
-    return two * math.exp(float(np.mean([times[ranks] - times[2] for times in by_curve.values() if 2 in times and ranks in times])))
+    scalings = [times[ranks] - times[2] for times in by_curve.values() if 2 in times and ranks in times]
+    return two * math.exp(float(np.mean(scalings))) if scalings else two
 
 
 Curve = tuple[str, str, str, float]
@@ -83,21 +84,23 @@ def additive(training: Sequence[ForecastRun], given: Sequence[ForecastRun], aske
 
     own = [math.log(run.measured_seconds) - effect(run) for run in given if level(run) == level(asked)]
     others = [value for (architecture, _), value in means.items() if architecture == asked.features.architecture]
-    return math.exp(effect(asked) + float(np.mean(own or others)))
+    return math.exp(effect(asked) + float(np.mean(own or others or list(means.values()))))
 
 
 def nearest_dataset(training: Sequence[ForecastRun], given: Sequence[ForecastRun], asked: ForecastRun, level: Level) -> float:
     """Seconds of the same row of the nearest dataset by size, degree and feature size, times measured / its own on `given` rows."""
-    alike = [
-        run for run in training if (run.features.architecture, run.features.system) == (asked.features.architecture, asked.features.system)
-    ]
-    figures, _ = vectors([asked, *alike])
-    distance = np.abs(figures[1:, :3] - figures[0, :3]).sum(axis=1)
-    name = alike[int(np.argmin(distance))].features.dataset
-    times = {(*curve(run)[:3], run.ranks): run.measured_seconds for run in training}
+    figures, _ = vectors([asked, *training])
+    gaps = np.nan_to_num(np.abs(figures[1:, :3] - figures[0, :3]).sum(axis=1), nan=math.inf).tolist()
 
     def its(run: ForecastRun) -> float:
-        return times[run.features.architecture, run.features.system, name, run.ranks]
+        """Of the run most like it: its model, system and GPUs as far as there are such runs, then the nearest dataset."""
+
+        def unlike(pair: tuple[ForecastRun, float]) -> tuple[bool, bool, int, float]:
+            one, gap = pair
+            other_model, other_system = (getattr(one.features, name) != getattr(run.features, name) for name in ("architecture", "system"))
+            return other_model, other_system, abs(one.ranks - run.ranks), gap
+
+        return min(zip(training, gaps, strict=True), key=unlike)[0].measured_seconds
 
     ratios = [math.log(run.measured_seconds / its(run)) for run in given if level(run) == level(asked)]
     return its(asked) * math.exp(float(np.mean(ratios)) if ratios else 0.0)
