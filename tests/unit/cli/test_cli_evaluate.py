@@ -137,6 +137,13 @@ def test_a_plan_without_workers_or_with_absurd_figures_is_no_crash(files: Files)
         assert "predicted.epochSeconds" in ran.err
 
 
+def test_a_worker_of_a_million_gpus_is_refused_before_its_ranks_are_counted(files: Files) -> None:
+    workers = json.loads(files.plan("-o", "json").out)["workers"]
+    ran = evaluated(files, "--plan", plan_file(files, workers=[{**workers[0], "gpus": 10**12}, *workers[1:]]))
+    assert ran.code == 2
+    assert "workers[0].gpus: 1000000000000 is no number of GPUs" in ran.err
+
+
 def test_a_job_without_a_plan_says_why(files: Files) -> None:
     wide = files.write("wide.yaml", job(workers={"minReplicas": 900, "maxReplicas": 900}))
     ran = run("evaluate", "-f", wide, "--snapshot", files.snapshot, *FEW)

@@ -33,6 +33,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
 )
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.twin.failure_table import read_failure_table
+from hyperscale.model.api.job import MAX_GPUS_PER_WORKER
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.evaluation import Evaluation
 from hyperscale.model.plan import Infeasible, Plan
@@ -107,6 +108,10 @@ def _read_plan(path: str) -> Plan:
         raise InputError(f"--plan: {display_name(path)}: is not JSON: {error}; write one with `hyperscale plan -o json`") from None
     if not plan.workers:
         raise InputError(f"--plan: {display_name(path)}: workers: the list is empty; write one with `hyperscale plan -o json`")
+    for place, worker in enumerate(plan.workers):
+        if not 1 <= worker.gpus <= MAX_GPUS_PER_WORKER:
+            where = f"--plan: {display_name(path)}: workers[{place}].gpus"
+            raise InputError(f"{where}: {worker.gpus} is no number of GPUs; write 1 to {MAX_GPUS_PER_WORKER}")
     predicted = plan.predicted
     for name, seconds in (
         ("epochSeconds", predicted.epoch_seconds),
