@@ -1,7 +1,4 @@
-"""`GNNTrainingJob.status`: what the operator tells people and tools, and the source of the CRD's status schema.
-
-Longer than other modules: one document, read as a whole.
-"""
+"""`GNNTrainingJob.status`: what the operator tells people and tools, and the source of the CRD's status schema."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ MAX_REFUSAL_LENGTH = 256
 """Characters kept of what the scheduler said of a node."""
 MAX_BENEFICIARIES = 8
 """Jobs that are named for which another one stops."""
-
-
 SUMMARY_CONDITION = "Succeeded"
 """Unknown with the reason of the last step until the run ends; then True or False."""
 
