@@ -108,9 +108,9 @@ def _read_plan(path: str) -> Plan:
         raise InputError(f"--plan: {display_name(path)}: is not JSON: {error}; write one with `hyperscale plan -o json`") from None
     if not plan.workers:
         raise InputError(f"--plan: {display_name(path)}: workers: the list is empty; write one with `hyperscale plan -o json`")
-    for place, worker in enumerate(plan.workers):
+    for row, worker in enumerate(plan.workers):
         if not 1 <= worker.gpus <= MAX_GPUS_PER_WORKER:
-            where = f"--plan: {display_name(path)}: workers[{place}].gpus"
+            where = f"--plan: {display_name(path)}: workers[{row}].gpus"
             raise InputError(f"{where}: {worker.gpus} is no number of GPUs; write 1 to {MAX_GPUS_PER_WORKER}")
     predicted = plan.predicted
     for name, seconds in (
