@@ -144,6 +144,12 @@ def test_a_worker_of_a_million_gpus_is_refused_before_its_ranks_are_counted(file
     assert "workers[0].gpus: 1000000000000 is no number of GPUs" in ran.err
 
 
+def test_a_plan_that_counts_no_ranks_is_refuted_not_a_crash(files: Files) -> None:
+    ran = evaluated(files, "--plan", plan_file(files, ranksByNode={}))
+    assert (ran.code, ran.err) == (1, "")
+    assert "ranks by node are {}" in ran.out
+
+
 def test_a_job_without_a_plan_says_why(files: Files) -> None:
     wide = files.write("wide.yaml", job(workers={"minReplicas": 900, "maxReplicas": 900}))
     ran = run("evaluate", "-f", wide, "--snapshot", files.snapshot, *FEW)

@@ -84,4 +84,4 @@ def question_of(question: EvaluationQuestion) -> ForecastQuestion:
     )
     correction = plan.predicted.calibration
     physical = plan.predicted.epoch_seconds / (correction.factor if correction is not None else 1.0)
-    return ForecastQuestion(features, plan.ranks, len(plan.ranks_by_node), physical)
+    return ForecastQuestion(features, plan.ranks, len({worker.node for worker in plan.workers}), physical)

@@ -43,7 +43,7 @@ class TwinAnswer(NamedTuple):
 def job_risk(question: EvaluationQuestion, epoch_seconds: float) -> JobRisk:
     """The job as the twin plays it: every planned node fails by the same laws; without checkpoints a failure loses all work."""
     job = question.request.job
-    names = sorted(question.plan.ranks_by_node)
+    names = sorted({worker.node for worker in question.plan.workers})
     work = max(job.model.epochs * epoch_seconds, SMALL_INTERVAL_SECONDS)
     every = job.checkpoint.every_epochs if job.checkpoint is not None else job.model.epochs
     return JobRisk(
