@@ -150,6 +150,13 @@ def test_a_plan_that_counts_no_ranks_is_refuted_not_a_crash(files: Files) -> Non
     assert "ranks by node are {}" in ran.out
 
 
+def test_a_node_without_a_name_is_one_line(files: Files) -> None:
+    workers = json.loads(files.plan("-o", "json").out)["workers"]
+    ran = evaluated(files, "--plan", plan_file(files, workers=[{**workers[0], "node": ""}, *workers[1:]]))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "plan.json: cannot be evaluated: nodes[0].name" in ran.err
+
+
 def test_a_job_without_a_plan_says_why(files: Files) -> None:
     wide = files.write("wide.yaml", job(workers={"minReplicas": 900, "maxReplicas": 900}))
     ran = run("evaluate", "-f", wide, "--snapshot", files.snapshot, *FEW)

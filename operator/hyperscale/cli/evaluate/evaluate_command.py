@@ -31,7 +31,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
     constant_rate,
     of_table,
 )
-from hyperscale.evaluate.pipeline.run_stages import evaluate
+from hyperscale.evaluate.pipeline.run_stages import Evaluated, evaluate
 from hyperscale.evaluate.twin.failure_table import read_failure_table
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=asked.request.seed,
         stages=frozenset(arguments.stage or ()),
     )
-    answer, outlook = evaluate(question)
+    answer, outlook = _evaluated(question, arguments)
     _report(answer, plan, arguments.report)
     rewritten = write_rewrite(job, outlook, arguments.rewrite) if arguments.rewrite is not None else []
     if arguments.output == "table":
@@ -79,6 +79,15 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(data_text(answer, arguments.output))
     return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
+
+
+def _evaluated(question: EvaluationQuestion, arguments: argparse.Namespace) -> Evaluated:
+    """What the stages find; what cannot be played is the fault of the files."""
+    try:
+        return evaluate(question)
+    except ValueError as error:
+        shown = display_name(arguments.filename if arguments.plan is None else arguments.plan)
+        raise InputError(f"{shown}: cannot be evaluated: {error}") from None
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
