@@ -10,7 +10,7 @@ import numpy as np
 
 from hyperscale.evaluate.forecast.conformal_interval import LEVELS
 from hyperscale.evaluate.forecast.novelty import NoveltyIndex
-from hyperscale.evaluate.forecast.residual_process import Learned
+from hyperscale.evaluate.forecast.residual_process import LearnedResiduals
 from hyperscale.model.graph import FloatArray, IntArray
 
 MIN_RUNS: Final = 20
@@ -53,7 +53,7 @@ class Widening:
         return self.halves[level] * self.size(distance)
 
 
-def learn_widening(learned: Learned, index: NoveltyIndex) -> Widening:
+def learn_widening(learned: LearnedResiduals, index: NoveltyIndex) -> Widening:
     """Forget the runs nearest to a finished one and forecast it; standardised errors by distance to the nearest run left.
 
     Every distance is above 1: nearer ones are those of runs alike, which need no widening.
@@ -82,7 +82,7 @@ def learn_widening(learned: Learned, index: NoveltyIndex) -> Widening:
     return Widening(points[:, 0], sizes, tuple(halves))
 
 
-def _error(learned: Learned, forgotten: IntArray) -> float:
+def _error(learned: LearnedResiduals, forgotten: IntArray) -> float:
     """Absolute standardised error at the first of `forgotten` (k,) by all other runs."""
     mean, variance = learned.group_left_out(forgotten)
     return float(abs(learned.residuals[forgotten[0]] - mean[0]) / math.sqrt(variance[0]))

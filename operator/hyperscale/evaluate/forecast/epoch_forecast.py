@@ -14,7 +14,7 @@ from hyperscale.evaluate.forecast.distance_widening import Widening, learn_widen
 from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun, check_question, check_run
 from hyperscale.evaluate.forecast.novelty import Neighbour, NoveltyIndex
 from hyperscale.evaluate.forecast.residual_kernel import rows_of
-from hyperscale.evaluate.forecast.residual_process import Learned, Variances, learn_residuals
+from hyperscale.evaluate.forecast.residual_process import LearnedResiduals, Variances, learn_residuals
 from hyperscale.model.graph import FloatArray
 
 MAX_RUNS: Final = 800
@@ -28,7 +28,7 @@ UNTAUGHT_SPREAD: Final = 0.5
 class Forecaster:
     """All that finished runs teach, ready for many questions."""
 
-    learned: Learned
+    learned: LearnedResiduals
     index: NoveltyIndex
     spread: SpreadModel
     halves: tuple[tuple[float, float], ...]
@@ -101,7 +101,7 @@ def learn_forecaster(runs: Sequence[ForecastRun], seed: int = 0, variances: Vari
     return Forecaster(learned, index, spread, halves, learn_widening(learned, index), deviations)
 
 
-def _errors(learned: Learned) -> FloatArray:
+def _errors(learned: LearnedResiduals) -> FloatArray:
     """(n,) standardised errors of each run by all others."""
     mean, variance = learned.left_out()
     errors: FloatArray = (learned.residuals - mean) / np.sqrt(variance)

@@ -43,7 +43,7 @@ class Variances:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedResiduals:
     """The process after its runs."""
 
     runs: tuple[ForecastRun, ...]
@@ -76,7 +76,7 @@ class Learned:
         return self.residuals[members] - block @ self.weights[members], np.diag(block)
 
 
-def learn_residuals(runs: Sequence[ForecastRun], seed: int = 0, variances: Variances | None = None) -> Learned:
+def learn_residuals(runs: Sequence[ForecastRun], seed: int = 0, variances: Variances | None = None) -> LearnedResiduals:
     """The process after `runs`. ValueError without any run.
 
     variances: those of an earlier fit; None fits them to at most `MAX_FITTED_RUNS`, drawn with `seed`.
@@ -89,7 +89,7 @@ def learn_residuals(runs: Sequence[ForecastRun], seed: int = 0, variances: Varia
     fitted = variances if variances is not None else _fitted_variances(runs, residuals, standard, seed)
     inverse = np.linalg.inv(covariance(fitted.factors, rows, rows) + np.diag(fitted.noise(rows)))
     inverse = (inverse + inverse.T) / 2.0
-    return Learned(tuple(runs), standard, rows, fitted, inverse, inverse @ residuals, residuals)
+    return LearnedResiduals(tuple(runs), standard, rows, fitted, inverse, inverse @ residuals, residuals)
 
 
 def _fitted_variances(runs: Sequence[ForecastRun], residuals: FloatArray, standard: Standard, seed: int) -> Variances:
