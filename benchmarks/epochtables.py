@@ -99,7 +99,7 @@ def _number(row: Mapping[str, str], column: str) -> float:
 
 def _epoch_run(row: Mapping[str, str], shape: Mapping[str, str] | None) -> ForecastRun:
     ranks, hosts, seconds = int(_number(row, "gpus")), int(_number(row, "hosts")), _number(row, "epoch_s")
-    features = {"architecture": row["model"], "system": row["system"], "dataset": row["dataset"], "gpu_product": "A100"}
+    features: dict[str, Any] = {"architecture": row["model"], "system": row["system"], "dataset": row["dataset"], "gpu_product": "A100"}
     name = f"{row['table']} {row['system']} {row['dataset']} {ranks}"
     if shape is None:
         return ForecastRun(name, RunFeatures(**features), ranks, hosts, seconds, 1.0 / ranks)

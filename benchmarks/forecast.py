@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,13 +36,17 @@ from benchmarks.forecastpeers import CURVES, DATASETS, Curve, curve, scaling_of_
 from benchmarks.intervalrows import Answer, answer, interval_rows
 from hyperscale.evaluate.forecast.epoch_forecast import learn_forecaster
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun, question_of
-from hyperscale.evaluate.forecast.residual_process import learn_residuals
+from hyperscale.evaluate.forecast.residual_process import Variances, learn_residuals
 
 NAME: Final = "forecast"
 OURS: Final = "hyperscale"
 GIVEN: Final = (1, 2)
 ASKED: Final = (3, 4)
+ONE_OF_MODEL: Final = "one row of each model"
 Errors = dict[str, list[float]]
+Runs = Sequence[ForecastRun]
+Setting = tuple[list[ForecastRun], list[ForecastRun]]
+"""Rows that are given, and rows that are asked."""
 
 
 def error(predicted: float, run: ForecastRun) -> float:
@@ -75,15 +79,19 @@ def larger_counts(runs: Sequence[ForecastRun], doubted: set[str], past: Sequence
             predicted = {OURS: answers[-1].forecast.seconds, f"{OURS}, without borrowing": run.physical_seconds * math.exp(mean)}
             predicted |= {name: law(one, two, run.ranks) for name, law in CURVES.items()}
             predicted["scaling of others"] = scaling_of_others(others, two, run.ranks)
-            for name, seconds in predicted.items():
-                errors.setdefault(name, []).append(error(seconds, run))
-                if run.run not in doubted:
-                    sound.setdefault(name, []).append(error(seconds, run))
+            _note(errors, predicted, run)
+            _note(sound, {} if run.run in doubted else predicted, run)
     case = "3 and 4 GPUs from 1 and 2"
     rows = [*mape(case, errors), *mape(f"{case}, without doubted rows", sound), *interval_rows(NAME, case, OURS, answers)]
     ours, inverse = float(np.mean(errors[OURS])), float(np.mean(errors["a/p + b"]))
     rows.append(common.goal(NAME, f"{case}: MAPE", OURS, 100.0 * ours, 7.0, "%"))
     return [*rows, common.goal(NAME, f"{case}: 1.5 x MAPE / that of a/p + b", OURS, 1.5 * ours / inverse, 1.0, "")]
+
+
+def _note(errors: Errors, predicted: Mapping[str, float], run: ForecastRun) -> None:
+    """Add each method's error on a run."""
+    for name, seconds in predicted.items():
+        errors.setdefault(name, []).append(error(seconds, run))
 
 
 def mape(case: str, errors: Errors) -> list[Row]:
@@ -101,18 +109,21 @@ def model_and_system(run: ForecastRun) -> tuple[str, ...]:
     return (run.features.architecture, run.features.system)
 
 
-def settings(own: Sequence[ForecastRun], quick: bool) -> dict[str, list[tuple[list[ForecastRun], list[ForecastRun]]]]:
+def settings(own: Sequence[ForecastRun], quick: bool) -> dict[str, list[Setting]]:
     """By mode, (given, asked) rows of one dataset."""
     one_of_model = []
     for architecture in sorted({run.features.architecture for run in own}):
         same = [run for run in own if run.features.architecture == architecture]
         one_of_model += [([run], [other for other in same if other is not run]) for run in same[:: 3 if quick else 1]]
-    one_of_system = []
-    for ranks in sorted({run.ranks for run in own}):
-        given = [run for run in own if run.ranks == ranks]
-        systems = {model_and_system(run) for run in given}
-        one_of_system.append((given, [run for run in own if run.ranks != ranks and model_and_system(run) in systems]))
-    return {"no row of it": [([], list(own))], "one row of each model": one_of_model, "one row of each model and system": one_of_system}
+    one_of_system = [_one_of_system(own, ranks) for ranks in sorted({run.ranks for run in own})]
+    return {"no row of it": [([], list(own))], ONE_OF_MODEL: one_of_model, "one row of each model and system": one_of_system}
+
+
+def _one_of_system(own: Sequence[ForecastRun], ranks: int) -> Setting:
+    """The rows of one number of GPUs are given, those of the same models and systems asked."""
+    given = [run for run in own if run.ranks == ranks]
+    systems = {model_and_system(run) for run in given}
+    return given, [run for run in own if run.ranks != ranks and model_and_system(run) in systems]
 
 
 def left_out(runs: Sequence[ForecastRun], quick: bool, past: Sequence[ForecastRun] = ()) -> list[Row]:
@@ -127,22 +138,27 @@ def left_out(runs: Sequence[ForecastRun], quick: bool, past: Sequence[ForecastRu
             continue
         variances = learn_residuals(training).variances
         for mode, pairs in settings([run for run in runs if run.features.dataset == name], quick).items():
-            level = model if mode == "one row of each model" else model_and_system
+            level = model if mode == ONE_OF_MODEL else model_and_system
             for given, asked in pairs:
-                if mode == "one row of each model":
-                    means = learn_residuals([*training, *given], variances=variances).predict(asked)[0]
-                    ours = [run.physical_seconds * math.exp(mean) for run, mean in zip(asked, means.tolist(), strict=True)]
-                else:
+                ours = _means(training, given, asked, variances)
+                if mode != ONE_OF_MODEL:
                     forecaster = learn_forecaster([*training, *given], variances=variances)
-                    replies = [answer(forecaster, run) for run in asked]
-                    answers.setdefault(mode, []).extend(replies)
-                    ours = [reply.forecast.seconds for reply in replies]
+                    answers.setdefault(mode, []).extend(answer(forecaster, run) for run in asked)
+                    ours = [reply.forecast.seconds for reply in answers[mode][len(answers[mode]) - len(asked) :]]
                 for run, seconds in zip(asked, ours, strict=True):
-                    by_method = errors.setdefault(mode, {})
-                    by_method.setdefault(OURS, []).append(error(seconds, run))
-                    for peer, law in DATASETS.items():
-                        by_method.setdefault(peer, []).append(error(law(training, given, run, level), run))
+                    _note(errors.setdefault(mode, {}), {OURS: seconds} | _peers(training, given, run, level), run)
     return dataset_rows(errors, answers)
+
+
+def _means(training: Runs, given: Runs, asked: Runs, variances: Variances) -> list[float]:
+    """Seconds by the mean of the process alone, without an interval."""
+    means = learn_residuals([*training, *given], variances=variances).predict(asked)[0]
+    return [run.physical_seconds * math.exp(mean) for run, mean in zip(asked, means.tolist(), strict=True)]
+
+
+def _peers(training: Runs, given: Runs, run: ForecastRun, level: Callable[[ForecastRun], tuple[str, ...]]) -> dict[str, float]:
+    """Seconds by every peer."""
+    return {peer: law(training, given, run, level) for peer, law in DATASETS.items()}
 
 
 def dataset_rows(errors: Mapping[str, Errors], answers: Mapping[str, list[Answer]]) -> list[Row]:
@@ -184,6 +200,11 @@ def rgat(file: Path, tables: Sequence[ForecastRun]) -> list[Row]:
     return rows
 
 
+def _published(names: set[str]) -> list[ForecastRun]:
+    """Rows of the published tables on other datasets than these, on one host."""
+    return [run for run in epoch_runs(DATA / "epoch_times.csv")[0] if run.hosts == 1 and run.features.dataset not in names]
+
+
 def main() -> int:
     """Run as said above."""
     arguments = common.parser(__doc__ or "")
@@ -194,10 +215,7 @@ def main() -> int:
     beside = file.parent / "dataset_stats.csv"
     runs, lines = epoch_runs(file, beside if beside.is_file() else DATA / "dataset_stats.csv")
     doubted = {run.run for run, line in zip(runs, lines, strict=True) if faulty(line)}
-    past: list[ForecastRun] = []
-    if options.data is not None:
-        names = {run.features.dataset for run in runs}
-        past = [run for run in epoch_runs(DATA / "epoch_times.csv")[0] if run.hosts == 1 and run.features.dataset not in names]
+    past = _published({run.features.dataset for run in runs}) if options.data is not None else []
     if not curves_of(runs):
         raise SystemExit(f"{file}: no (model, system, dataset) has rows on one host with 1, 2, 3 and 4 GPUs; nothing can be asked")
     rows = [*larger_counts(runs, doubted, past), *left_out(runs, options.quick, past)]

@@ -167,7 +167,7 @@ def true_seconds(features: RunFeatures, family: tuple[str, str], ranks: int, hos
     architecture, shape = family
     arithmetic, traffic, exchange, allreduce = _parts(features, ranks, hosts)
     gathers = traffic * HEADS[architecture] * CACHE[shape] / EFFICIENCY[features.gpu_product]
-    compute = ((arithmetic * WORK[architecture] / 0.6) ** 2 + gathers**2) ** 0.5
+    compute = math.hypot(arithmetic * WORK[architecture] / 0.6, gathers)
     slowest = 1.0 + 0.04 * math.log2(ranks) * math.log(features.degree_skew)
     apart = exchange * (1.0 - OVERLAP[architecture]) * (2.0 if shape == "bipartite" else 1.3)
     return compute * slowest + apart + allreduce + 2e-3 * features.layers
@@ -227,7 +227,10 @@ def truth_quantiles(
         return np.array([epoch.centre for epoch in epochs])[None, :] + offsets[:, None]
     scales = np.array([epoch.deviation for epoch in epochs])
     normal = np.quantile(place, parts)
-    return np.array([epoch.centre for epoch in epochs])[None, :] + normal[:, None] * scales[None, :]
+    answer: np.ndarray[tuple[int, int], np.dtype[np.float64]] = (
+        np.array([epoch.centre for epoch in epochs])[None, :] + normal[:, None] * scales[None, :]
+    )
+    return answer
 
 
 def renamed(epochs: Sequence[Epoch], prefix: str) -> list[Epoch]:

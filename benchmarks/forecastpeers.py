@@ -26,7 +26,7 @@ def amdahl(one: float, two: float, ranks: int) -> float:
 
 def power(one: float, two: float, ranks: int) -> float:
     """A straight line in logarithms."""
-    return one * ranks ** math.log2(two / one)
+    return one * math.pow(ranks, math.log2(two / one))
 
 
 def nearest_count(_: float, two: float, ranks: int) -> float:

@@ -86,7 +86,8 @@ def missed(answers: Sequence[Answer]) -> FloatArray:
     """(n,) 1 where the 95 % interval missed."""
     truth = np.log([one.measured_seconds for one in answers])
     low, high = ends(answers)[1]
-    return ((truth < low) | (truth > high)).astype(np.float64)
+    outside: FloatArray = ((truth < low) | (truth > high)).astype(np.float64)
+    return outside
 
 
 def area(score: FloatArray, positive: FloatArray) -> float:
@@ -96,14 +97,20 @@ def area(score: FloatArray, positive: FloatArray) -> float:
     return float((ranks[positive > 0].sum() - hits * (hits + 1) / 2.0) / (hits * (len(score) - hits)))
 
 
+def _pooled(answers: Sequence[Sequence[Answer]], part: slice) -> list[Answer]:
+    """The same part of every outcome."""
+    return [one for each in answers for one in each[part]]
+
+
 def family_rows(seeds: Sequence[int], quick: bool) -> list[Row]:
     """All clusters together."""
     outcomes = [outcome(hand, 10 * seed + number) for seed in seeds for number, hand in enumerate(deal(seed)[: 1 if quick else DEALS])]
-    before = [one for found in outcomes for one in found.before]
-    unlike_before = [one for found in outcomes for one in found.before[ASKED:]]
-    unlike, alike = ([one for found in outcomes for one in found.after[part]] for part in (slice(ASKED, None), slice(ASKED)))
-    misses, distances = missed(before), np.array([one.forecast.distance for one in before])
-    widening = np.array([one.forecast.widening for one in before])
+    before, after = [found.before for found in outcomes], [found.after for found in outcomes]
+    unlike_before = _pooled(before, slice(ASKED, None))
+    unlike, alike = _pooled(after, slice(ASKED, None)), _pooled(after, slice(ASKED))
+    asked_before = _pooled(before, slice(None))
+    misses, distances = missed(asked_before), np.array([one.forecast.distance for one in asked_before])
+    widening = np.array([one.forecast.widening for one in asked_before])
     same = 100.0 * float(np.mean([one for found in outcomes for one in found.same_family]))
     auroc, covered = area(widening + 1e-6 * distances, misses), 100.0 * (1.0 - float(missed(unlike).mean()))
     case = "held-out families"
