@@ -134,20 +134,25 @@ def left_out(runs: Sequence[ForecastRun], quick: bool, past: Sequence[ForecastRu
     answers: dict[str, list[Answer]] = {}
     for name in sorted({run.features.dataset for run in runs}):
         training = [*past, *(run for run in runs if run.features.dataset != name)]
-        if not training:
-            continue
-        variances = learn_residuals(training).variances
-        for mode, pairs in settings([run for run in runs if run.features.dataset == name], quick).items():
-            level = model if mode == ONE_OF_MODEL else model_and_system
-            for given, asked in pairs:
-                ours = _means(training, given, asked, variances)
-                if mode != ONE_OF_MODEL:
-                    forecaster = learn_forecaster([*training, *given], variances=variances)
-                    answers.setdefault(mode, []).extend(answer(forecaster, run) for run in asked)
-                    ours = [reply.forecast.seconds for reply in answers[mode][len(answers[mode]) - len(asked) :]]
-                for run, seconds in zip(asked, ours, strict=True):
-                    _note(errors.setdefault(mode, {}), {OURS: seconds} | _peers(training, given, run, level), run)
+        own = [run for run in runs if run.features.dataset == name]
+        for mode, pairs in settings(own, quick).items() if training else ():
+            _left_out(mode, pairs, training, errors.setdefault(mode, {}), answers)
     return dataset_rows(errors, answers)
+
+
+def _left_out(mode: str, pairs: Sequence[Setting], training: Runs, errors: Errors, answers: dict[str, list[Answer]]) -> None:
+    """Ask every row of one dataset in one mode; with an interval where the given rows are one of each model and system, or none."""
+    variances = learn_residuals(training).variances
+    level = model if mode == ONE_OF_MODEL else model_and_system
+    for given, asked in pairs:
+        ours = _means(training, given, asked, variances)
+        if mode != ONE_OF_MODEL:
+            forecaster = learn_forecaster([*training, *given], variances=variances)
+            replies = [answer(forecaster, run) for run in asked]
+            answers.setdefault(mode, []).extend(replies)
+            ours = [reply.forecast.seconds for reply in replies]
+        for run, seconds in zip(asked, ours, strict=True):
+            _note(errors, {OURS: seconds} | _peers(training, given, run, level), run)
 
 
 def _means(training: Runs, given: Runs, asked: Runs, variances: Variances) -> list[float]:
