@@ -11,7 +11,7 @@ from e2e.cluster import binaries
 from e2e.cluster.progress import duration, say, wall_seconds
 from e2e.cluster.real import images
 
-_PROGRAMS_CPU_SECONDS: Final = 560.0
+_PROGRAMS_CPU_SECONDS: Final = 470.0
 """Of the processor, for all Go programs that the cluster with real nodes needs, when none of their packages was compiled before."""
 _ALL_PROGRAMS: Final = sum(len(tool.commands) for tool in (*binaries.TOOLS, *binaries.REAL_TOOLS) if tool not in binaries.CLIENTS)
 _CLIENT_CPU_SECONDS: Final = 30.0

@@ -46,7 +46,7 @@ FLAGS: Final = (
 """The programs carry no debug information, so the compiler need not make it."""
 _COLLECTOR: Final = {"GOGC": "800", "GOMEMLIMIT": "2GiB"}
 """Of the compiler's own memory: with Go's defaults it spends a fifth of its time on collecting garbage."""
-_CPU_SECONDS_A_MEGABYTE: Final = 4.0
+_CPU_SECONDS_A_MEGABYTE: Final = 3.4
 """Of source, compiled."""
 _LINK_BYTES: Final = 1_000_000
 """Linking a program costs as much as compiling so much source."""
