@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import numpy as np
 import scipy.stats
-
-if __package__ in (None, ""):
-    sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "operator")]
 
 from benchmarks import common
 from benchmarks.common import Row

@@ -116,6 +116,8 @@ class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     hyper_score: float | None = None
     fault: Sentence = ""
     """Why there is no evaluation."""
+    key: Annotated[str, Meta(max_length=16)] = ""
+    """Digest of plan and spec: with another one the plan is evaluated again."""
 
 
 def status_of(answer: Evaluation) -> EvaluationStatus:

@@ -67,7 +67,7 @@ def _pair(name: str, value: str) -> str:
 
 def _times(interval: Interval | None) -> str:
     if interval is None:
-        return "unknown: too many futures never end"
+        return "unknown: no futures were played, or more than 1 of 40 was given up before its end"
     return f"{duration_text(interval.middle)} ({duration_text(interval.low)} to {duration_text(interval.high)})"
 
 

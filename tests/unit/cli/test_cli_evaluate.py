@@ -76,7 +76,7 @@ def test_a_table_of_failures_is_fitted_and_said(files: Files) -> None:
     rows = "\n".join(f"n{unit},2026-01-01T00:00:00Z,2026-03-{1 + unit % 28:02d}T00:00:00Z,memory" for unit in range(60))
     table = files.write("events.csv", f"location,insert,remove,cause\n{rows}\n")
     twin = next(stage for stage in answer(files, "--failures", table)["stages"] if stage["stage"] == "twin")
-    assert any("Fitted to 60 units, 60 of which failed (memory)" in finding for finding in twin["findings"])
+    assert any("Fitted to 60 rows, 60 of which are failures (memory)" in finding for finding in twin["findings"])
 
 
 def test_the_report_is_one_page_without_scripts(files: Files) -> None:
@@ -157,6 +157,21 @@ def test_a_node_without_a_name_is_one_line(files: Files) -> None:
     assert "plan.json: cannot be evaluated: nodes[0].name" in ran.err
 
 
+EXAMPLES = ("arxiv-sage-s3", "cora-gat-manual", "cora-gcn", "plan-only", "suspended-queue", "own-script/job")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_that_fits_the_shipped_cluster_is_evaluated(name: str) -> None:
+    examples = Path(__file__).resolve().parents[3] / "examples"
+    ran = run("evaluate", "-f", str(examples / f"{name}.yaml"), "--snapshot", str(examples / "cluster.json"), *FEW, "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_what_no_future_was_played_for_is_not_said(files: Files) -> None:
+    assert "Takes" not in evaluated(files, "--stage", "proof").out
+    assert "--rewrite: builds on the stage twin" in evaluated(files, "--stage", "proof", "--rewrite", "new.yaml").err
+
+
 def test_a_job_without_a_plan_says_why(files: Files) -> None:
     wide = files.write("wide.yaml", job(workers={"minReplicas": 900, "maxReplicas": 900}))
     ran = run("evaluate", "-f", wide, "--snapshot", files.snapshot, *FEW)
@@ -167,7 +182,13 @@ def test_a_job_without_a_plan_says_why(files: Files) -> None:
 def test_runs_of_the_history_that_ended_well_teach(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'history.sqlite'}"
     store = RunStore(url)
-    store.record([RUN, replace(RUN, uid="1", phase="Failed"), replace(RUN, uid="2", replans=1)])
+    others: list[dict[str, Any]] = [
+        {"phase": "Failed"},
+        {"replans": 1},
+        {"measured": '{"generated":true}'},
+        {"measured": '{"hostStaging":true}'},
+    ]
+    store.record([RUN, *(replace(RUN, uid=str(place), **other) for place, other in enumerate(others, 1))])
     store.close()
     runs = read_runs(url)
     assert len(runs) == 1

@@ -12,7 +12,7 @@ from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.control.scheduler.plan_evaluation import PlanEvaluator
+from hyperscale.control.scheduler.plan_evaluation import PlanEvaluator, evaluation_key
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -71,7 +71,7 @@ async def test_a_plan_that_waits_for_a_person_is_evaluated_once() -> None:
     await stage.consider()
     await stage.consider()
     assert [ask.plan.plan_id for ask in stage.answers.asked] == [TWO.plan_id]
-    assert stage.evaluator.view(KEY) == found()
+    assert stage.evaluator.view(KEY) == found(key=evaluation_key(TWO, MANUAL))
     assert stage.woken == [KEY]
 
 
@@ -85,21 +85,49 @@ async def test_a_job_that_starts_alone_or_runs_already_is_not_asked_about() -> N
 
 async def test_after_a_restart_the_status_says_what_was_found() -> None:
     stage = Stage()
-    await stage.consider(status=JobStatus(evaluation=found()))
+    before = JobStatus(evaluation=found(key=evaluation_key(TWO, MANUAL)))
+    await stage.consider(status=before)
     assert stage.answers.asked == []
-    await stage.consider(status=JobStatus(evaluation=found()), plan=OTHER)
+    await stage.consider(status=before, plan=OTHER)
     assert [ask.plan.plan_id for ask in stage.answers.asked] == [OTHER.plan_id]
 
 
-@pytest.mark.parametrize("error", [EvaluationError("no answer within 30 s"), ValueError("no nodes")])
+async def test_another_deadline_or_checkpoint_is_evaluated_again_though_the_plan_is_the_same() -> None:
+    stage = Stage()
+    await stage.consider()
+    await stage.consider(job=job_spec(startPolicy="Manual", checkpoint={"claimName": "kept"}))
+    await stage.consider(job=job_spec(startPolicy="Manual", runPolicy={"activeDeadlineSeconds": 60}))
+    assert [ask.plan.plan_id for ask in stage.answers.asked] == [TWO.plan_id] * 3
+
+
+ERRORS = [
+    EvaluationError("no answer within 30 s"),
+    ValueError("no nodes"),
+    RecursionError("deep"),
+    MemoryError(),
+    KeyError(),
+    OSError("\x1b[2J"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_failure_is_told_and_ends_nothing(error: Exception) -> None:
     stage = Stage(error)
     await stage.consider()
     view = stage.evaluator.view(KEY)
     assert view is not None
-    assert view.fault == str(error)
+    assert view.fault
+    assert view.fault.isprintable()
     await stage.consider(plan=OTHER)
-    assert stage.evaluator.view(KEY) == found(OTHER.plan_id)
+    other = stage.evaluator.view(KEY)
+    assert other is not None
+    assert (other.plan_id, other.fault) == (OTHER.plan_id, "")
+
+
+async def test_what_failed_before_a_restart_is_tried_again() -> None:
+    stage = Stage()
+    await stage.consider(status=JobStatus(evaluation=EvaluationStatus(TWO.plan_id, key=evaluation_key(TWO, MANUAL), fault="killed")))
+    assert len(stage.answers.asked) == 1
 
 
 async def test_an_answer_about_another_plan_is_none() -> None:
@@ -147,6 +175,7 @@ def test_the_condition_is_false_for_a_refuted_plan_and_unknown_without_an_answer
     )
     assert condition_of(**with_answer(found(state=StageState.WARNED, top_risk="twin: late"))) == ("True", "RisksFound", "twin: late")
     assert condition_of(**with_answer(EvaluationStatus(TWO.plan_id, fault="killed"))) == ("Unknown", "EvaluationFailed", "killed")
+    assert condition_of(**with_answer(EvaluationStatus(TWO.plan_id))) == ("Unknown", "EvaluationFailed", "")
     assert condition_of() is None
 
 

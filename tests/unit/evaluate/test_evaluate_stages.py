@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.evaluate.pipeline.evaluation_question import DAY_SECONDS, EvaluationQuestion, constant_rate, of_table
-from hyperscale.evaluate.pipeline.forecast_stage import SIGMAS_95, forecast_epoch
+from hyperscale.evaluate.pipeline.evaluation_question import DAY_SECONDS, EvaluationQuestion, constant_rate, first_epoch_deadline, of_table
+from hyperscale.evaluate.pipeline.forecast_stage import forecast_epoch
 from hyperscale.evaluate.pipeline.proof_stage import proof
 from hyperscale.evaluate.pipeline.run_stages import evaluate, top_risk
 from hyperscale.evaluate.pipeline.twin_stage import job_risk, play_twin
@@ -57,7 +57,7 @@ def test_the_forecast_says_what_a_wider_range_rests_on() -> None:
     assert narrow.score is not None
     assert wide.score is not None
     assert narrow.score > wide.score
-    assert epoch.spread == pytest.approx(math.log(25.0) / (2.0 * SIGMAS_95))
+    assert epoch.at(0.975) == pytest.approx(5.0)
 
 
 def test_without_failures_the_twin_adds_checkpoints_alone() -> None:
@@ -124,7 +124,55 @@ def test_units_of_a_node_are_counted_by_its_name() -> None:
     lines += [f"n{node}/gpu-{unit},0,{1000 + 37 * node + unit},memory" for node in range(20) for unit in range(4)]
     assumption = of_table(parse_failure_table(lines))
     assert sorted(assumption.laws) == ["memory/0", "memory/1", "memory/2", "memory/3"]
-    assert "4 on a node" in assumption.source
+    assert "4 units on a node; nodes are taken as new" in assumption.source
+
+
+def test_units_of_a_class_are_counted_alone_and_kinds_of_nodes_not_mixed() -> None:
+    lines = ["location,insert,remove,cause,class"]
+    lines += [f"r1/n{node}/gpu-{unit},0,{1000 + 37 * node + unit},memory,gpu" for node in range(20) for unit in range(4)]
+    lines += [f"r1/n{node}/nic,0,{5000 + node},link,nic" for node in range(20)]
+    assert len(of_table(parse_failure_table(lines)).laws) == 5
+    with pytest.raises(ValueError, match="nodes of several kinds"):
+        of_table(parse_failure_table([*lines, "r1/other,0,77,memory,h100"]))
+
+
+def test_nodes_are_as_old_as_those_in_service() -> None:
+    lines = ["location,insert,remove,cause", *(f"n{node},0,{100 + node},memory" for node in range(20)), "x,0,,", "y,60,,"]
+    assert of_table(parse_failure_table(lines)).age_seconds == 119.0
+
+
+def test_futures_are_as_many_as_asked_and_followed_past_the_deadline() -> None:
+    late = constant_rate(1e6, "Often.")
+    answer = play_twin(question(futures=399, failures=late, deadline_seconds=86_400.0), forecast_epoch(question())[1])
+    assert "of 399 futures" in answer.outcome.sentence
+    assert answer.by_deadline is not None
+    assert answer.by_deadline.middle * 399 == pytest.approx(round(answer.by_deadline.middle * 399))
+    assert job_risk(question(deadline_seconds=1e9), 1.0).horizon_seconds >= 1e9  # type: ignore[operator]
+
+
+def test_an_epoch_of_microseconds_is_no_error() -> None:
+    quick = replace(PLAN, predicted=replace(PLAN.predicted, low_seconds=1e-7, epoch_seconds=1e-6, high_seconds=1e-3))
+    assert {stage.stage for stage in evaluate(question(quick)).answer.stages} == {"proof", "forecast", "twin"}
+
+
+def test_a_range_the_wrong_way_round_is_widened_and_scores_at_most_one() -> None:
+    wrong = replace(PLAN, predicted=replace(PLAN.predicted, low_seconds=6000.0, epoch_seconds=600.0, high_seconds=60.0))
+    answer = evaluate(question(wrong)).answer
+    assert all(stage.score is None or 0.0 <= stage.score <= 1.0 for stage in answer.stages)
+    assert answer.failed
+
+
+def test_each_side_of_a_range_has_its_own_spread() -> None:
+    skewed = replace(PLAN, predicted=replace(PLAN.predicted, low_seconds=590.0, epoch_seconds=600.0, high_seconds=6000.0))
+    _, epoch = forecast_epoch(question(skewed))
+    assert epoch.at(0.025) == pytest.approx(590.0)
+    assert epoch.at(0.975) == pytest.approx(6000.0)
+    assert epoch.at(0.5) == 600.0
+
+
+def test_the_jobs_own_deadline_also_counts_the_start_of_its_pods() -> None:
+    assert first_epoch_deadline(replace(JOB, run_policy=replace(JOB.run_policy, active_deadline_seconds=600))) == 480.0
+    assert first_epoch_deadline(JOB) is None
 
 
 def test_a_table_in_which_nothing_failed_is_refused() -> None:

@@ -19,7 +19,7 @@ from tests.builders.clusters import gpu_node, planned, snapshot, training
 CLUSTER: Final = snapshot(*(gpu_node(f"n{place}") for place in range(4)))
 JOB: Final = training()
 PLAN: Final = planned(CLUSTER, JOB)
-ASK: Final = EvaluationAsk(PLAN, PlanRequest("team/cora", JOB), part_of(CLUSTER, PLAN), 200, 3600.0)
+ASK: Final = EvaluationAsk(PLAN, PlanRequest("team/cora", JOB), part_of(CLUSTER, PLAN), 200)
 
 
 def running(program: str, seconds: float = 20.0) -> EvaluationProcess:
@@ -49,9 +49,10 @@ async def test_a_plan_that_does_not_fit_is_refuted() -> None:
         ("print('nonsense')", "answered nonsense"),
         ("print('{}')", "answered nonsense"),
         (f"print('x' * {MAX_ANSWER_BYTES + 2})", "answered more than"),
+        ("import os; os.execvp('sh', ['sh', '-c', 'exec yes >&2'])  # sleep", "no answer within"),
         ("import sys; sys.stderr.write('y' * 10_000_000); raise SystemExit(3)", "ended with 3: yyy"),
     ],
-    ids=["hangs", "half an answer", "fails", "killed", "nonsense", "no plan", "too much", "talks"],
+    ids=["hangs", "half an answer", "fails", "killed", "nonsense", "no plan", "too much", "floods", "talks"],
 )
 async def test_whatever_it_does_instead_is_an_error_in_time(program: str, words: str) -> None:
     began = time.monotonic()

@@ -13,7 +13,7 @@ from hyperscale.cli.explain.explain_command import job_record, read_job
 from hyperscale.cli.explain.explanation import plan_sentence
 from hyperscale.cli.live import ApiRefusedError, LiveCluster
 from hyperscale.cli.plan import inputs
-from hyperscale.cli.text_tables import print_answer
+from hyperscale.cli.text_tables import print_answer, printable
 from hyperscale.model import constants
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
@@ -35,17 +35,20 @@ class Approved(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 def run(arguments: argparse.Namespace) -> int:
     """Approve; 2 where the plan is not the one that was asked for, or does not wait for a person."""
-    because = " ".join((arguments.because or "").split())
+    because = printable(" ".join((arguments.because or "").split()))
     if len(because) > MAX_BECAUSE:
         raise InputError(f"--because: has {len(because)} characters; write at most {MAX_BECAUSE}")
     cluster = inputs.connect(arguments)
     resource, namespace, shown = read_job(cluster, arguments.job, arguments.namespace)
     status = job_record(resource, [], shown).status
     plan = _waiting(status, arguments.plan, shown)
+    if status is not None and status.observed_generation != resource["metadata"].get("generation"):
+        raise InputError(f"{shown}: its spec has changed since it was planned; look at it again when the operator has planned it")
     _write(cluster, resource, namespace, plan.plan_id, because)
     answer = Approved(f"{namespace}/{arguments.job}", plan.plan_id, because, _evaluated(status))
     lines = [f"Approved: {answer.job}, plan {plan.plan_id}.", plan_sentence(plan)]
-    print_answer(answer, [*lines, *([f"It was evaluated: {answer.evaluated}."] if answer.evaluated else [])], arguments.output)
+    lines += [f"It was evaluated: {answer.evaluated}."] if answer.evaluated else []
+    print_answer(answer, map(printable, lines), arguments.output)
     return exit_codes.OK
 
 

@@ -44,7 +44,7 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
         "--deadline-seconds",
         type=_Number(1.0, MAX_SECONDS, "86400"),
         metavar="SECONDS",
-        help="from the job's first epoch to when it must have ended (default: spec.runPolicy.activeDeadlineSeconds)",
+        help="from the job's first epoch to when it must have ended (default: spec.runPolicy.activeDeadlineSeconds, less one restart)",
     )
     _add_failures(command)
     command.add_argument(
@@ -83,7 +83,13 @@ def _add_failures(command: Parser) -> None:
         "--restart-seconds",
         type=_Number(0.0, MAX_SECONDS, "120"),
         metavar="SECONDS",
-        help="from a failure to training again (default: 120)",
+        help="to create the pods again and load the graph (default: 120)",
+    )
+    command.add_argument(
+        "--repair-seconds",
+        type=_Number(0.0, MAX_SECONDS, "14400"),
+        metavar="SECONDS",
+        help="until a failed node can take part again (default: 14400)",
     )
     command.add_argument("--write-seconds", type=_Number(0.0, MAX_SECONDS, "2"), metavar="SECONDS", help="of one checkpoint (default: 2)")
 

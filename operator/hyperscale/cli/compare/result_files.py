@@ -27,8 +27,8 @@ GOAL: Final = "goal"
 """Metric of rows that state a goal; they repeat figures of other rows."""
 PLACES: Final = ("benchmark", "case", "method", "seed", "unit")
 """Columns that say what a value is of."""
-UNITS: Final = {"_seconds": "s", "_s": "s", "_ms": "ms", "_us": "us", "_bytes": "B", "_per_second": "/s"}
-"""By how the name of a column ends."""
+UNITS: Final = {"_per_second": "/s", "_per_s": "/s", "_seconds": "s", "_s": "s", "_ms": "ms", "_us": "us", "_bytes": "B"}
+"""By how the name of a column ends, the first that fits; a rate of another time has none."""
 Record = dict[str, str]
 
 
@@ -75,8 +75,14 @@ def rows_of(records: Sequence[Record], name: str, column: str | None = None) -> 
 def _row(record: Record, value: float, column: str) -> ResultRow:
     """A row of a table whose metric is the name of a column, or, where that is empty, of one with a column `metric`."""
     places = {place: record.get(place, "") for place in PLACES}
-    unit = places.pop("unit") or next((unit for end, unit in UNITS.items() if column.endswith(end)), "")
+    unit = places.pop("unit") or _unit_of(column)
     return ResultRow(value, column or record.get("metric", ""), unit, columns=record, **places)
+
+
+def _unit_of(column: str) -> str:
+    """Of a column by its name; "" where it says none."""
+    unit = next((unit for end, unit in UNITS.items() if column.endswith(end)), "")
+    return "" if "_per_" in column and unit != "/s" else unit
 
 
 def numbers(records: Sequence[Record], column: str, name: str) -> list[float | None]:

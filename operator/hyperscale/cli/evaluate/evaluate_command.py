@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
     FailureAssumption,
     assumed_failures,
     constant_rate,
+    first_epoch_deadline,
     of_table,
 )
 from hyperscale.evaluate.pipeline.run_stages import Evaluated, evaluate
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan=plan,
         request=asked.request,
         snapshot=sources.snapshot,
-        failures=failures,
+        failures=failures if arguments.repair_seconds is None else replace(failures, repair_seconds=arguments.repair_seconds),
         deadline_seconds=_deadline(job, arguments),
         write_seconds=_given(arguments.write_seconds, ASSUMED_WRITE_SECONDS),
         restart_seconds=_given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS),
@@ -95,6 +97,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
     if arguments.report is not None:
         check_writable(arguments.report, "--report")
     if arguments.rewrite is not None:
+        if arguments.stage and "twin" not in arguments.stage:
+            raise InputError("--rewrite: builds on the stage twin; leave --stage out, or add --stage twin")
         check_writable(arguments.rewrite, "--rewrite")
     if arguments.certificate is not None:
         check_certificate(arguments.certificate)
@@ -159,7 +163,8 @@ def _runs(arguments: argparse.Namespace) -> tuple[ForecastRun, ...]:
 
 def _deadline(job: JobInput, arguments: argparse.Namespace) -> float | None:
     seconds: float | None = arguments.deadline_seconds
-    return seconds if seconds is not None else job.spec.run_policy.active_deadline_seconds
+    restart = _given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS)
+    return seconds if seconds is not None else first_epoch_deadline(job.spec, restart)
 
 
 def _given(number: float | None, otherwise: float) -> float:

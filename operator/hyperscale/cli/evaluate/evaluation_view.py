@@ -31,13 +31,20 @@ def _head(answer: Evaluation, plan: Plan, figures: str) -> list[tuple[str, str]]
         ("Job", answer.job),
         ("Plan id", f"{answer.plan_id}, {counted(plan.ranks, 'rank')} on {counted(len(plan.ranks_by_node), 'node')}"),
         (f"Ends{within}", _bounded(answer.ends_by_deadline, lambda part: f"{100 * part:.2f} %")),
-        ("Takes", _bounded(answer.end_seconds, duration_text) or "unknown: too many futures never end"),
+        ("Takes", _takes(answer)),
         ("Costs", _bounded(answer.cost, lambda amount: f"{amount:.4g}")),
         ("Top risk", answer.top_risk or "none found"),
         ("Checkpoints", "" if answer.checkpoint_every_epochs is None else f"best every {counted(answer.checkpoint_every_epochs, 'epoch')}"),
         ("HyperScore", "" if answer.hyper_score is None or answer.value is None else f"{answer.hyper_score:.1f} (V = {answer.value:.3f})"),
         ("Figures", figures),
     ]
+
+
+def _takes(answer: Evaluation) -> str:
+    """Nothing where no future was played."""
+    if not any(stage.stage == "twin" for stage in answer.stages):
+        return ""
+    return _bounded(answer.end_seconds, duration_text) or "unknown: more than 1 of 40 futures was given up before its end"
 
 
 def _bounded(interval: Interval | None, text: Callable[[float], str]) -> str:

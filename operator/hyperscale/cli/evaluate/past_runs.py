@@ -24,8 +24,14 @@ def read_runs(url: str) -> tuple[ForecastRun, ...]:
             history.close()
     except HistoryError as error:
         raise InputError(f"--history: {error}") from None
-    taught = [_forecast_run(run) for run in reversed(runs) if run.phase == SUCCEEDED and run.replans == 0 and run.ratio is not None]
+    taught = [_forecast_run(run) for run in reversed(runs) if _teaches(run)]
     return tuple(run for run in taught if run is not None)
+
+
+def _teaches(run: FinishedRun) -> bool:
+    """As runs_table.TEACHES: ended well on the plan that it began with, on the graph and the way that were predicted."""
+    stand_in = '"generated":true' in run.measured or '"hostStaging":true' in run.measured
+    return run.phase == SUCCEEDED and run.replans == 0 and run.ratio is not None and not stand_in
 
 
 def _forecast_run(run: FinishedRun) -> ForecastRun | None:

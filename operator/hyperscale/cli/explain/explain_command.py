@@ -81,16 +81,22 @@ def _items(document: Json) -> list[Json]:
 def _from_cluster(arguments: argparse.Namespace) -> tuple[Json, list[Json], str]:
     if arguments.job is None:
         raise InputError("JOB: is missing; write the name of a GNNTrainingJob, or -f FILE")
+    check_names(arguments.job, arguments.namespace)
     cluster = inputs.connect(arguments)
     resource, namespace, shown = read_job(cluster, arguments.job, arguments.namespace)
     return resource, cluster.events(namespace, arguments.job), shown
 
 
-def read_job(cluster: LiveCluster, job: str, asked_namespace: str | None) -> tuple[Json, str, str]:
-    """The object, its namespace (the context's where None is asked for), and what to call it in messages; raises InputError."""
-    for option, value in (("JOB", job), ("--namespace", asked_namespace)):
+def check_names(job: str, namespace: str | None) -> None:
+    """Raise InputError where one of them can be no name."""
+    for option, value in (("JOB", job), ("--namespace", namespace)):
         if value is not None and not _is_name(value):
             raise InputError(f"{option}: {value!r} is no name of a Kubernetes object; write lower case letters, digits and -")
+
+
+def read_job(cluster: LiveCluster, job: str, asked_namespace: str | None) -> tuple[Json, str, str]:
+    """The object, its namespace (the context's where None is asked for), and what to call it in messages; raises InputError."""
+    check_names(job, asked_namespace)
     namespace = asked_namespace or cluster.namespace
     shown = f"{constants.JOB_KIND} {namespace}/{job}"
     resource = cluster.job(namespace, job)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
@@ -28,6 +30,8 @@ FUTURES: Final = 10_000
 MAX_WAITING: Final = 1_000
 """Plans that wait for their evaluation; of the jobs beyond, plans are evaluated with their next reconcile."""
 MAX_FAULT: Final = 512
+KEY_DIGITS: Final = 16
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 PutQuestion = Callable[[Key, JobSpec, PolicySpec, ClusterSnapshot], PlanRequest]
 
@@ -58,7 +62,7 @@ class PlanEvaluator:
         self._evaluations = evaluations
         self._question = question
         self._asked: dict[Key, str] = {}
-        """Id of the plan that was asked about last."""
+        """Key of the plan and spec that were asked about last."""
         self._results: dict[Key, EvaluationStatus] = {}
         self._waiting: asyncio.Queue[WaitingPlan] = asyncio.Queue(MAX_WAITING)
 
@@ -73,10 +77,11 @@ class PlanEvaluator:
             return
         if constants.PREVIEW_LABEL in state.job.metadata.labels:
             return  # a question of `hyperscale plan`, gone in a moment
-        recorded = state.job.status.evaluation
-        if plan.plan_id in (self._asked.get(key), recorded.plan_id if recorded is not None else None) or self._waiting.full():
+        wanted, recorded = evaluation_key(plan, job), state.job.status.evaluation
+        was_answered = recorded is not None and not recorded.fault and recorded.key == wanted
+        if self._asked.get(key) == wanted or was_answered or self._waiting.full():
             return
-        self._asked[key] = plan.plan_id
+        self._asked[key] = wanted
         self._waiting.put_nowait(WaitingPlan(key, plan, job, policy))
 
     def forget(self, key: Key) -> None:
@@ -88,10 +93,11 @@ class PlanEvaluator:
         """Until cancelled."""
         while True:
             waiting = await self._waiting.get()
-            if self._asked.get(waiting.key) != waiting.plan.plan_id:
+            wanted = evaluation_key(waiting.plan, waiting.job)
+            if self._asked.get(waiting.key) != wanted:
                 continue  # the job is gone, or has another plan
             answer = await self._evaluate(waiting)
-            if self._asked.get(waiting.key) == waiting.plan.plan_id:
+            if self._asked.get(waiting.key) == wanted:
                 self._results[waiting.key] = answer
                 self._wake(waiting.key)
 
@@ -99,20 +105,32 @@ class PlanEvaluator:
         """The answer, or why there is none: whatever goes wrong here ends nothing."""
         try:
             answer = await self._evaluations.evaluate(self._ask(waiting))
-            if answer.plan_id != waiting.plan.plan_id:
+            if answer.plan_id != waiting.plan.plan_id or not answer.stages:
                 raise EvaluationError("answered about another plan")
-        except (EvaluationError, ValueError, LookupError) as error:
+        except Exception as error:  # no start, and no other part of the operator, depends on an evaluation
             _LOG.warning("%s: the plan was not evaluated: %s", waiting.key, error)
             self._telemetry.evaluations.labels(outcome="Unknown").inc()
-            return EvaluationStatus(waiting.plan.plan_id, fault=str(error)[:MAX_FAULT])
+            return EvaluationStatus(waiting.plan.plan_id, key=evaluation_key(waiting.plan, waiting.job), fault=fault_text(error))
         self._telemetry.evaluations.labels(outcome=worst(answer).value).inc()
-        return answer
+        return replace(answer, key=evaluation_key(waiting.plan, waiting.job))
 
     def _ask(self, waiting: WaitingPlan) -> EvaluationAsk:
         snapshot = self._cache.snapshot(waiting.policy, self._clock())
         request = self._question(waiting.key, waiting.job, waiting.policy, snapshot)
-        deadline = waiting.job.run_policy.active_deadline_seconds
-        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES, deadline)
+        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES)
+
+
+def evaluation_key(plan: Plan, job: JobSpec) -> str:
+    """16 hex digits that differ where plan or spec do: the plan's id says nothing of checkpoints and deadlines."""
+    text = bytearray(plan.plan_id.encode())
+    _ENCODER.encode_into(job, text, -1)
+    return hashlib.sha256(text).hexdigest()[:KEY_DIGITS]
+
+
+def fault_text(error: Exception) -> str:
+    """The error in one bounded line of printable characters, never empty."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:MAX_FAULT]
 
 
 def part_of(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:

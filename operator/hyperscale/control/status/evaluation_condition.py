@@ -24,7 +24,7 @@ def evaluated(answer: EvaluationStatus | None) -> Condition | None:
     """True where the plan may be carried out, False where a stage says no, Unknown where the evaluation failed; None without one."""
     if answer is None:
         return None
-    if answer.fault:
+    if answer.fault or not answer.stages:
         return Condition(type=EVALUATED_CONDITION, status="Unknown", reason="EvaluationFailed", message=answer.fault)
     states = {stage.state for stage in answer.stages}
     if StageState.FAILED in states:

@@ -10,10 +10,12 @@ from typing import Final
 
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
-from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential, fixed
+from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.util.rfc3339 import duration_text
 
 DAY_SECONDS: Final = 86_400.0
 ASSUMED_FAILURES: Final = 6.50
@@ -26,8 +28,11 @@ ASSUMED_WRITE_SECONDS: Final = 2.0
 FUTURES: Final = 10_000
 NO_FAILURES: Final = frozenset({"healthy", "planned"})
 """Causes of a removal that say nothing of a unit's life."""
-MAX_UNITS: Final = 16
-"""Of a node that are played one by one."""
+MAX_UNITS: Final = 128
+"""Of a node: each of them is played."""
+MAX_CAUSES: Final = 8
+MAX_CAUSE: Final = 40
+"""Characters of a cause in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,12 @@ class FailureAssumption:
 
     laws: Mapping[str, LifeLaw]
     """By cause; of one node."""
-    repair: LifeLaw
     source: str
     """A sentence for people."""
+    repair_seconds: float = ASSUMED_REPAIR_SECONDS
+    """From a failure until the node can take part again, as a new one."""
+    age_seconds: float = 0.0
+    """Of the nodes at the start of the job."""
 
 
 def constant_rate(per_thousand_node_days: float, source: str) -> FailureAssumption:
@@ -46,7 +54,7 @@ def constant_rate(per_thousand_node_days: float, source: str) -> FailureAssumpti
     if not 0.0 <= per_thousand_node_days < math.inf:
         raise ValueError(f"{per_thousand_node_days} failures per 1,000 node-days: write a number from 0")
     laws = {"any": exponential(1_000.0 * DAY_SECONDS / per_thousand_node_days)} if per_thousand_node_days > 0.0 else {}
-    return FailureAssumption(laws, fixed(ASSUMED_REPAIR_SECONDS), source)
+    return FailureAssumption(laws, source)
 
 
 def assumed_failures() -> FailureAssumption:
@@ -61,26 +69,53 @@ def assumed_failures() -> FailureAssumption:
 def of_table(records: Sequence[UnitRecord]) -> FailureAssumption:
     """Return each cause's law as fitted to a table of events; raises ValueError where nothing in it failed.
 
-    A location `node/unit` is one of several units of its node: a node fails when one of its units does.
+    A location `node/unit` is one of several units of its node, which fails when one of them does. Units of a class are alike.
     """
     failed = [record for record in records if record.remove_seconds is not None and record.cause not in NO_FAILURES]
     if not failed:
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
-    units = _units_of_a_node(records)
+    units = _units_by_class(records)
     laws = {
         "/".join(part for part in (unit_class, cause, str(number)) if part): fitted.law
         for (unit_class, cause), fitted in fitted_laws(records).items()
-        for number in range(0 if cause in NO_FAILURES else min(units, MAX_UNITS))
+        for number in range(0 if cause in NO_FAILURES else units[unit_class])
     }
-    causes = sorted({record.cause for record in failed})
-    source = f"Fitted to {len(records)} units, {len(failed)} of which failed ({', '.join(causes[:8])}), {units} on a node."
-    return FailureAssumption(laws, fixed(ASSUMED_REPAIR_SECONDS), source)
+    causes = ", ".join(sorted({record.cause[:MAX_CAUSE] for record in failed})[:MAX_CAUSES])
+    age = _age_seconds(records)
+    source = (
+        f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({causes}), {sum(units.values())} units on a node; "
+        f"nodes are taken as {f'{duration_text(age)} old' if age > 0.0 else 'new'}."
+    )
+    return FailureAssumption(laws, source, age_seconds=age)
 
 
-def _units_of_a_node(records: Sequence[UnitRecord]) -> int:
-    """Locations of the node that has most of them."""
-    locations = {record.location for record in records}
-    return max(Counter(location.partition("/")[0] for location in locations).values())
+def _units_by_class(records: Sequence[UnitRecord]) -> dict[str, int]:
+    """Most units of each class on a node. Raises ValueError for nodes of several kinds, and for more units than can be played."""
+    counts: dict[str, Counter[str]] = {}
+    for record in {record.location: record for record in records}.values():
+        node = record.location.rpartition("/")[0] or record.location
+        counts.setdefault(node, Counter())[record.unit_class] += 1
+    kinds = {tuple(sorted(each)) for each in counts.values()}
+    if len(kinds) > 1:
+        shown = " and ".join("+".join(kind) for kind in sorted(kinds)[:3])
+        raise ValueError(f"nodes of several kinds ({shown[:200]}); give the rows of the kind that the job is planned on")
+    most = {unit_class: max(each[unit_class] for each in counts.values()) for kind in kinds for unit_class in kind}
+    if sum(most.values()) > MAX_UNITS:
+        raise ValueError(f"{sum(most.values())} units on one node; give at most {MAX_UNITS}, or rows of whole nodes")
+    return most
+
+
+def _age_seconds(records: Sequence[UnitRecord]) -> float:
+    """Median age of the units in service at the end of the records; 0 where none is."""
+    last = max(record.insert_seconds if record.remove_seconds is None else record.remove_seconds for record in records)
+    ages = sorted(last - record.insert_seconds for record in records if record.remove_seconds is None)
+    return max(0.0, ages[len(ages) // 2]) if ages else 0.0
+
+
+def first_epoch_deadline(job: JobSpec, start_seconds: float = ASSUMED_RESTART_SECONDS) -> float | None:
+    """Return the job's own deadline from its first epoch on; its clock also counts the start of its pods, about one restart."""
+    active = job.run_policy.active_deadline_seconds
+    return None if active is None else max(1.0, active - start_seconds)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The stage `proof`: two judges that share nothing say whether the plan keeps its conditions."""
+"""The stage `proof`: two judges say whether the plan keeps its conditions."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def proof(question: EvaluationQuestion) -> StageOutcome:
     broken = tuple(dict.fromkeys((*violations(*asked), *check_plan(*asked))))
     if broken:
         return StageOutcome(PROOF, StageState.FAILED, f"the plan breaks {len(broken)} of its conditions", broken[:MAX_FINDINGS], 0.0)
-    return StageOutcome(PROOF, StageState.PASSED, "the plan keeps all of its conditions, as two independent judges find", (), 1.0)
+    return StageOutcome(PROOF, StageState.PASSED, "the plan keeps all of its conditions, as two judges find", (), 1.0)

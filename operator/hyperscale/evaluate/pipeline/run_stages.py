@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -36,7 +37,8 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
     if TWIN not in asked:
         return Evaluated(_evaluation(question, [*proved, *forecasts]), None)
     answer = play_twin(question, epoch)
-    best = answer.outlook.best_interval.epochs if question.request.job.checkpoint is not None else None
+    advised = question.request.job.checkpoint is not None and answer.outlook.expected_end_seconds is not None
+    best = answer.outlook.best_interval.epochs if advised else None
     whole = replace(
         _evaluation(question, [*proved, *forecasts, answer.outcome]),
         end_seconds=answer.end,
@@ -76,4 +78,6 @@ def _cost(question: EvaluationQuestion, end: Interval | None) -> Interval | None
     if predicted.cost_per_epoch is None or predicted.epoch_seconds <= 0.0 or end is None:
         return None
     price = predicted.cost_per_epoch / predicted.epoch_seconds
+    if not 0.0 <= price * end.high < math.inf:
+        return None
     return Interval(price * end.middle, price * end.low, price * end.high)

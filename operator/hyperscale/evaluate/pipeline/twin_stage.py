@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from hyperscale.evaluate.pipeline.forecast_stage import EpochSeconds
 from hyperscale.evaluate.statistics.binomial import clopper_pearson
 from hyperscale.evaluate.twin.outlook import outlook
 from hyperscale.evaluate.twin.play_futures import play
-from hyperscale.evaluate.twin.twin_types import SMALL_INTERVAL_SECONDS, JobRisk, NodeRisk, Outlook
+from hyperscale.evaluate.twin.twin_types import SMALL_INTERVAL_SECONDS, JobRisk, NodeRisk, Outlook, fixed
 from hyperscale.model.evaluation import MAX_CURVE, Interval, StageOutcome, StageState
 from hyperscale.model.graph import FloatArray
 from hyperscale.util.rfc3339 import duration_text
@@ -26,6 +25,10 @@ LIKELY: Final = 0.9
 SAVING: Final = 0.01
 """Of the expected end: a better checkpoint interval is worth a word from here on."""
 
+MAX_STRETCH: Final = 20.0
+"""Times the work: futures are followed for that long at least."""
+MAX_REPAIRS: Final = 50.0
+"""Repairs in a row that a future may take."""
 FEW: Final = 0.01
 """Failures in the mean, below which their number says nothing."""
 
@@ -42,18 +45,27 @@ class TwinAnswer(NamedTuple):
 
 def job_risk(question: EvaluationQuestion, epoch_seconds: float) -> JobRisk:
     """The job as the twin plays it: every planned node fails by the same laws; without checkpoints a failure loses all work."""
-    job = question.request.job
+    job, failures = question.request.job, question.failures
     names = sorted({worker.node for worker in question.plan.workers})
     work = max(job.model.epochs * epoch_seconds, SMALL_INTERVAL_SECONDS)
     every = job.checkpoint.every_epochs if job.checkpoint is not None else job.model.epochs
     return JobRisk(
-        nodes=tuple(NodeRisk(name, question.failures.laws, question.failures.repair) for name in names),
+        nodes=tuple(NodeRisk(name, failures.laws, fixed(failures.repair_seconds), failures.age_seconds) for name in names),
         work_seconds=work,
         checkpoint_interval_seconds=max(min(every * epoch_seconds, work), SMALL_INTERVAL_SECONDS),
         write_seconds=question.write_seconds if job.checkpoint is not None else 0.0,
         restart_seconds=question.restart_seconds,
-        epoch_seconds=epoch_seconds,
+        epoch_seconds=epoch_seconds if epoch_seconds >= SMALL_INTERVAL_SECONDS else None,
+        horizon_seconds=_horizon_seconds(question, work),
     )
+
+
+def _horizon_seconds(question: EvaluationQuestion, work_seconds: float) -> float:
+    """Long enough for the deadline and for some repairs, however short the work is."""
+    job = question.request.job
+    writes = question.write_seconds * job.model.epochs / job.checkpoint.every_epochs if job.checkpoint is not None else 0.0
+    repairs = MAX_REPAIRS * (question.failures.repair_seconds + question.restart_seconds)
+    return max(MAX_STRETCH * (work_seconds + writes), work_seconds + repairs, 1.01 * (question.deadline_seconds or 0.0))
 
 
 def play_twin(question: EvaluationQuestion, epoch: EpochSeconds) -> TwinAnswer:
@@ -71,11 +83,12 @@ def play_twin(question: EvaluationQuestion, epoch: EpochSeconds) -> TwinAnswer:
 
 def _ends(question: EvaluationQuestion, epoch: EpochSeconds) -> FloatArray:
     """(n,) rising seconds from start to end; +inf past the horizon."""
-    each = max(1, question.futures // POINTS)
+    points = min(POINTS, question.futures)
     parts = []
-    for point in range(POINTS):
-        seconds = epoch.middle * math.exp(epoch.spread * NormalDist().inv_cdf((point + 0.5) / POINTS))
-        parts.append(play(job_risk(question, seconds), each, question.seed, start=point * each).end_seconds)
+    for point in range(points):
+        start, end = (question.futures * place // points for place in (point, point + 1))
+        seconds = epoch.at((point + 0.5) / points)
+        parts.append(play(job_risk(question, seconds), end - start, question.seed, start=start).end_seconds)
     ends: FloatArray = np.sort(np.concatenate(parts))
     return ends
 
@@ -103,24 +116,31 @@ def _sentence(question: EvaluationQuestion, by_deadline: Interval | None, middle
     useful = f"{100 * middle.ettr:.1f} % of its time trains, {failures} failures are expected"
     if by_deadline is None or question.deadline_seconds is None:
         return useful
-    return f"{100 * by_deadline.middle:.1f} % of {question.futures} futures end within {duration_text(question.deadline_seconds)}; {useful}"
+    return f"{100 * by_deadline.middle:.2f} % of {question.futures} futures end within {duration_text(question.deadline_seconds)}; {useful}"
 
 
 def _findings(question: EvaluationQuestion, middle: Outlook) -> list[str]:
+    repair = duration_text(question.failures.repair_seconds)
     restart, write = duration_text(question.restart_seconds), duration_text(question.write_seconds)
-    times = f"Taken: {restart} from a failure to training again, {write} a checkpoint."
+    times = f"Taken: {repair} until a failed node is back and no spare node, then {restart} to train again; {write} a checkpoint."
     sentences = [question.failures.source, times]
     best, job = middle.best_interval, question.request.job
     saved = best.current_end_seconds - best.expected_end_seconds
     if job.checkpoint is None and question.failures.laws:
         sentences.append("It writes no checkpoints, so a failure loses all of its work: give it spec.checkpoint.claimName.")
-    elif best.epochs is not None and saved > SAVING * best.current_end_seconds:
+    elif best.epochs is not None and saved > SAVING * best.current_end_seconds and middle.expected_end_seconds is not None:
         sentences.append(
-            f"Checkpoints every {best.epochs} epochs end {duration_text(saved)} sooner on average: write spec.checkpoint.everyEpochs."
+            f"Checkpoints every {_epochs(best.epochs)} end {duration_text(saved)} sooner on average: write spec.checkpoint.everyEpochs."
         )
     worth = middle.spare_worth
     if worth.saved_seconds > SAVING * best.current_end_seconds:
         gain = "" if worth.p_gain is None else f" and {100 * worth.p_gain:.1f} points of the chance to end in time"
         sentences.append(f"A spare node is worth {duration_text(worth.saved_seconds)} on average{gain}.")
+    if middle.past_horizon:
+        sentences.append(f"{middle.past_horizon} of {question.futures} futures were given up before their end; the means leave them out.")
     sentences += [f"Node {node.name} is expected to cost {duration_text(node.delay_seconds)}." for node in middle.costly_nodes[:3]]
     return sentences
+
+
+def _epochs(count: int) -> str:
+    return "epoch" if count == 1 else f"{count} epochs"

@@ -23,7 +23,6 @@ class EvaluationAsk(msgspec.Struct, frozen=True, rename="camel"):
     snapshot: ClusterSnapshot
     """Of the planned nodes and the links between them."""
     futures: int
-    deadline_seconds: float | None = None
 
 
 QUESTIONS: Final[msgspec.json.Decoder[EvaluationAsk]] = msgspec.json.Decoder(EvaluationAsk)

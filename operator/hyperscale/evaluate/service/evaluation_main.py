@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, assumed_failures
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, assumed_failures, first_epoch_deadline
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import MAX_QUESTION_BYTES, QUESTIONS, EvaluationAsk
 from hyperscale.model.evaluation import EvaluationStatus, status_of
@@ -30,7 +30,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         request=ask.request,
         snapshot=ask.snapshot,
         failures=assumed_failures(),
-        deadline_seconds=ask.deadline_seconds,
+        deadline_seconds=first_epoch_deadline(ask.request.job),
         futures=ask.futures,
         seed=ask.request.seed,
     )

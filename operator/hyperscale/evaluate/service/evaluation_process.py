@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,6 +27,8 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 }
 DEADLINE_SECONDS: Final = 30.0
 STDERR_BYTES: Final = 4096
+GRACE_SECONDS: Final = 5.0
+"""From its last word to its end, and from the kill to the end of its streams."""
 
 
 class EvaluationError(Exception):
@@ -54,14 +57,14 @@ class EvaluationProcess:
             )
         except OSError as error:
             raise EvaluationError(f"cannot start {self._command[0]}: {error}") from error
+        talking = asyncio.ensure_future(_talk(process, body))
         try:
-            async with asyncio.timeout(self._deadline_seconds):
-                text, said = await _talk(process, body)
-                code = await process.wait()
-        except TimeoutError:
-            raise EvaluationError(f"no answer within {self._deadline_seconds:g} s") from None
+            done, _ = await asyncio.wait({talking}, timeout=self._deadline_seconds)
+            if not done:
+                raise EvaluationError(f"no answer within {self._deadline_seconds:g} s")
+            text, said = talking.result()
         finally:
-            await _end(process)
+            code = await _end(process, talking)
         if code != 0:
             raise EvaluationError(f"ended with {code}: {said.strip()[-300:] or 'no words'}")
         try:
@@ -112,11 +115,18 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
     return kept
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it where it still runs."""
-    if process.returncode is None:
-        try:
-            process.kill()
-        except ProcessLookupError:
-            return
-        await process.wait()
+async def _end(process: asyncio.subprocess.Process, talking: asyncio.Future[tuple[bytes, str]]) -> int | None:
+    """Its exit code; it is killed where it still runs a moment later. Its streams are read on until then: a full pipe is never closed."""
+    try:
+        async with asyncio.timeout(0.0 if not talking.done() else GRACE_SECONDS):
+            return await process.wait()
+    except TimeoutError:
+        pass
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await asyncio.wait({talking}, timeout=GRACE_SECONDS)
+    talking.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_SECONDS):
+            return await process.wait()
+    return process.returncode

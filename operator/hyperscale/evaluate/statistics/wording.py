@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -86,6 +87,8 @@ def _difference(names: tuple[str, str], unit: str, two: TwoGroups, lower: bool) 
     if two.scale == "difference" and min(means) <= 0.0:
         return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
     ratio = two.estimate if two.scale == "ratio" else means[0] / means[1]
+    if ratio <= 0.0 or not math.isfinite(ratio):
+        return f"{first} is {'lower' if lower else 'higher'} than {second}, one of which is 0"
     if unit in TIMES:
         return _pace(first, second, ratio, 1.0 / ratio)
     if unit.endswith(RATE):
