@@ -50,6 +50,30 @@ def test_the_answer_begins_with_a_plain_sentence(files: tuple[str, str]) -> None
     assert "paired t-test" in lines[5]
 
 
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("samples_per_s", "fast is 98 % faster than slow"),
+        ("samples_per_second", "fast is 98 % faster than slow"),
+        ("step_s", "fast is 98 % slower than slow"),
+        ("images_per_ms", "fast is 98 % higher than slow"),
+    ],
+)
+def test_more_of_a_rate_is_faster_and_more_of_a_time_slower(tmp_path: Path, column: str, words: str) -> None:
+    for name, least in (("fast", 200), ("slow", 100)):
+        (tmp_path / f"{name}.csv").write_text("\n".join([column, *(str(least + place) for place in range(6))]))
+    assert words in run("compare", str(tmp_path / "fast.csv"), str(tmp_path / "slow.csv")).out
+
+
+@pytest.mark.parametrize("order", [("none", "some"), ("some", "none")])
+def test_zeros_beside_positive_times_are_no_crash(tmp_path: Path, order: tuple[str, str]) -> None:
+    for name, factor in (("none", 0.0), ("some", 1.0)):
+        rows_file(tmp_path / f"{name}.json", {"ours": factor})
+    ran = run("compare", *(str(tmp_path / f"{name}.json") for name in order))
+    assert (ran.code, ran.err) == (0, "")
+    assert "than" in ran.out
+
+
 def test_json_has_every_figure_and_goals_are_no_results(files: tuple[str, str]) -> None:
     answer = json.loads(run("compare", *files, "-o", "json").out)
     (one,) = answer["comparisons"]

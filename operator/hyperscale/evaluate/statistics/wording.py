@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +13,8 @@ TIMES: Final = frozenset({"s", "ms", "us", "µs", "ns", "min", "h", "seconds", "
 """Units of which less is faster."""
 RATE: Final = "/s"
 """Ends a unit of which more is faster."""
+SMALLEST_RATIO: Final = 1e-9
+"""Of two means, below which the smaller one is taken for 0."""
 
 
 def sentence(names: tuple[str, str], unit: str, two: TwoGroups, corrected: float | None, cases: tuple[int, int, int]) -> str:
@@ -83,19 +84,17 @@ def _alone(two: TwoGroups) -> str:
 def _difference(names: tuple[str, str], unit: str, two: TwoGroups, lower: bool) -> str:
     """The part of the sentence that says which way and by how much."""
     first, second = names
-    means = two.first_mean, two.second_mean
+    means, way = (two.first_mean, two.second_mean), "lower" if lower else "higher"
     if two.scale == "difference" and min(means) <= 0.0:
-        return f"{first} is {'lower' if lower else 'higher'} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
+        return f"{first} is {way} than {second} by {abs(two.estimate):.3g}{' ' if unit else ''}{unit}"
     ratio = two.estimate if two.scale == "ratio" else means[0] / means[1]
-    if ratio <= 0.0 or not math.isfinite(ratio):
-        return f"{first} is {'lower' if lower else 'higher'} than {second}, one of which is 0"
+    if not SMALLEST_RATIO <= ratio <= 1.0 / SMALLEST_RATIO:
+        return f"{first} is {way} than {second}, one of which is about 0"
     if unit in TIMES:
         return _pace(first, second, ratio, 1.0 / ratio)
     if unit.endswith(RATE):
         return _pace(first, second, ratio, ratio)
-    if ratio >= 2.0:
-        return f"{first} is {ratio:.3g} times {second}"
-    return f"{first} is {_per_cent(ratio)} {'lower' if lower else 'higher'} than {second}"
+    return f"{first} is {ratio:.3g} times {second}" if ratio >= 2.0 else f"{first} is {_per_cent(ratio)} {way} than {second}"
 
 
 def _pace(first: str, second: str, ratio: float, times: float) -> str:
