@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from e2e import training
-from e2e.cluster.api import Object
+from e2e.cluster.api import Api, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
@@ -96,9 +96,17 @@ def test_the_next_job_is_predicted_with_what_the_first_taught(real_cluster: Clus
     print(f"corrected by {known['factor']:.4g} to {job.plan()['predicted']['epochSeconds']:.4g} s")
 
 
+def stored_cora(api: Api, space: str, name: str) -> Object:
+    """A `spec.dataset` of the Cora graph as a user's own file in a ConfigMap."""
+    packed = base64.b64encode(CORA_FILE.read_bytes()).decode()
+    graph = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": {"own.npz": packed}}
+    api.create(f"/api/v1/namespaces/{space}/configmaps", graph)
+    return {"source": {"configMap": {"name": name}}, "path": "own.npz", "format": "NPZ"}
+
+
 def test_what_partitioning_refuses_is_told_in_its_own_words(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
     stated = {"vertices": 99, "edges": 200, "featureSize": 3, "classes": 2}
-    job = create(real_cluster, space, "refused", **stated)
+    job = create(real_cluster, space, "refused", **stored_cora(real_cluster.api(), space, "stated-graph"), **stated)
     job.wait(lambda: job.condition("Stalled").get("reason") == "PartitioningFailed", "it is not refused", _FAILED_SECONDS)
     message = job.condition("Stalled")["message"]
     print(message)
@@ -109,12 +117,9 @@ def test_what_partitioning_refuses_is_told_in_its_own_words(real_cluster: Cluste
 
 def test_a_stored_graph_without_sizes_is_read_planned_and_trained(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
     api = real_cluster.api()
-    packed = base64.b64encode(CORA_FILE.read_bytes()).decode()
-    graph = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own-graph"}, "binaryData": {"own.npz": packed}}
-    api.create(f"/api/v1/namespaces/{space}/configmaps", graph)
     spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
     spec["model"]["epochs"] = EPOCHS
-    spec["dataset"] = {"source": {"configMap": {"name": "own-graph"}}, "path": "own.npz", "format": "NPZ"}
+    spec["dataset"] = stored_cora(api, space, "own-graph")
     spec.pop("checkpoint", None)
     job = Job(api, space, "unsized")
     job.create(**spec)
