@@ -51,7 +51,7 @@ class Scenario:
     candidates: int = 0
     """Largest number of placements that a planner chose from; 0: the placement was given."""
     fewest: int = 4
-    """Smallest number of placements; a history of 1 holds placements that nobody chose."""
+    """Smallest number of placements; a history of 1 holds placements that were not chosen."""
     placement_spread: float = 0.15
     """Of ln(true seconds) among placements."""
     guess_error: float = 0.15

@@ -110,7 +110,7 @@ def shapley_rows(games: int, seed: int) -> list[Row]:
     wrong, other = 0, 0
     for _ in range(games):
         values = dict[frozenset[str], float]()
-        result = shapley(names, lambda members, values=values: values.setdefault(members, float(chance.random())))  # type: ignore[misc]
+        result = shapley(names, lambda members, values=values: values.setdefault(members, float(chance.random())))  # type: ignore[misc] # a default
         wrong += math.fsum((result.empty, *result.shares)) != result.value
         wrong += sum(result.exact, Fraction(result.empty)) != Fraction(result.value)
         other += result.value != values[frozenset(names)]

@@ -6,12 +6,7 @@ It exists so that a stage that hangs, crashes or eats memory ends with it, and t
 from __future__ import annotations
 
 import argparse
-import os
-import resource
 import sys
-import threading
-import time
-from typing import Final
 
 import msgspec
 
@@ -19,8 +14,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion,
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import MAX_QUESTION_BYTES, QUESTIONS, EvaluationAsk
 from hyperscale.model.evaluation import EvaluationStatus, status_of
-
-PARENT_CHECK_SECONDS: Final = 0.5
+from hyperscale.util.child_process import begin
 
 
 def answer(ask: EvaluationAsk) -> EvaluationStatus:
@@ -40,12 +34,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
 def main() -> int:
     """Answer on the standard streams; 0 with an answer, 1 without."""
     options = _options()
-    os.nice(options.nice)
-    if options.memory_bytes:
-        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sink = begin(options.nice, options.memory_bytes)
     body = sys.stdin.buffer.read(MAX_QUESTION_BYTES + 1)
     try:
         if len(body) > MAX_QUESTION_BYTES:
@@ -56,13 +45,6 @@ def main() -> int:
         sys.stderr.write(f"evaluation: {type(error).__name__}: {error}\n")
         return 1
     return 0
-
-
-def _end_with_parent(parent: int) -> None:
-    """End at once when the operator is gone: a killed operator cannot tell us."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_CHECK_SECONDS)
-    os._exit(1)
 
 
 def _options() -> argparse.Namespace:

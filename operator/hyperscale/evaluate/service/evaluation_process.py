@@ -12,19 +12,11 @@ import msgspec
 
 from hyperscale.evaluate.service.evaluation_frames import ANSWERS, MAX_ANSWER_BYTES, EvaluationAsk
 from hyperscale.model.evaluation import EvaluationStatus
+from hyperscale.util.child_process import ENVIRONMENT as ENVIRONMENT
 
 MEMORY_BYTES: Final = 384 * 2**20
 """That the process may write: beside operator and planner within the chart's limit."""
 COMMAND: Final = (sys.executable, "-m", "hyperscale.evaluate.service.evaluation_main", "--nice", "10", "--memory-bytes", str(MEMORY_BYTES))
-ENVIRONMENT: Final[Mapping[str, str]] = {
-    # Nothing of the operator's own environment: it may hold addresses and credentials.
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
-    # `python -m` would import from the working directory first.
-    "PYTHONSAFEPATH": "1",
-}
 DEADLINE_SECONDS: Final = 30.0
 STDERR_BYTES: Final = 4096
 GRACE_SECONDS: Final = 5.0

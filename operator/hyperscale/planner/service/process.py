@@ -40,22 +40,11 @@ from hyperscale.planner.service.frames import (
     Stopped,
     Turned,
 )
+from hyperscale.util.child_process import ENVIRONMENT as ENVIRONMENT
 
 logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-m", "hyperscale.planner.service.worker", "--nice", "5")
-ENVIRONMENT: Final[Mapping[str, str]] = {
-    # Nothing of the operator's own environment: it may hold addresses and credentials.
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    # One planner beside the operator, one core: more threads would only take time from it.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    # Order of sets of text must not change from one process to the next.
-    "PYTHONHASHSEED": "0",
-    # `python -m` would import from the working directory first.
-    "PYTHONSAFEPATH": "1",
-}
 GRACE_SECONDS: Final = 1.0
 """Beyond the planner's own deadline, for the way there and back."""
 START_SECONDS: Final = 30.0

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -54,9 +52,9 @@ from hyperscale.planner.service.frames import (
     read_question,
 )
 from hyperscale.planner.workload.profile import profile
+from hyperscale.util.child_process import begin
 from hyperscale.util.memo import Memo
 
-PARENT_CHECK_SECONDS: Final = 0.5
 DEADLINE_FRACTION: Final = 0.8
 """Part of the deadline for the search itself; the rest is for building the graph and for the way back."""
 HURRY_FRACTION: Final = 0.5
@@ -172,13 +170,7 @@ def serve(source: BinaryIO, sink: BinaryIO, planner: PlannerService) -> None:
 def main() -> int:
     """Serve on the standard streams; 0 at the end of input, 1 when the input cannot be read, OUT_OF_MEMORY_EXIT at the limit."""
     options = _options()
-    os.nice(options.nice)
-    if options.memory_bytes:
-        # Not RLIMIT_AS: that counts 120 MiB of libraries mapped from files and of reserved addresses, which cost a container nothing.
-        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sink = begin(options.nice, options.memory_bytes)
     try:
         serve(sys.stdin.buffer, sink, PlannerService(time.monotonic, options.weights))
     except MemoryError:
@@ -192,13 +184,6 @@ def main() -> int:
 def _send(sink: BinaryIO, answer: Answer) -> None:
     sink.write(pack(answer))
     sink.flush()
-
-
-def _end_with_parent(parent: int) -> None:
-    """End at once when the operator is gone: a killed operator cannot tell us, and a search may look at its input much later."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_CHECK_SECONDS)
-    os._exit(1)
 
 
 def _options() -> argparse.Namespace:
