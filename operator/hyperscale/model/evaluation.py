@@ -14,9 +14,15 @@ MAX_FINDINGS = 32
 """Sentences kept of one stage."""
 MAX_CURVE = 128
 """Points kept of the curve of end times."""
+MAX_REPORT_BYTES = 4096
+"""What Kubernetes keeps of a termination message."""
+MAX_NAMES = 16
+"""Files, addresses and parameters kept of each kind."""
 
 Sentence = Annotated[str, Meta(max_length=1024)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
+ShortText = Annotated[str, Meta(max_length=128)]
+ShortTexts = Annotated[tuple[ShortText, ...], Meta(max_length=MAX_NAMES)]
 
 
 class StageState(enum.StrEnum):
@@ -118,6 +124,51 @@ class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Why there is no evaluation."""
     key: Annotated[str, Meta(max_length=16)] = ""
     """Digest of plan and spec: with another one the plan is evaluated again."""
+
+
+class PreflightFault(enum.StrEnum):
+    """Why a job must not start; the first that happened."""
+
+    OUT_OF_MEMORY = "OutOfMemory"
+    """It asked for more memory than its limit, or than a GPU of the plan has."""
+    NOT_FINITE = "NotFinite"
+    """The loss or a gradient was NaN or infinite."""
+    CRASHED = "Crashed"
+    """It ended with an error of its own."""
+    NO_GRADIENT = "NoGradient"
+    """A parameter that should be trained gets no gradient."""
+    WROTE_OUTSIDE = "WroteOutside"
+    """It wrote where a pod of the job has no volume."""
+    USED_NETWORK = "UsedNetwork"
+    """It asked for an address beyond that of its data."""
+    TOO_MANY_PROCESSES = "TooManyProcesses"
+    """It started more processes than allowed."""
+    TIMED_OUT = "TimedOut"
+    """It took no step within its time."""
+
+
+class PreflightReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Outcome of one preflight. Figures that were not measured are absent."""
+
+    sentence: Sentence
+    """For people: what happened, and what to write instead."""
+    fault: PreflightFault | None = None
+    """None where the steps went well."""
+    steps: Annotated[int, Meta(ge=0)] = 0
+    """Steps taken."""
+    step_seconds: Annotated[float, Meta(ge=0)] | None = None
+    """Median time of a step, on the machine that tried it."""
+    peak_memory_bytes: Annotated[int, Meta(ge=0)] | None = None
+    """Most memory that tensors took at once."""
+    predicted_gpu_bytes: Annotated[int, Meta(ge=0)] | None = None
+    """Most memory that a rank is predicted to take on a GPU; predicted, not executed."""
+    deterministic: bool | None = None
+    """Whether the same seed gave the same losses twice."""
+    idle_parameters: ShortTexts = ()
+    """Trainable parameters without a gradient."""
+    files_written: ShortTexts = ()
+    addresses: ShortTexts = ()
+    """Host and port that it tried to reach."""
 
 
 def status_of(answer: Evaluation) -> EvaluationStatus:
