@@ -268,6 +268,8 @@ class Reconciler:
             if due > 0:
                 self._queue.add_after(run.key, due)
                 return
+        if state.gang.mpijob is None:
+            self._cache.assume(run.key, None)  # who reads this status finds the GPUs of a plan that waits free
         await self._actions.write_status(run.key, state.job.metadata, status, version)
         self._written_at[run.key] = self._clock()
         self._telemetry.count_finished(before.state, status.state)
