@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.reference import processes, schemas, transcripts
+from tests.reference import pictures, processes, schemas, transcripts
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGES: Final[dict[str, Callable[[], str]]] = {
@@ -16,6 +16,9 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "reference/reasons.md": processes.reasons,
     "reference/settings.md": processes.process_settings,
     "reference/values.md": schemas.chart_values,
+    "tasks/evaluate.md": lambda: transcripts.refreshed((DOCS / "tasks/evaluate.md").read_text()),
+    "tasks/evaluate-end.svg": pictures.end_of_job,
+    "tasks/evaluate-time.svg": pictures.use_of_time,
     "try.md": lambda: transcripts.refreshed((DOCS / "try.md").read_text()),
 }
 

@@ -60,6 +60,14 @@ class Interval(Struct, frozen=True, rename="camel", omit_defaults=True):
     high: float
 
 
+class TimePart(Struct, frozen=True, rename="camel"):
+    """What a part of a job's time goes to."""
+
+    name: Annotated[str, Meta(max_length=32)]
+    seconds: Annotated[float, Meta(ge=0)]
+    """In the mean of all futures."""
+
+
 class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is known of a planned job before a GPU is spent."""
 
@@ -83,6 +91,8 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """100 (1 + sigma(beta ln V + gamma)^kappa), as the paper prints it."""
     end_curve: Annotated[tuple[tuple[float, float], ...], Meta(max_length=MAX_CURVE)] = ()
     """Rising (seconds, part of the futures that have ended)."""
+    time_parts: Annotated[tuple[TimePart, ...], Meta(max_length=8)] = ()
+    """What the time goes to; together the mean time from the first epoch to the end, or to the horizon of the futures."""
 
     @property
     def failed(self) -> bool:

@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page without scripts: chances over time, shares of the score, stages, plan. Pure.
+"""An evaluation as one HTML page without scripts: chances and uses of time, shares of the score, stages, plan. Pure.
 
 Everything is in the page itself (SVG and one style), and whatever a name holds is escaped.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome
+from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, TimePart
 from hyperscale.model.plan import Plan
 from hyperscale.pictures.svg import text_of
 from hyperscale.util.rfc3339 import duration_text
@@ -34,16 +34,17 @@ BOTTOM: Final = 36.0
 BAR: Final = 22.0
 MAX_WORKERS: Final = 64
 TICKS: Final = 5
-COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
+COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D46")
 """After Okabe and Ito: told apart by colour-blind readers too."""
 
 
 def evaluation_page(answer: Evaluation, plan: Plan) -> str:
     """The HTML document; the same evaluation gives the same bytes."""
+    pictures = (*_curve(answer), *_time(answer.time_parts), *_shares(answer.stages))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HyperScale: {escape(answer.job)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}"><style>{STYLE}</style></head><body>'
-        f"{''.join((*_head(answer), *_curve(answer), *_shares(answer.stages), *_stages(answer.stages), *_workers(plan)))}</body></html>\n"
+        f"{''.join((*_head(answer), *pictures, *_stages(answer.stages), *_workers(plan)))}</body></html>\n"
     )
 
 
@@ -96,6 +97,25 @@ def _curve(answer: Evaluation) -> Iterator[str]:
         place = x(answer.deadline_seconds)
         yield f'<path d="M{place:.1f} 0V{high:.0f}" stroke="#b91c1c" stroke-dasharray="4 3"/>'
         yield f'<text x="{place:.1f}" y="-3" text-anchor="middle" fill="#b91c1c">deadline</text>'
+    yield "</svg>"
+
+
+def _time(parts: Sequence[TimePart]) -> Iterator[str]:
+    """One bar: what the time goes to, in the mean of all futures."""
+    total = sum(part.seconds for part in parts)
+    if total <= 0.0:
+        return
+    yield "<h2>What the time goes to, in the mean of all futures</h2>"
+    yield f'<svg viewBox="0 0 {WIDTH:.0f} {BAR + 8 + 18 * len(parts):.0f}" role="img" font-size="12" fill="#374151">'
+    left = 0.0
+    for row, part in enumerate(parts):
+        width, colour = WIDTH * part.seconds / total, COLOURS[row % len(COLOURS)]
+        yield f'<rect x="{left:.1f}" y="0" width="{width:.1f}" height="{BAR:.0f}" fill="{colour}"/>'
+        place = BAR + 8 + 18 * row
+        yield f'<rect x="0" y="{place:.0f}" width="12" height="12" fill="{colour}"/>'
+        yield f'<text x="18" y="{place + 10:.0f}">{text_of(part.name)}: {text_of(duration_text(part.seconds))}'
+        yield f" ({100 * part.seconds / total:.1f} %)</text>"
+        left += width
     yield "</svg>"
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState
+from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState, TimePart
 from hyperscale.pictures.evaluation_page import evaluation_page
 from tests.builders.placement import plan
 
@@ -24,6 +24,7 @@ def evaluation(**changes: object) -> Evaluation:
         "deadline_seconds": 5000.0,
         "ends_by_deadline": Interval(0.8, 0.79, 0.81),
         "end_curve": ((3000.0, 0.1), (3600.0, 0.5), (7200.0, 1.0)),
+        "time_parts": (TimePart("training", 3000.0), TimePart("restarts", 1000.0)),
         "value": 0.9,
         "hyper_score": 106.0,
     }
@@ -72,7 +73,7 @@ def test_a_hostile_name_is_text(name: str) -> None:
 def test_the_pictures_are_valid_svg_also_without_a_deadline() -> None:
     page = evaluation_page(evaluation(deadline_seconds=None, ends_by_deadline=None), plan("a"))
     pictures = ["<svg" + part.partition("</svg>")[0] + "</svg>" for part in page.split("<svg")[1:]]
-    assert len(pictures) == 2
+    assert len(pictures) == 3
     for picture in pictures:
         ElementTree.fromstring(picture)  # noqa: S314 - our own text
     assert "deadline" not in page
@@ -85,3 +86,10 @@ def test_a_job_whose_futures_all_end_at_once_has_a_picture_too() -> None:
 
 def test_the_same_evaluation_gives_the_same_bytes() -> None:
     assert evaluation_page(evaluation(), plan("a")) == evaluation_page(evaluation(), plan("a"))
+
+
+def test_the_page_shows_what_the_time_goes_to() -> None:
+    page = evaluation_page(evaluation(), plan("a"))
+    assert "training: 50 min (75.0 %)" in page
+    assert "restarts: 16.7 min (25.0 %)" in page
+    assert "What the time goes to" not in evaluation_page(evaluation(time_parts=()), plan("a"))

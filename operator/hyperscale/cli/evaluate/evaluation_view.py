@@ -11,6 +11,8 @@ from hyperscale.util.rfc3339 import duration_text
 
 COLUMNS = ("STAGE", "RESULT", "SCORE", "SHARE", "WHAT IT FOUND")
 NUMBERS = frozenset({2, 3})
+LEAST_SHARE = 0.05
+"""Percent."""
 
 
 def show(answer: Evaluation, plan: Plan, figures: str) -> Iterator[str]:
@@ -32,6 +34,7 @@ def _head(answer: Evaluation, plan: Plan, figures: str) -> list[tuple[str, str]]
         ("Plan id", f"{answer.plan_id}, {counted(plan.ranks, 'rank')} on {counted(len(plan.ranks_by_node), 'node')}"),
         (f"Ends{within}", _bounded(answer.ends_by_deadline, lambda part: f"{100 * part:.2f} %")),
         ("Takes", _takes(answer)),
+        ("Spent on", _spent(answer)),
         ("Costs", _bounded(answer.cost, lambda amount: f"{amount:.4g}")),
         ("Top risk", answer.top_risk or "none found"),
         ("Checkpoints", "" if answer.checkpoint_every_epochs is None else f"best every {counted(answer.checkpoint_every_epochs, 'epoch')}"),
@@ -45,6 +48,13 @@ def _takes(answer: Evaluation) -> str:
     if not any(stage.stage == "twin" for stage in answer.stages):
         return ""
     return _bounded(answer.end_seconds, duration_text) or "unknown: more than 1 of 40 futures was given up before its end"
+
+
+def _spent(answer: Evaluation) -> str:
+    """Parts of the time, in percent; those that round to nothing are left out."""
+    total = sum(part.seconds for part in answer.time_parts)
+    shares = [(part.name, 100 * part.seconds / total) for part in answer.time_parts if total > 0.0]
+    return ", ".join(f"{name} {share:.1f} %" for name, share in shares if share >= LEAST_SHARE)
 
 
 def _bounded(interval: Interval | None, text: Callable[[float], str]) -> str:

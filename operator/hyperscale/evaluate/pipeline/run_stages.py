@@ -46,6 +46,7 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
         cost=_cost(question, answer.end),
         checkpoint_every_epochs=best,
         end_curve=answer.curve,
+        time_parts=answer.outlook.time_parts,
     )
     return Evaluated(whole, answer.outlook)
 

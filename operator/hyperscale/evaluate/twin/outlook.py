@@ -9,7 +9,7 @@ import numpy as np
 
 from hyperscale.evaluate.twin.checkpoint_interval import best_interval
 from hyperscale.evaluate.twin.play_futures import play
-from hyperscale.evaluate.twin.risk_figures import binomial_bounds, costly_nodes, end_quantile, mean_ettr, spare_worth
+from hyperscale.evaluate.twin.risk_figures import binomial_bounds, costly_nodes, end_quantile, mean_ettr, spare_worth, time_parts
 from hyperscale.evaluate.twin.twin_types import JobRisk, Outlook
 
 MAX_SEARCH_FUTURES: Final = 2000
@@ -46,6 +46,7 @@ def outlook(job: JobRisk, futures: int, seed: int, deadline_seconds: float | Non
         best_interval=best_interval(job, min(futures, MAX_SEARCH_FUTURES), seed),
         spare_worth=spare_worth(job, base, seed, deadline_seconds),
         costly_nodes=costly_nodes(job, base),
+        time_parts=time_parts(base),
     )
 
 

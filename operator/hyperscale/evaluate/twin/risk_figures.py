@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hyperscale.evaluate.twin.job_arrays import horizon_seconds
 from hyperscale.evaluate.twin.play_futures import play
 from hyperscale.evaluate.twin.twin_types import CostlyNode, Futures, JobRisk, NodeRisk, SpareWorth
+from hyperscale.model.evaluation import TimePart
 from hyperscale.model.graph import FloatArray
 
 CONFIDENCE: Final = 0.95
@@ -67,6 +68,19 @@ def end_quantile(futures: Futures, part: float) -> float | None:
     ordered = np.sort(futures.end_seconds)
     end = float(ordered[min(len(ordered) - 1, math.ceil(part * len(ordered)) - 1)])
     return end if math.isfinite(end) else None
+
+
+def time_parts(futures: Futures) -> tuple[TimePart, ...]:
+    """Return what the time of a job goes to, in the mean of all futures; what takes none is left out."""
+    seconds = {
+        "training": futures.useful_seconds,
+        "checkpoints": futures.checkpoint_seconds,
+        "lost work": futures.lost_seconds,
+        "restarts": futures.restart_seconds,
+        "waiting for nodes": futures.waiting_seconds,
+        "slow nodes": futures.slow_seconds,
+    }
+    return tuple(TimePart(name, mean) for name, each in seconds.items() if (mean := float(each.mean())) > 0.0)
 
 
 def costly_nodes(job: JobRisk, futures: Futures) -> tuple[CostlyNode, ...]:

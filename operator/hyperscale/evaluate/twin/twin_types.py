@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from hyperscale.model.evaluation import TimePart
 from hyperscale.model.graph import FloatArray
 
 SMALL_INTERVAL_SECONDS: Final = 1e-3
@@ -202,3 +203,5 @@ class Outlook(msgspec.Struct, frozen=True):
     spare_worth: SpareWorth
     costly_nodes: tuple[CostlyNode, ...]
     """Largest delay first, at most `MAX_COSTLY`; nodes without a delay are left out."""
+    time_parts: tuple[TimePart, ...] = ()
+    """What the time goes to."""
