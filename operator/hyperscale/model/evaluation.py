@@ -82,6 +82,12 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Part of the futures; the bounds say what their number leaves open."""
     cost: Interval | None = None
     """In the currency of the policy's price table."""
+    energy_kilowatt_hours: Interval | None = None
+    """Of the planned GPUs, from idle power to board power; absent where a product's board power is unknown."""
+    wait_seconds: Interval | None = None
+    """Until its GPUs are free and its turn has come; absent where nothing is known of the queue."""
+    delay_of_others_seconds: Interval | None = None
+    """By which this job delays the ends of those that wait, in their mean; absent where none waits."""
     top_risk: Sentence = ""
     checkpoint_every_epochs: Annotated[int, Meta(ge=1)] | None = None
     """The interval that ends soonest; absent where the job writes no checkpoints."""
@@ -123,6 +129,12 @@ class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Part of the simulated futures; the bounds say what their number leaves open."""
     cost: Interval | None = None
     """In the currency of the policy's price table."""
+    energy_kilowatt_hours: Interval | None = None
+    """Of the planned GPUs."""
+    wait_seconds: Interval | None = None
+    """Until its GPUs are free and its turn has come."""
+    delay_of_others_seconds: Interval | None = None
+    """By which this job delays the ends of those that wait, in their mean."""
     top_risk: Sentence = ""
     """The stage to look at first."""
     checkpoint_every_epochs: Annotated[int, Meta(ge=1)] | None = None
@@ -190,6 +202,9 @@ def status_of(answer: Evaluation) -> EvaluationStatus:
         deadline_seconds=answer.deadline_seconds,
         ends_by_deadline=answer.ends_by_deadline,
         cost=answer.cost,
+        energy_kilowatt_hours=answer.energy_kilowatt_hours,
+        wait_seconds=answer.wait_seconds,
+        delay_of_others_seconds=answer.delay_of_others_seconds,
         top_risk=answer.top_risk,
         checkpoint_every_epochs=answer.checkpoint_every_epochs,
         value=answer.value,

@@ -56,6 +56,13 @@ def _head(answer: Evaluation) -> Iterator[str]:
     yield _pair("Takes", _times(answer.end_seconds))
     if answer.cost is not None:
         yield _pair("Costs", f"{answer.cost.middle:.4g} ({answer.cost.low:.4g} to {answer.cost.high:.4g})")
+    if answer.energy_kilowatt_hours is not None:
+        energy = answer.energy_kilowatt_hours
+        yield _pair("Energy of its GPUs", f"{energy.middle:.3g} kWh ({energy.low:.3g} to {energy.high:.3g})")
+    if answer.wait_seconds is not None:
+        yield _pair("Starts in", _times(answer.wait_seconds))
+    if answer.delay_of_others_seconds is not None:
+        yield _pair("Delays those that wait by", f"{_times(answer.delay_of_others_seconds)} on average")
     yield _pair("Top risk", answer.top_risk or "none found")
     if answer.hyper_score is not None and answer.value is not None:
         yield _pair("HyperScore", f"{answer.hyper_score:.1f} (V = {answer.value:.3f})")

@@ -14,6 +14,7 @@ from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.documents import display_name, read_text
 from hyperscale.cli.evaluate.evaluation_view import show
 from hyperscale.cli.evaluate.proofs import check_certificate, refuse, write_certificate
+from hyperscale.cli.evaluate.queue_view import queue_figures
 from hyperscale.cli.evaluate.rewritten import write_rewrite
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import check_writable, replaced
@@ -68,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         deadline_seconds=_deadline(job, arguments),
         write_seconds=_given(arguments.write_seconds, ASSUMED_WRITE_SECONDS),
         restart_seconds=_given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS),
+        queue=queue_figures(sources),
+        policy=sources.policy,
         runs=_runs(arguments),
         futures=arguments.futures,
         seed=asked.request.seed,

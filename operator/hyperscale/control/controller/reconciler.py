@@ -263,20 +263,28 @@ class Reconciler:
         self._recorder.note(state, status)
         if status == before and not (record is not None and record.status_fault):
             return
-        if is_progress(before, status) and run.plan is None:
-            due = self._written_at.get(run.key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
-            if due > 0:
-                self._queue.add_after(run.key, due)
-                return
-        if state.gang.mpijob is None:
-            self._cache.assume(run.key, None)  # who reads this status finds the GPUs of a plan that waits free
-        await self._actions.write_status(run.key, state.job.metadata, status, version)
-        self._written_at[run.key] = self._clock()
+        if is_progress(before, status) and run.plan is None and self._put_off(run.key):
+            return
+        await self._write(run.key, state, status, version)
         self._telemetry.count_finished(before.state, status.state)
         if replace(status, measured=None) != replace(before, measured=None):
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "state": str(status.state), "detail": decision.message})
         if (event := event_for(run, state, decision, before, status)) is not None:
             await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
+
+    async def _write(self, key: Key, state: ReconcileInput, status: JobStatus, version: str) -> None:
+        """The one status write; who reads it finds the GPUs of a plan that waits free."""
+        if state.gang.mpijob is None:
+            self._cache.assume(key, None)
+        await self._actions.write_status(key, state.job.metadata, status, version)
+        self._written_at[key] = self._clock()
+
+    def _put_off(self, key: Key) -> bool:
+        """Whether progress was written a moment ago; another pass then writes it later."""
+        due = self._written_at.get(key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
+        if due > 0:
+            self._queue.add_after(key, due)
+        return due > 0
 
 
 def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord, evaluation: EvaluationStatus | None) -> PlanState:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
+from hyperscale.evaluate.impact.queue_effect import QueueFigures
 from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -130,6 +132,9 @@ class EvaluationQuestion:
     """From the start of the job."""
     write_seconds: float = ASSUMED_WRITE_SECONDS
     restart_seconds: float = ASSUMED_RESTART_SECONDS
+    queue: QueueFigures | None = None
+    """None where it is not known who runs and who waits."""
+    policy: PolicySpec = field(default_factory=PolicySpec)
     runs: tuple[ForecastRun, ...] = ()
     """Finished ones."""
     futures: int = FUTURES

@@ -8,8 +8,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from hyperscale.evaluate.impact.energy import energy
+from hyperscale.evaluate.impact.queue_effect import QueueEffect, queue_effect
 from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
-from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, forecast_epoch
+from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, EpochSeconds, forecast_epoch
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
 from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
 from hyperscale.evaluate.pipeline.twin_stage import TWIN, play_twin
@@ -38,12 +40,16 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
         return Evaluated(_evaluation(question, [*proved, *forecasts]), None)
     answer = play_twin(question, epoch)
     advised = question.request.job.checkpoint is not None and answer.outlook.expected_end_seconds is not None
+    effect = _queue_effect(question, epoch)
     best = answer.outlook.best_interval.epochs if advised else None
     whole = replace(
         _evaluation(question, [*proved, *forecasts, answer.outcome]),
         end_seconds=answer.end,
         ends_by_deadline=answer.by_deadline,
         cost=_cost(question, answer.end),
+        energy_kilowatt_hours=None if answer.end is None else energy(question.plan, answer.end, question.policy),
+        wait_seconds=None if effect is None else effect.wait,
+        delay_of_others_seconds=None if effect is None or not effect.others else effect.delay,
         checkpoint_every_epochs=best,
         end_curve=answer.curve,
         time_parts=answer.outlook.time_parts,
@@ -71,6 +77,14 @@ def top_risk(outcomes: Sequence[StageOutcome]) -> str:
     warned = [outcome for outcome in outcomes if outcome.state is StageState.WARNED]
     worst = min(failed or warned, key=lambda outcome: outcome.score if outcome.score is not None else 1.0, default=None)
     return "" if worst is None else f"{worst.stage}: {worst.sentence}"
+
+
+def _queue_effect(question: EvaluationQuestion, epoch: EpochSeconds) -> QueueEffect | None:
+    if question.queue is None:
+        return None
+    gpus = sum(worker.gpus for worker in question.plan.workers)
+    epochs = question.request.job.model.epochs
+    return queue_effect(question.queue, gpus, lambda part: epochs * epoch.at(part), question.policy.queue, question.seed)
 
 
 def _cost(question: EvaluationQuestion, end: Interval | None) -> Interval | None:

@@ -25,6 +25,8 @@ class GpuModel(Spec, frozen=True):
     """Sustained GFLOP/s on GNN training (not the data sheet's peak)."""
     price_per_hour: Annotated[float, Meta(ge=0, le=100000, extra=DECIMAL)] | None = None
     """Price of one GPU hour, any currency."""
+    board_power_watts: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    """Most that one GPU takes."""
     intra_node_bytes_per_second: Annotated[float, Meta(ge=1, le=MAX_BYTES_PER_SECOND, extra=QUANTITY)] | None = None
     """Between two GPUs of a node, sustained, one way."""
     intra_node_latency_nanoseconds: Annotated[int, Meta(ge=0, le=NANOSECONDS)] | None = None

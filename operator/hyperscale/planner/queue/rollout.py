@@ -51,15 +51,18 @@ def weighted_mean_seconds(
     active = (*running, *(QueueRunningJob(one.key, one.slots, one.seconds) for one in begun))
     for job in waiting[:MOST_ROLLED]:
         weight += job.weight
-    for job, ends in _rolled({job.key: job for job in waiting[:MOST_ROLLED]}, active, cluster, rule):
+    for job, ends in rolled_ends({job.key: job for job in waiting[:MOST_ROLLED]}, active, cluster, rule):
         total += job.weight * ends
     return total / weight if weight else 0.0
 
 
-def _rolled(
+def rolled_ends(
     waiting: Mapping[str, PendingJob], running: tuple[QueueRunningJob, ...], cluster: ClusterState, rule: Choose
 ) -> Iterable[tuple[PendingJob, float]]:
-    """Every waiting job and the second in which it ends."""
+    """Yield every waiting job and the second in which it ends.
+
+    waiting: by key
+    """
     left = dict(waiting)
     ends = [(job.remaining_seconds, job.key, job.slots) for job in running]
     heapq.heapify(ends)
