@@ -52,6 +52,12 @@ PARTITION_KEY_LABEL: Final = "hyperscale.dev/partition-key"
 """On the Job that writes partitions, and on its pods: what they were made from."""
 DATASET_KEY_LABEL: Final = "hyperscale.dev/dataset-key"
 """On the Job that reads the sizes of a training graph, and on its pods: the digest of the `spec.dataset` that it reads."""
+PREFLIGHT_KEY_LABEL: Final = "hyperscale.dev/preflight-key"
+"""On the Job that tries the code of a job, and on its pods: the digest of what is tried."""
+PREFLIGHT_AGAIN_ANNOTATION: Final = "hyperscale.dev/preflight-again"
+"""Set by a person on the GNNTrainingJob: each other value has the same code tried once more."""
+PREFLIGHT_SPEC_ANNOTATION: Final = "hyperscale.dev/preflight-spec"
+"""On the pods of that Job: the GNNTrainingJob as JSON, which they read as a file."""
 APPROVED_PLAN_ANNOTATION: Final = "hyperscale.dev/approved-plan"
 """Set by a person on the GNNTrainingJob to the id of the plan that may run (startPolicy: Manual)."""
 APPROVED_BECAUSE_ANNOTATION: Final = "hyperscale.dev/approved-because"
@@ -72,6 +78,11 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
+
+
+def preflight_again_command(namespace: str, job: str) -> str:
+    """What a person runs to have the same code tried once more."""
+    return f"kubectl annotate --overwrite gnntj {job} -n {namespace} {PREFLIGHT_AGAIN_ANNOTATION}=$(date +%s)"
 
 
 def approval_command(namespace: str, job: str, plan_id: str) -> str:

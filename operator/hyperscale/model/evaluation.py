@@ -24,6 +24,11 @@ Ratio = Annotated[float, Meta(ge=0, le=1)]
 ShortText = Annotated[str, Meta(max_length=128)]
 ShortTexts = Annotated[tuple[ShortText, ...], Meta(max_length=MAX_NAMES)]
 
+PREFLIGHT_SECONDS = 60
+"""Time that the code has in a preflight."""
+PREFLIGHT_START_SECONDS = 540
+"""Time that a preflight's pod has to find a node and get its image."""
+
 
 class StageState(enum.StrEnum):
     """What became of a stage."""
@@ -191,6 +196,41 @@ class PreflightReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     files_written: ShortTexts = ()
     addresses: ShortTexts = ()
     """Host and port that it tried to reach."""
+
+
+class PreflightOutcome(enum.StrEnum):
+    """What a preflight says of the start."""
+
+    PASSED = "Passed"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    """It ended without a report that says so; nothing is known of the code."""
+
+
+class PreflightStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How the last preflight ended, and its figures; absent before one has ended."""
+
+    key: Annotated[str, Meta(max_length=16)]
+    """Digest of what was tried: with another one the code is tried again."""
+    outcome: PreflightOutcome
+    reason: ShortText
+    """As in the condition `Preflight`."""
+    sentence: Sentence
+    steps: Annotated[int, Meta(ge=0)] = 0
+    """Steps taken."""
+    step_seconds: Annotated[float, Meta(ge=0)] | None = None
+    """Median time of a step in the pod, on its CPU."""
+    peak_memory_bytes: Annotated[int, Meta(ge=0)] | None = None
+    """Most memory that tensors took at once."""
+    predicted_gpu_bytes: Annotated[int, Meta(ge=0)] | None = None
+    """Most memory that a rank is predicted to take on a GPU."""
+    deterministic: bool | None = None
+    """Whether the same seed gave the same losses twice."""
+    idle_parameters: ShortTexts = ()
+    """Trainable parameters without a gradient."""
+    files_written: ShortTexts = ()
+    addresses: ShortTexts = ()
+    """Host and port that the code tried to reach."""
 
 
 def status_of(answer: Evaluation) -> EvaluationStatus:

@@ -8,6 +8,11 @@ LAUNCHER = "launcher"
 WORKER = "worker"
 PARTITION = "partition"
 INSPECT = "inspect"
+PREFLIGHT = "preflight"
+OOM_KILLED = "OOMKilled"
+"""The kubelet's reason for a container that took more memory than its limit."""
+BATCH_ROLES = frozenset({PARTITION, INSPECT, PREFLIGHT})
+"""Roles of pods of the Jobs that a run rests on."""
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
@@ -44,9 +49,9 @@ class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """uid of the controlling owner; "" without one."""
     owner_kind: str = ""
     job_name: str = ""
-    """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job whose graph it reads or cuts; "" for pods of others."""
+    """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job that a batch Job is for; "" for pods of others."""
     role: str = ""
-    """launcher, worker, partition, inspect, or "" for pods of others."""
+    """launcher, worker, partition, inspect, preflight, or "" for pods of others."""
     index: int | None = None
     """Label training.kubeflow.org/replica-index of a worker; None where absent or not a whole number."""
     created: str = ""
@@ -61,7 +66,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     unreadable: bool = False
     """The pod cannot be read: what it holds is not known, so that it counts as holding all GPUs of its node."""
     termination: str = ""
-    """What the program left behind at its end, of launcher, partition and inspect pods: their first container's termination message."""
+    """What the program left behind at its end, of launcher and batch pods: their first container's termination message."""
 
     @property
     def key(self) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hyperscale.model.api.condition import Condition, Time
 from hyperscale.model.api.datasets import DatasetStatus
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.evaluation import EvaluationStatus
+from hyperscale.model.evaluation import EvaluationStatus, PreflightStatus
 from hyperscale.model.plan import Plan, plan_of
 
 MAX_CONDITIONS = 16
@@ -206,6 +206,8 @@ class JobStatus(Out, frozen=True):
     """The plan in force, as `hyperscale plan -o json` prints it (docs/reference/plan-schema.md)."""
     evaluation: EvaluationStatus | None = None
     """What was found out about the plan, where a person decides on it; absent with startPolicy Automatic."""
+    preflight: PreflightStatus | None = None
+    """How the last preflight ended; absent with `preflight: Off`."""
     mpi_job_ref: ObjectReference | None = None
     start_time: Time | None = None
     completion_time: Time | None = None

@@ -1,4 +1,4 @@
-"""Results that a run, or the Job `NAME-inspect`, reports about itself, from untrusted sources: bounded, checked. Pure."""
+"""Results that a run, or one of the Jobs `NAME-inspect` and `NAME-preflight`, reports, from untrusted sources: bounded, checked. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec import Meta
 from hyperscale.model.api.datasets import DatasetStatus, SizeSource
 from hyperscale.model.api.job import PositiveCount
 from hyperscale.model.api.measured import LONGEST_SECONDS, MOST_BYTES, Measured
+from hyperscale.model.evaluation import PreflightReport
 from hyperscale.model.pods import LAUNCHER, PodView
 
 MAX_BYTES: Final = 4096
@@ -96,3 +97,32 @@ def read_report(termination: str, key: str) -> DatasetStatus | None:
         return None
     sizes = (report.vertices, report.edges, report.feature_size, report.classes)
     return DatasetStatus(*sizes, SizeSource.READ, key, report.train_vertices or None)
+
+
+MAX_STEPS: Final = 10**9
+MAX_MEMORY_BYTES: Final = 2**53
+
+
+def read_preflight(termination: str) -> PreflightReport | None:
+    """The report of a preflight; None for a message that is none.
+
+    A report is at most 4096 bytes of JSON with figures that a pod can have, in text that a terminal can show.
+    """
+    if len(termination.encode(errors="replace")) > MAX_BYTES:
+        return None
+    try:
+        report = msgspec.json.decode(termination, type=PreflightReport)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    texts = (report.sentence, *report.idle_parameters, *report.files_written, *report.addresses)
+    memory = (report.peak_memory_bytes or 0, report.predicted_gpu_bytes or 0)
+    possible = (
+        report.steps <= MAX_STEPS
+        and max(memory) <= MAX_MEMORY_BYTES
+        and (report.step_seconds is None or report.step_seconds <= LONGEST_SECONDS)
+        and report.sentence.strip()
+        and all(text.isprintable() for text in texts)
+    )
+    if not possible:
+        return None
+    return msgspec.structs.replace(report, step_seconds=None if report.step_seconds is None else _rounded(report.step_seconds))

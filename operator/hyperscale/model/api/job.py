@@ -82,6 +82,14 @@ class StartPolicy(enum.StrEnum):
     NEVER = "Never"
 
 
+class PreflightMode(enum.StrEnum):
+    """Whether the job's own code is tried for a few steps before its start."""
+
+    OFF = "Off"
+    ADVISE = "Advise"
+    REQUIRE = "Require"
+
+
 class CleanPodPolicy(enum.StrEnum):
     """Which pods the MPIJob deletes when it ends."""
 
@@ -366,6 +374,9 @@ class JobSpec(Spec, frozen=True):
     start_policy: StartPolicy = StartPolicy.AUTOMATIC
     """Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the plan; Never plans and
     reports only."""
+    preflight: PreflightMode = PreflightMode.OFF
+    """Advise tries the job's code for a few steps in a limited pod without a GPU while the job starts; Require starts only what passed
+    there."""
     recovery: RecoverySpec = RecoverySpec()
     checkpoint: CheckpointSpec | None = None
     run_policy: RunPolicy = RunPolicy()

@@ -62,15 +62,19 @@ class MpiJobView(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchJobView(msgspec.Struct, frozen=True, gc=False):
-    """The Job that writes a job's partitions, or the one that reads the sizes of its graph, as last read."""
+    """The Job that writes a job's partitions, reads the sizes of its graph or tries its code, as last read."""
 
     uid: str
     owner_uid: str
     """uid of the controlling owner; "" without one."""
     key: str
-    """What it makes partitions from, or which `spec.dataset` it reads."""
+    """What it makes partitions from, which `spec.dataset` it reads, or what it tries."""
     succeeded: bool = False
     failed: bool = False
     message: str = ""
     """Why it failed, in the Job controller's words."""
     deleting: bool = False
+    created: str = ""
+    """metadata.creationTimestamp, RFC 3339."""
+    overdue: bool = False
+    """It failed because its time was up."""

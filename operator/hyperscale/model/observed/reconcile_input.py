@@ -162,6 +162,25 @@ class BatchJobState(msgspec.Struct, frozen=True):
         return next((pod for pod in reversed(self.pods) if uid and pod.owner_uid == uid), None)
 
 
+class PreflightState(msgspec.Struct, frozen=True):
+    """The Job that tries the job's code."""
+
+    key: str = ""
+    """Digest of what is to be tried; "" where nothing is."""
+    job: BatchJobView | None = None
+    """None where it was not read since the operator started, or does not exist."""
+    pods: tuple[PodView, ...] = ()
+    """Pods of the Job, oldest first."""
+    refusal: SpecFault | None = None
+    """Why the API server does not take the Job, its pod or its NetworkPolicy."""
+
+    @property
+    def last_pod(self) -> PodView | None:
+        """The latest pod of the Job; pods of others under its labels do not count."""
+        uid = self.job.uid if self.job is not None else ""
+        return next((pod for pod in reversed(self.pods) if uid and pod.owner_uid == uid), None)
+
+
 class CapacityState(msgspec.Struct, frozen=True):
     """Nodes that matter to the job and cannot be used."""
 
@@ -192,4 +211,5 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     restart: RestartState = RestartState()
     partitions: BatchJobState = BatchJobState()
     inspection: BatchJobState = BatchJobState()
+    preflight: PreflightState = PreflightState()
     capacity: CapacityState = CapacityState()

@@ -18,9 +18,10 @@ from hyperscale.model.constants import (
     MPI_REPLICA_INDEX_LABEL,
     PARTITION_KEY_LABEL,
     PLAN_ID_LABEL,
+    PREFLIGHT_KEY_LABEL,
 )
 from hyperscale.model.planning import PODS
-from hyperscale.model.pods import INSPECT, LAUNCHER, PARTITION, WORKER, PodView
+from hyperscale.model.pods import BATCH_ROLES, INSPECT, LAUNCHER, OOM_KILLED, PARTITION, PREFLIGHT, WORKER, PodView
 from hyperscale.observe.kube.demand import MAX_FURTHER, Amounts, further, is_further, mig_devices, pod_demand
 from hyperscale.observe.kube.nested import controller_of, entries, nested, text_at
 from hyperscale.observe.kube.node_labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
@@ -38,7 +39,10 @@ KEPT_LABELS: Final = (
     MPI_REPLICA_INDEX_LABEL,
     PARTITION_KEY_LABEL,
     PLAN_ID_LABEL,
+    PREFLIGHT_KEY_LABEL,
 )
+_BATCH_LABELS: Final = ((PARTITION_KEY_LABEL, PARTITION), (DATASET_KEY_LABEL, INSPECT), (PREFLIGHT_KEY_LABEL, PREFLIGHT))
+"""What tells pods of each batch Job."""
 MAX_TERMINATION: Final = 4096
 """What the kubelet keeps of a container's termination message."""
 MAX_MESSAGE: Final = 1024
@@ -93,16 +97,17 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         deletion=text_at(metadata, "deletionTimestamp"),
         reason=str(text_at(status, "reason"))[:MAX_REASON],
         unschedulable=_unschedulable(status),
-        termination=_termination(status) if role in {LAUNCHER, PARTITION, INSPECT} else "",
+        termination=_termination(status, role) if role in BATCH_ROLES or role == LAUNCHER else "",
     )
 
 
 def _role(labels: Mapping[str, Any]) -> tuple[str, str]:
     """Role of a pod of ours and the name of its MPIJob; a batch Job's pod has that of its GNNTrainingJob, a pod of others ""."""
     role, job_name = labels.get(MPI_JOB_ROLE_LABEL, ""), labels.get(MPI_JOB_NAME_LABEL, "")
-    if not job_name and (PARTITION_KEY_LABEL in labels or DATASET_KEY_LABEL in labels):
-        return PARTITION if PARTITION_KEY_LABEL in labels else INSPECT, labels.get(JOB_NAME_LABEL, "")
-    return role if role in {LAUNCHER, WORKER, PARTITION, INSPECT} else "", job_name
+    batch = next((kind for label, kind in _BATCH_LABELS if label in labels), "") if not job_name else ""
+    if batch:
+        return batch, labels.get(JOB_NAME_LABEL, "")
+    return role if role in BATCH_ROLES or role in {LAUNCHER, WORKER} else "", job_name
 
 
 def closing_view(pod: Mapping[str, Any]) -> PodView:
@@ -246,11 +251,16 @@ def _unschedulable(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _termination(status: Mapping[str, Any]) -> str:
-    """Termination message of the first container; of its last end while it runs again."""
+def _termination(status: Mapping[str, Any], role: str) -> str:
+    """Termination message of the first container; of its last end while it runs again.
+
+    Of a preflight that the kernel killed for its memory: OOM_KILLED, since its log says nothing of that.
+    """
     container = next(iter(entries(status, "containerStatuses")), {})
     for state in ("state", "lastState"):
         ended = nested(container, state, "terminated")
+        if role == PREFLIGHT and ended.get("reason") == OOM_KILLED:
+            return OOM_KILLED
         if ended.get("message"):
             return str(ended["message"])[:MAX_TERMINATION]
     return ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hyperscale.model import constants
-from hyperscale.model.constants import DATASET_KEY_LABEL, PARTITION_KEY_LABEL
+from hyperscale.model.constants import DATASET_KEY_LABEL, PARTITION_KEY_LABEL, PREFLIGHT_KEY_LABEL
 from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
 from hyperscale.model.plan import Plan, plan_of
 from hyperscale.model.planning import PODS
@@ -158,9 +158,11 @@ def batch_job_view(resource: Mapping[str, Any]) -> BatchJobView:
     return BatchJobView(
         uid=metadata.get("uid", ""),
         owner_uid=text_at(controller_of(metadata), "uid"),
-        key=labels.get(PARTITION_KEY_LABEL) or labels.get(DATASET_KEY_LABEL, ""),
+        key=labels.get(PARTITION_KEY_LABEL) or labels.get(DATASET_KEY_LABEL) or labels.get(PREFLIGHT_KEY_LABEL, ""),
         succeeded="Complete" in conditions,
         failed="Failed" in conditions,
         message=str(text_at(conditions.get("Failed", {}), "message")),
         deleting=bool(metadata.get("deletionTimestamp")),
+        created=readable_time(metadata.get("creationTimestamp")),
+        overdue=text_at(conditions.get("Failed", {}), "reason") == "DeadlineExceeded",
     )
