@@ -131,7 +131,7 @@ FIELDS = {
     **{
         field: (group, field)
         for group, kind in get_type_hints(ReconcileInput).items()
-        if group not in ("plan", "partitions", "inspection")
+        if group not in ("plan", "partitions", "inspection", "preflight")
         for field in kind.__struct_fields__
     },
     **{field: ("plan", field) for field in ("refusal", "admission", "metrics")},
@@ -146,6 +146,10 @@ FIELDS = {
     "inspection_key": ("inspection", "key"),
     "inspection_read": ("inspection", "read"),
     "inspection_pods": ("inspection", "pods"),
+    "preflight": ("preflight", "job"),
+    "preflight_key": ("preflight", "key"),
+    "preflight_pods": ("preflight", "pods"),
+    "preflight_refusal": ("preflight", "refusal"),
 }
 """Name in a test: the group of ReconcileInput and the field there. Only names that say too little without their group differ."""
 

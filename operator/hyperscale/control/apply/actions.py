@@ -97,6 +97,11 @@ class Actions:
         await self._confirm_unless_new(key, state, began)
         await self._companions.ensure_inspection(key, state, job, again=again)
 
+    async def ensure_preflight(self, key: Key, state: ReconcileInput, job: JobSpec) -> None:
+        """Create the Job that tries the job's code, or read how far it is; raises ConflictError where the job has changed meanwhile."""
+        await self._confirm(key, state)
+        await self._companions.ensure_preflight(key, state.job.metadata, job)
+
     async def _confirm_unless_new(self, key: Key, state: ReconcileInput, began: float) -> None:
         if state.job.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
             await self._confirm(key, state)

@@ -17,6 +17,7 @@ from hyperscale.control.milestones import Milestone, OnMilestone
 from hyperscale.control.render.batch_jobs import inspect_job, partition_job
 from hyperscale.control.render.plan_file import config_map, config_map_name
 from hyperscale.control.render.pod import common_labels
+from hyperscale.control.render.preflight_pod import network_policy, preflight_job, trial_pod
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec
@@ -83,6 +84,11 @@ _PARTITION: Final = _BatchJob(
 _INSPECTION: Final = _BatchJob(
     constants.DATASET_KEY_LABEL, "inspections", Milestone.BEFORE_INSPECTION, Milestone.INSPECTION_CREATED, Milestone.INSPECTION_DELETED
 )
+_PREFLIGHT: Final = _BatchJob(
+    constants.PREFLIGHT_KEY_LABEL, "preflights", Milestone.BEFORE_PREFLIGHT, Milestone.PREFLIGHT_CREATED, Milestone.PREFLIGHT_DELETED
+)
+_NO_DRY_RUN: Final = "does not support dry run"
+"""What the API server says of an admission webhook that cannot judge an object without effects."""
 
 
 class Companions:
@@ -141,6 +147,34 @@ class Companions:
         body = inspect_job(state.job.metadata, job, self._defaults)
         await self._ensure(key, state.job.metadata, body, _INSPECTION, again=again)
 
+    async def ensure_preflight(self, key: Key, metadata: JobMetadata, job: JobSpec) -> None:
+        """Create the Job that tries the job's code, after its NetworkPolicy, or read how far it is; one for another key is deleted."""
+        body = preflight_job(metadata, job, self._defaults)
+        if await self._client.find(paths.batch_jobs(key.namespace, body["metadata"]["name"])) is None:
+            await self._limit_network(metadata, network_policy(metadata, job))
+            await self._try_pod(trial_pod(body))
+        await self._ensure(key, metadata, body, _PREFLIGHT)
+
+    async def _limit_network(self, metadata: JobMetadata, policy: Json) -> None:
+        """Make the job's NetworkPolicy be this one: one for other data is replaced."""
+        collection = paths.network_policies(metadata.namespace)
+        path = paths.network_policies(metadata.namespace, policy["metadata"]["name"])
+        existing = await self._create(collection, path, policy, metadata)
+        self._check_owner(existing, metadata)
+        if not _same_policy(existing["spec"], policy["spec"]):
+            await self._client.delete(path, existing["metadata"]["uid"], propagation="Background")
+            await self._create(collection, path, policy, metadata)
+
+    async def _try_pod(self, pod: Json) -> None:
+        """Dry-run the pod: the Job controller would fail to create what the API server refuses, and tell only the Job."""
+        try:
+            await self._client.create(paths.pods(pod["metadata"]["namespace"]), pod, {"dryRun": "All"})
+        except ApiError as error:
+            if error.status in UNACCEPTABLE and _NO_DRY_RUN not in error.message:
+                raise DependentRefusedError.of("the preflight's pod was refused", error) from error
+            if error.status not in UNACCEPTABLE:
+                raise
+
     async def _ensure(self, key: Key, metadata: JobMetadata, body: Json, kind: _BatchJob, *, again: bool = False) -> None:
         path = paths.batch_jobs(key.namespace, body["metadata"]["name"])
         views: dict[Key, BatchJobView] = getattr(self._cache, kind.views)
@@ -197,6 +231,12 @@ class Companions:
             raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
         message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
         raise DependentRefusedError(message, Reason.NAME_CONFLICT)
+
+
+def _same_policy(existing: Json, wanted: Json) -> bool:
+    """Whether a NetworkPolicy allows what is wanted; the API server leaves empty lists out."""
+    fields = ("podSelector", "policyTypes", "ingress", "egress")
+    return all((existing.get(field) or None) == (wanted.get(field) or None) for field in fields)
 
 
 def _owner(resource: Json) -> Json:

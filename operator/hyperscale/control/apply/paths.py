@@ -31,6 +31,7 @@ topologies = partial(_path, f"apis/{constants.GROUP}/{constants.VERSION}/{consta
 mpijobs = partial(_path, f"apis/{constants.MPI_GROUP}/{constants.MPI_VERSION}/{constants.MPI_PLURAL}")
 batch_jobs = partial(_path, "apis/batch/v1/jobs")
 pods = partial(_path, "api/v1/pods")
+network_policies = partial(_path, "apis/networking.k8s.io/v1/networkpolicies")
 config_maps = partial(_path, "api/v1/configmaps")
 claims = partial(_path, "api/v1/persistentvolumeclaims")
 volumes = partial(_path, "api/v1/persistentvolumes", "")

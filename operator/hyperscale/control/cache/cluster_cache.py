@@ -51,6 +51,8 @@ class ClusterCache:
         """Partition Jobs as last read or created; they are not watched."""
         self.inspections: dict[Key, BatchJobView] = {}
         """Likewise the Jobs that read the sizes of graphs."""
+        self.preflights: dict[Key, BatchJobView] = {}
+        """Likewise the Jobs that try the code of jobs."""
         self.progress: dict[Key, Measured] = {}
         """What running jobs last said of themselves."""
         self.policies: dict[str, Json] = {}
@@ -97,7 +99,7 @@ class ClusterCache:
         return before, self.snapshots.pods.get(key)
 
     def see_batch_job(self, jobs: dict[Key, BatchJobView], key: Key, resource: Json | None) -> None:
-        """Take in a Job of ours as just read, one of `partitions` or `inspections`; None where there is none."""
+        """Take in a Job of ours as just read, one of `partitions`, `inspections`, `preflights`; None where there is none."""
         if resource is None:
             jobs.pop(key, None)
             self.intake.forget(BATCH_JOB, key)
@@ -141,7 +143,7 @@ class ClusterCache:
         return last_result(pods) or self.progress.get(key)
 
     def batch_pods_of(self, key: Key, role: str) -> tuple[PodView, ...]:
-        """Pods that write a job's partitions or read the sizes of its graph, by `role`, oldest first."""
+        """Pods of one of a job's batch Jobs, by `role`, oldest first."""
         return tuple(sorted(self.snapshots.pods.of_role(key, role), key=lambda pod: (pod.created, pod.name)))
 
     def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
@@ -192,6 +194,7 @@ class ClusterCache:
         self.owners.forget_created(key)
         self.partitions.pop(key, None)
         self.inspections.pop(key, None)
+        self.preflights.pop(key, None)
         self.progress.pop(key, None)
         self.intake.forget(BATCH_JOB, key)
 

@@ -12,7 +12,19 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.pods import WORKER, PodView
 
 NO_MATTER_OF_ROOM: Final = frozenset(
-    map(str, (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.NAME_CONFLICT, Reason.SUSPENDED, Reason.QUOTA_EXCEEDED))
+    map(
+        str,
+        (
+            Reason.INVALID_SPEC,
+            Reason.INVALID_POD_TEMPLATE,
+            Reason.NAME_CONFLICT,
+            Reason.SUSPENDED,
+            Reason.QUOTA_EXCEEDED,
+            Reason.PREFLIGHTING,
+            Reason.PREFLIGHT_FAILED,
+            Reason.PREFLIGHT_UNKNOWN,
+        ),
+    )
 )
 """Last steps of jobs that GPUs which come free do not help."""
 

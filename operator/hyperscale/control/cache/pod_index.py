@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from hyperscale.control.cache.records import Key
 from hyperscale.model.constants import JOB_UID_LABEL
-from hyperscale.model.pods import INSPECT, PARTITION, PodView
+from hyperscale.model.pods import BATCH_ROLES, PodView
 
 
 class PodIndex:
@@ -75,4 +75,4 @@ def matters(pod: PodView) -> bool:
 def _belongs(pod: PodView, mpijob_uid: str, job_uid: str) -> bool:
     """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the labels decide."""
     of_another = job_uid and pod.labels.get(JOB_UID_LABEL, job_uid) != job_uid
-    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role not in (PARTITION, INSPECT) and not of_another)
+    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role not in BATCH_ROLES and not of_another)

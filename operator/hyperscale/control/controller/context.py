@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle import movable, stoppable
 from hyperscale.control.lifecycle.unscheduled import NOTHING
+from hyperscale.control.status.preflight_condition import ended_now
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Reason, Stop
+from hyperscale.model.evaluation import PreflightOutcome
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, StatusScheduling
@@ -93,6 +95,7 @@ def is_progress(before: JobStatus, after: JobStatus) -> bool:
         before.state == after.state
         and before.plan == after.plan
         and before.dataset == after.dataset
+        and before.preflight == after.preflight
         and before.observed_generation == after.observed_generation
         and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
         and (before.scheduling or NOTHING).releases == (after.scheduling or NOTHING).releases
@@ -120,6 +123,18 @@ def event_for(run: ReconcileContext, state: ReconcileInput, decision: Decision, 
     if decision.reason != before.reason and not is_progress(before, after):
         return EventMessage(str(decision.reason), _message(decision, after), is_warning(state, decision))
     return None
+
+
+def events_for(run: ReconcileContext, state: ReconcileInput, decision: Decision, before: JobStatus, after: JobStatus) -> list[EventMessage]:
+    """The event of a pass, after that of a preflight which has ended since; a fault that stops the start is one event."""
+    events = []
+    if (ended := ended_now(before.preflight, after.preflight)) is not None:
+        passed = ended.outcome is PreflightOutcome.PASSED
+        sentence = ended.sentence if passed else f"{ended.reason}: {ended.sentence}"
+        events.append(EventMessage(f"Preflight{ended.outcome}", sentence, warning=not passed))
+    if (event := event_for(run, state, decision, before, after)) is not None:
+        events = [event, *(other for other in events if other.reason != event.reason)]
+    return events[::-1]
 
 
 def _message(decision: Decision, after: JobStatus) -> str:

@@ -110,6 +110,7 @@ class Operator:
                 group.create_task(self._planning.preemption.run())
                 if self._planning.evaluator is not None:
                     group.create_task(self._planning.evaluator.run())
+                group.create_task(self.reconciler.preflights.run())
                 group.create_task(self._heartbeat())
                 group.create_task(_tidy(keeper))
                 group.create_task(self._recorder.run())

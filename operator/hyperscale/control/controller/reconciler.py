@@ -17,7 +17,7 @@ from hyperscale.control.apply.api_answers import ApiError, ConflictError
 from hyperscale.control.apply.dependents import DependentRefusedError
 from hyperscale.control.cache.assumed_plans import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision
+from hyperscale.control.controller.context import DriftCount, ReconcileContext, events_for, is_progress, spec_revision
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
@@ -29,6 +29,7 @@ from hyperscale.control.milestones import Milestone, OnMilestone, ignore
 from hyperscale.control.render.batch_jobs import partition_key
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
+from hyperscale.control.scheduler.preflight_runner import PreflightRunner
 from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
@@ -100,6 +101,7 @@ class Reconciler:
         self._hooks = hooks
         self._actions = actions
         self._steps = Steps(context, planning, actions, hooks.on_milestone)
+        self.preflights = PreflightRunner(context, actions)
         self._telemetry = context.telemetry
         self._clock = context.clock
         self._written_at: dict[Key, float] = {}
@@ -119,6 +121,7 @@ class Reconciler:
             self._drift.forget(key)
             self._telemetry.forget(*key)
             self._planning.forget(key)
+            self.preflights.forget(key)
             self._passed(key)
             return
         with self._telemetry.reconcile_seconds.time():
@@ -222,6 +225,7 @@ class Reconciler:
                 pods=self._cache.batch_pods_of(run.key, PARTITION),
             ),
             inspection=self._inspection(run, job),
+            preflight=self.preflights.view(run.key, job, metadata_of(record.resource)),
         )
         unreachable = self._cache.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
         misfits = self._planning.misfits(run.key, state, run.policy)
@@ -257,6 +261,7 @@ class Reconciler:
         self._drift.count(run.key, state)
         if self._planning.evaluator is not None:
             self._planning.evaluator.consider(run.key, state, run.policy)
+        self.preflights.consider(run.key, state)
         record = self._cache.jobs.get(run.key)
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
@@ -267,9 +272,10 @@ class Reconciler:
             return
         await self._write(run.key, state, status, version)
         self._telemetry.count_finished(before.state, status.state)
+        self._telemetry.count_preflight(before.preflight, status.preflight)
         if replace(status, measured=None) != replace(before, measured=None):
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "state": str(status.state), "detail": decision.message})
-        if (event := event_for(run, state, decision, before, status)) is not None:
+        for event in events_for(run, state, decision, before, status):
             await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
 
     async def _write(self, key: Key, state: ReconcileInput, status: JobStatus, version: str) -> None:

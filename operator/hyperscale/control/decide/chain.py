@@ -24,6 +24,7 @@ from hyperscale.control.decide.plan_job import (
 )
 from hyperscale.control.decide.preconditions import deleted, finished, leaving_mpijob, name_is_taken, spec_is_bad, unreadable_mpijob
 from hyperscale.control.decide.preempt_job import preempted, preemption_pays
+from hyperscale.control.decide.preflight_job import preflight_outstanding
 from hyperscale.control.decide.recover_workers import stuck_on_lost_node
 from hyperscale.control.decide.release_gang import gang_released, rank_left_out
 from hyperscale.control.decide.suspend_job import (
@@ -54,6 +55,7 @@ CHAIN: Final[tuple[Callable[[ReconcileInput], Decision | None], ...]] = (
     suspension_differs,  # after the restarts, which suspend and resume by themselves
     queued,  # the checks below need an MPIJob that may run
     lacks_dataset_sizes,  # before any plan: it rests on them
+    preflight_outstanding,  # before any plan: a plan holds GPUs
     lacks_plan,  # the checks below follow a plan
     spec_changed_before_start,  # a plan of an earlier spec is neither shown, approved nor carried out
     start_policy_never,  # before the checks that carry a plan out

@@ -21,7 +21,7 @@ BACKOFF_LIMIT: Final = 2
 """Evictions and lost nodes are tried again so often."""
 REFUSED_EXIT_CODE: Final = 2
 """Of the programs, for input that will not do and memory that will not suffice: trying again changes nothing."""
-KEY_LABELS: Final = (constants.PARTITION_KEY_LABEL, constants.DATASET_KEY_LABEL)
+KEY_LABELS: Final = (constants.PARTITION_KEY_LABEL, constants.DATASET_KEY_LABEL, constants.PREFLIGHT_KEY_LABEL)
 
 
 def batch_job(metadata: JobMetadata, name: str, labels: dict[str, str], pod: Json) -> Json:

@@ -28,6 +28,8 @@ PREPARE_COMMAND: Final = ("python3", "-m", "hyperscale.training.worker.prepare")
 """Reads the training graph and writes its parts to the shared volume."""
 INSPECT_COMMAND: Final = ("python3", "-m", "hyperscale.training.worker.inspect_dataset")
 """Reads the training graph and reports its sizes."""
+PREFLIGHT_COMMAND: Final = ("python3", "-m", "hyperscale.evaluate.preflight.pod_main")
+"""Tries the job's code for a few steps and reports how it went."""
 DEFAULT_ENTRY: Final = ("-m", "hyperscale.training.worker.train")
 SCRIPT_ENTRY: Final = ("-m", "hyperscale.training.worker.script")
 """Sets RANK and the like for a script that knows nothing of this package; in front of its path."""

@@ -28,6 +28,8 @@ RESERVED_VOLUMES: Final = frozenset(
         "hyperscale-checkpoints",
         "hyperscale-plan",
         "hyperscale-partitions",
+        "hyperscale-preflight",
+        "hyperscale-scratch",
     }
 )
 """The first two are added by mpi-operator, the others by the renderer."""

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Final
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
-from hyperscale.control.cache.records import Key
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.scheduler.queue_entry import QueueEntry, SpecRevision, read_entry, revision_of, waits
-from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.model.admission_query import (
     MAX_TURN_JOBS,
     MAX_TURN_KINDS,
@@ -26,7 +26,9 @@ from hyperscale.model.admission_query import (
     QueueScore,
     Start,
 )
+from hyperscale.model.api.job import PreflightMode
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.preflight import is_held
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
@@ -111,7 +113,15 @@ class Pending:
                 self._entries.pop(key, None)
                 return None
             self._entries[key] = entry
-        return entry if waits(record, self._cache.plans_of(key).recorded) else None
+        return entry if waits(record, self._cache.plans_of(key).recorded) and not self._is_held(record) else None
+
+    def _is_held(self, record: JobRecord) -> bool:
+        """Whether a required preflight holds a job back, so that it must get no GPUs."""
+        spec = record.resource.get("spec")
+        if not isinstance(spec, dict) or spec.get("preflight") != PreflightMode.REQUIRE:
+            return False
+        job = self._reader.read(record.resource, self._cache.policies)[0]
+        return job is not None and is_held(job, metadata_of(record.resource), record.status.preflight)
 
     async def read_all(self, policy: PolicySpec) -> None:
         """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
+from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
 from hyperscale.control.status.evaluation_condition import evaluated, evaluation_of
 from hyperscale.control.status.fields import columns, dataset_status
+from hyperscale.control.status.preflight_condition import preflighted
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED, UNSIZED
 from hyperscale.control.status.run_conditions import new_condition, run_conditions
 from hyperscale.model import constants
@@ -33,8 +35,8 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     job = mpijob if mpijob is not None and mpijob.owner_uid == metadata.uid else None
     workers = _worker_counts(state, job)
     measured = _measured(state)
-    if decision.reason in UNSIZED:
-        plan = None  # of another graph
+    if decision.reason in UNSIZED or requires_preflight(state):
+        plan = None  # of another graph, or of code that has not been tried
     return replace(
         _run_fields(status, job),
         dataset=dataset_status(state),
@@ -45,6 +47,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
         evaluation=evaluation_of(state),
+        preflight=outcome_of(state),
         proposed_migration=_move(state, decision, job),
         proposed_preemption=_stop(state, job),
         scheduling=observed(state),
@@ -110,7 +113,7 @@ def _kept_decision(state: ReconcileInput) -> QueueDecision | None:
 def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
     wanted = [_planned(state, decision), _degraded(state), _approved(state, decision), _partitioned(state, decision)]
-    wanted.append(evaluated(evaluation_of(state)))
+    wanted += [evaluated(evaluation_of(state)), preflighted(state)]
     wanted += [_kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
     wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
     wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)
@@ -149,7 +152,7 @@ def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None
 
 def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
     plan, refusal, admission = state.plan.in_force, state.plan.refusal, state.plan.admission
-    if decision.reason in UNSIZED:
+    if decision.reason in UNSIZED or requires_preflight(state):
         return new_condition("Planned", False, str(decision.reason), decision.message)
     if plan is not None and refusal is None and not state.restart.preempted:
         return _plan_accepted(state, plan)

@@ -14,6 +14,8 @@ STALLED: Final = frozenset(
         Reason.NAME_CONFLICT,
         Reason.UNREADABLE_MPIJOB,
         Reason.DATASET_UNREADABLE,
+        Reason.PREFLIGHT_FAILED,
+        Reason.PREFLIGHT_UNKNOWN,
         Reason.PARTITIONING_FAILED,
         Reason.PLAN_CHANGES_EXHAUSTED,
         Reason.WORKER_LOST,

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from hyperscale import __version__
 from hyperscale.control.telemetry.listener import Door
 from hyperscale.model.admission_query import AdmissionResult, Chooser
+from hyperscale.model.evaluation import PreflightStatus
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import StateWord
 from hyperscale.pictures import page as topologypage
@@ -90,6 +91,7 @@ class Telemetry:
         self.evaluations = self._counter(
             "hyperscale_evaluations_total", "Evaluated plans, by the worst stage: Passed, Warned, Failed or Unknown.", "outcome"
         )
+        self.preflights = self._counter("hyperscale_preflights_total", "Ended preflights: Passed, Failed or Unknown.", "outcome")
 
     def _register_inputs(self) -> None:
         """Register what plans rest on, and how the process itself does."""
@@ -123,6 +125,11 @@ class Telemetry:
         """Count a job whose run has just ended."""
         if after != before and after in (StateWord.SUCCEEDED, StateWord.FAILED):
             self.jobs_finished.labels(state=str(after)).inc()
+
+    def count_preflight(self, before: PreflightStatus | None, after: PreflightStatus | None) -> None:
+        """Count a preflight that has ended since `before` was written."""
+        if after is not None and (before is None or before.key != after.key):
+            self.preflights.labels(outcome=str(after.outcome)).inc()
 
     def count_decisions(self, turns: AdmissionResult) -> None:
         """Count what was decided about each pending job, by the queue policy that decided."""
