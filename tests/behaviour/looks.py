@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
-from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer, MigrationView, PreemptionView, ReconcileInput, SpecFault
@@ -57,6 +58,7 @@ NO_ROOM: Final = Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs, 1 
 SAVED: Final = {"claimName": "state", "everyEpochs": 5}
 RANGE: Final = job_spec(checkpoint=SAVED, recovery={"shrinkAfterSeconds": 600})
 WORDS: Final = "0/12 nodes are available: 1 Insufficient rdma/hca"
+REQUIRED: Final = job_spec(preflight="Require")
 KEY: Final = "feedfacefeedface"
 UNSIZED: Final = job_spec(dataset={"source": {"persistentVolumeClaim": {"claimName": "graphs"}}, "path": "own.npz"})
 SIZES: Final = '{"classes": 7, "edges": 10556, "featureSize": 1433, "trainVertices": 140, "vertices": 2708}'
@@ -143,6 +145,16 @@ def inspect_pod(**changes: Any) -> PodView:
 
 def parts_pod(**changes: Any) -> PodView:
     view = PodView(namespace="team", name="cora-partition-x", owner_uid=PARTS.uid, owner_kind="Job", job_name="cora", role="partition")
+    return replace(view, **changes)
+
+
+def tried(view: BatchJobView | None = None, **changes: Any) -> ReconcileInput:
+    """A job whose code must be tried before it is planned."""
+    return seen(**{"job": REQUIRED, "preflight_key": KEY, "preflight": view, **changes})
+
+
+def tried_pod(**changes: Any) -> PodView:
+    view = PodView(namespace="team", name="cora-preflight-x", owner_uid=PARTS.uid, owner_kind="Job", job_name="cora", role="preflight")
     return replace(view, **changes)
 
 
@@ -244,6 +256,18 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "sizes-read": unsized(replace(PARTS, succeeded=True), inspection_pods=(inspect_pod(phase="Succeeded", termination=SIZES),)),
     "sizes-report-lost": unsized(replace(PARTS, succeeded=True)),
     "sizes-unreadable": unsized(replace(PARTS, failed=True), inspection_pods=(inspect_pod(phase="Failed", termination="no features"),)),
+    # preflight_outstanding
+    "preflight-wanted": tried(),
+    "preflight-pod-waits": tried(PARTS, preflight_pods=(tried_pod(phase="Pending", unschedulable="0/3 nodes"),)),
+    "preflight-passed": tried(
+        PARTS, preflight_pods=(tried_pod(phase="Succeeded", termination='{"sentence": "3 steps went well", "steps": 3}'),)
+    ),
+    "preflight-failed": tried(
+        PARTS, preflight_pods=(tried_pod(phase="Failed", termination='{"sentence": "the loss is NaN", "fault": "NotFinite", "steps": 1}'),)
+    ),
+    "preflight-says-nothing": tried(replace(PARTS, failed=True), preflight_pods=(tried_pod(phase="Failed", termination="Killed"),)),
+    "preflight-over-quota": tried(preflight_refusal=SpecFault("", "exceeded quota: q", Reason.QUOTA_EXCEEDED)),
+    "preflight-only-advises": tried(job=replace(REQUIRED, preflight=PreflightMode.ADVISE)),
     # lacks_partitions, lacks_mpijob
     "partitions-wanted": parts(),
     "partitions-written-now": parts(PARTS, partition_read=True),

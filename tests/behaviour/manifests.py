@@ -15,10 +15,11 @@ from hyperscale.control.render.batch_jobs import inspect_job, partition_job, par
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
 from hyperscale.control.render.plan_file import config_map
 from hyperscale.control.render.pod import common_labels
+from hyperscale.control.render.preflight_pod import network_policy, preflight_job
 from hyperscale.control.render.release import launcher_release_patch, release_patch
 from hyperscale.control.render.template import RenderError
 from hyperscale.model.api.datasets import is_sized
-from hyperscale.model.api.job import JobSpec, PlacementMode
+from hyperscale.model.api.job import JobSpec, PlacementMode, PreflightMode
 from hyperscale.model.decision import Reason, SetSuspend
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
@@ -45,6 +46,8 @@ def output(case: ManifestCase) -> Json:
             manifests |= {"partition key": key, "partition Job": partition_job(metadata, job, plan, DEFAULTS, PARTITION_BYTES)}
         if not is_sized(job):
             manifests["inspect Job"] = inspect_job(metadata, job, DEFAULTS)
+        if job.preflight is not PreflightMode.OFF:
+            manifests |= {"preflight Job": preflight_job(metadata, job, DEFAULTS), "NetworkPolicy": network_policy(metadata, job)}
     except RenderError as error:
         return {"refused": error.path}
     if plan is not None:

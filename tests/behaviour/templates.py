@@ -95,6 +95,7 @@ OWN: Final[Json] = {
         ],
     },
 }
+SIZES: Final[Json] = {"vertices": 1000, "edges": 4000, "featureSize": 16, "classes": 4}
 PREFERENCE: Final = {"weight": 5, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
 ENVIRONMENT: Final = [{"name": "MY_SEED", "value": "3"}, {"name": "odd name", "value": ""}, {"name": "FROM", "valueFrom": {"fieldRef": {}}}]
 
@@ -103,6 +104,23 @@ MANIFEST_CASES: Final[dict[str, ManifestCase]] = {
     "without-planner": job({"planner": "None"}, planned=False),
     "sizes-to-be-read": job(
         {"dataset": {"source": {"s3": {"bucket": "b", "secretRef": {"name": "keys"}}}, "path": "g.npz"}}, planned=False
+    ),
+    "code-to-be-tried": job(
+        {
+            "dataset": {"source": {"persistentVolumeClaim": {"claimName": "graphs"}}, "path": "g.npz", "format": "NPZ", **SIZES},
+            "checkpoint": {"claimName": "state"},
+            "preflight": "Require",
+        }
+    ),
+    "code-to-be-tried-on-a-bucket": job(
+        {
+            "dataset": {
+                "source": {"s3": {"bucket": "b", "endpoint": "http://minio.data.svc:9000", "secretRef": {"name": "keys"}}},
+                "path": "g.npz",
+                **SIZES,
+            },
+            "preflight": "Advise",
+        }
     ),
     "advisory-in-a-queue": job(
         {"placement": {"mode": "Advisory", "topology": {"required": "rack"}}},

@@ -29,7 +29,7 @@ def test_a_template_is_refused_exactly_where_the_case_says_so_and_every_kind_of_
     recorded = {case: stored.read(manifests.KIND, case) for case in MANIFEST_CASES}
     assert {case for case in recorded if "refused" in recorded[case]} == {case for case in recorded if case.startswith("refused-")}
     kinds = {key for value in recorded.values() for key in value}
-    assert kinds == {"MPIJob", "partition key", "partition Job", "inspect Job", "plan file", "refused"}
+    assert kinds == {"MPIJob", "partition key", "partition Job", "inspect Job", "preflight Job", "NetworkPolicy", "plan file", "refused"}
 
 
 def test_pods_are_released_in_every_way() -> None:

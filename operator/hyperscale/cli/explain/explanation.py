@@ -12,6 +12,7 @@ from hyperscale.cli.text_tables import bytes_text, counted, predicted_text, seco
 from hyperscale.control.lifecycle.movable import proposed
 from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
+from hyperscale.control.status.preflight_condition import PREFLIGHT_CONDITION
 from hyperscale.model.admission_query import Chooser
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.datasets import SizeSource
@@ -82,6 +83,7 @@ def explain(record: ExplainedJob) -> Explanation:
         _sentence(message),
         *_sizes(status),
         *_evaluated(status),
+        *_preflighted(status),
         *_queue(status),
         *_progress(status),
         *_run(status),
@@ -176,6 +178,23 @@ def _evaluated(status: JobStatus) -> list[str]:
     if condition is None or not condition.message or status.state not in (StateWord.PENDING, StateWord.PLANNED):
         return []
     return [f"The plan {'was not evaluated' if condition.status == 'Unknown' else 'was evaluated'}: {condition.message}."]
+
+
+def _preflighted(status: JobStatus) -> list[str]:
+    """How the preflight ended or where it stands, unless the last step says so."""
+    condition = status.condition(PREFLIGHT_CONDITION)
+    if condition is None or status.reason in (Reason.PREFLIGHTING, Reason.PREFLIGHT_FAILED, Reason.PREFLIGHT_UNKNOWN, condition.reason):
+        return []
+    if condition.status == "True":
+        return [f"The preflight passed: {_sentence(condition.message)}"]
+    verb = (
+        "found a fault"
+        if condition.status == "False"
+        else "says nothing of the code yet"
+        if status.preflight is None
+        else "says nothing of the code"
+    )
+    return [f"The preflight {verb} ({condition.reason}): {_sentence(condition.message)}"]
 
 
 def _sizes(status: JobStatus) -> list[str]:

@@ -77,6 +77,23 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Write vertices, edges, featureSize and classes in spec.dataset, or fix what the message names and delete the Job "
         "(`kubectl delete job {name}-inspect -n {namespace}`), it is created again.",
     ),
+    Reason.PREFLIGHTING: Meaning(
+        "The job's code is tried for a few steps in a pod without a GPU; nothing is planned before it has passed.",
+        "its preflight",
+        "See the pod: `kubectl get pods -n {namespace} -l batch.kubernetes.io/job-name={name}-preflight`.",
+    ),
+    Reason.PREFLIGHT_FAILED: Meaning(
+        "The preflight found a fault in the job's code, and spec.preflight is Require: the job does not start.",
+        "a person",
+        "Correct what the message names and change the spec, or write spec.preflight: Advise to start nevertheless.",
+    ),
+    Reason.PREFLIGHT_UNKNOWN: Meaning(
+        "The preflight ended without saying anything of the job's code, and spec.preflight is Require: the job does not start.",
+        "a person",
+        "Remove what the message names and try again: "
+        "`kubectl annotate --overwrite gnntj {name} -n {namespace} hyperscale.dev/preflight-again=$(date +%s)`. "
+        "Or write spec.preflight: Advise to start without it.",
+    ),
     Reason.PLANNING: Meaning("The planners are at work.", "a plan"),
     Reason.NO_PLAN: Meaning("No plan fits the cluster as it is.", _NO_ROOM, _AGAIN),
     NEVER_FITS: Meaning(

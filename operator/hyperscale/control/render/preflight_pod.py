@@ -23,6 +23,7 @@ from hyperscale.model.api.preflight import preflight_key
 from hyperscale.model.evaluation import PREFLIGHT_SECONDS, PREFLIGHT_START_SECONDS
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.pods import PREFLIGHT
+from hyperscale.util.quantity import parse_exact
 
 DEADLINE_SECONDS: Final = PREFLIGHT_SECONDS + PREFLIGHT_START_SECONDS
 KEPT_SECONDS: Final = 3600
@@ -33,6 +34,7 @@ SPEC_FILE: Final = "job.json"
 SCRATCH_PATH: Final = "/tmp"  # noqa: S108 - a mount point, not a file
 SCRATCH_LIMIT: Final = "4Gi"
 DEFAULT_CPU: Final = "4"
+DEFAULT_CPU_REQUEST: Final = "500m"
 PROGRAM_BYTES: Final = 4 * 2**30
 """Memory of a program without its graph, where the job states no limit."""
 COPIES: Final = 4
@@ -160,11 +162,14 @@ def _stated(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 def _resources(job: JobSpec) -> Json:
     """A worker's limits without its devices; where it states none, so much that its graph can be trained on."""
     stated = job.workers.resources
-    limits = {name: stated.limits[name] for name in LIMITED if name in stated.limits}
+    limits, requests = ({name: given[name] for name in LIMITED if name in given} for given in (stated.limits, stated.requests))
     graph = graph_bytes(job) if is_sized(job) else 0
-    limits.setdefault("cpu", DEFAULT_CPU)
-    limits.setdefault("memory", f"{-(-(PROGRAM_BYTES + COPIES * graph) // MEBIBYTE)}Mi")
-    requests = {name: stated.requests[name] for name in LIMITED if name in stated.requests}
+    memory = f"{-(-(PROGRAM_BYTES + COPIES * graph) // MEBIBYTE)}Mi"
+    for name, least in (("cpu", DEFAULT_CPU), ("memory", memory)):
+        if name not in limits:  # no limit may be below what is requested
+            limits[name] = max(least, requests.get(name, least), key=parse_exact)
+    if "cpu" not in {**stated.limits, **stated.requests}:
+        requests["cpu"] = DEFAULT_CPU_REQUEST
     return {"limits": limits, **({"requests": requests} if requests else {})}
 
 
