@@ -7,7 +7,7 @@ the data's own, no token of the API server, no checkpoint volume, claims and the
 from __future__ import annotations
 
 import ipaddress
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,6 +23,7 @@ from hyperscale.model.api.preflight import preflight_key
 from hyperscale.model.evaluation import PREFLIGHT_SECONDS, PREFLIGHT_START_SECONDS
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.pods import PREFLIGHT
+from hyperscale.spec import written
 from hyperscale.util.quantity import parse_exact
 
 DEADLINE_SECONDS: Final = PREFLIGHT_SECONDS + PREFLIGHT_START_SECONDS
@@ -141,22 +142,16 @@ def _command(job: JobSpec) -> tuple[str, ...]:
 
 
 def _document(metadata: JobMetadata, job: JobSpec) -> str:
-    """The GNNTrainingJob as the pod reads it: without templates, of which the pod itself is made, and without what is not stated."""
+    """The GNNTrainingJob as the pod reads it: without templates, of which the pod itself is made."""
     bare = msgspec.structs.replace(job, workers=job.workers.demand(), launcher=LauncherSpec())
     names = {"namespace": metadata.namespace, "name": metadata.name}
     document = {
         "apiVersion": constants.API_VERSION,
         "kind": constants.JOB_KIND,
         "metadata": names,
-        "spec": _stated(msgspec.to_builtins(bare)),
+        "spec": written.write(bare),
     }
     return _ENCODER.encode(document).decode()
-
-
-def _stated(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    if isinstance(value, dict):
-        return {key: _stated(entry) for key, entry in value.items() if entry is not None}
-    return [_stated(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _resources(job: JobSpec) -> Json:
