@@ -293,7 +293,10 @@ app.kubernetes.io/component: operator
   resources: [configmaps] # the plan file of each job, by name; never listed; delete: one that an earlier job of the name left
   verbs: [get, create, patch, delete]
 - apiGroups: [batch]
-  resources: [jobs] # the one that writes a job's partitions; delete: one for other shares makes way
+  resources: [jobs] # that read a job's graph, write its partitions and try its code; delete: one for another spec makes way
+  verbs: [get, create, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies] # around the pod that tries a job's code, by name; never listed; delete: one for other data makes way
   verbs: [get, create, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims] # those that a job's pods mount, by name: whether they exist, and which volume they are bound to

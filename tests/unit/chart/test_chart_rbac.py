@@ -30,6 +30,7 @@ JOB_RULES: Rules = {
     "pods": "get list watch create patch delete",
     "configmaps": "get create patch delete",
     "batch/jobs": "get create delete",
+    "networking.k8s.io/networkpolicies": "get create delete",
     "persistentvolumeclaims": "get",
     "kueue.x-k8s.io/workloads": "list",
     "events": "create",
