@@ -157,7 +157,7 @@ def test_a_node_without_a_name_is_one_line(files: Files) -> None:
     assert "plan.json: cannot be evaluated: nodes[0].name" in ran.err
 
 
-EXAMPLES = ("arxiv-sage-s3", "cora-gat-manual", "cora-gcn", "plan-only", "suspended-queue", "own-script/job")
+EXAMPLES = ("arxiv-sage-s3", "cora-gat-manual", "cora-gcn", "plan-only", "suspended-queue", "own-script/job", "citation-impact/job")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
