@@ -14,6 +14,8 @@ MAX_FINDINGS = 32
 """Sentences kept of one stage."""
 MAX_CURVE = 128
 """Points kept of the curve of end times."""
+MAX_LIKE_RUNS = 5
+"""Finished runs kept that are like the planned one."""
 MAX_REPORT_BYTES = 4096
 """What Kubernetes keeps of a termination message."""
 MAX_NAMES = 16
@@ -55,6 +57,17 @@ class StageOutcome(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Of the stage in the value, from the comparison matrix."""
     share: float | None = None
     """Of the stage in the value (Shapley 1953); the shares sum to it."""
+
+
+class LikeRun(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A finished run that the planned one is like."""
+
+    run: ShortText
+    shared: ShortTexts
+    """What both have, for people."""
+    outcome: ShortText
+    ratio: float | None = None
+    """Measured epoch / forecast by the other runs; absent where it is unknown."""
 
 
 class Interval(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -104,6 +117,8 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Rising (seconds, part of the futures that have ended)."""
     time_parts: Annotated[tuple[TimePart, ...], Meta(max_length=8)] = ()
     """What the time goes to; together the mean time from the first epoch to the end, or to the horizon of the futures."""
+    neighbours: Annotated[tuple[LikeRun, ...], Meta(max_length=MAX_LIKE_RUNS)] = ()
+    """Finished runs most like it, best first."""
 
     @property
     def failed(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, TimePart
+from hyperscale.model.evaluation import Evaluation, Interval, LikeRun, StageOutcome, TimePart
 from hyperscale.model.plan import Plan
 from hyperscale.pictures.svg import text_of
 from hyperscale.util.rfc3339 import duration_text
@@ -40,11 +40,13 @@ COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D4
 
 def evaluation_page(answer: Evaluation, plan: Plan) -> str:
     """The HTML document; the same evaluation gives the same bytes."""
-    pictures = (*_curve(answer), *_time(answer.time_parts), *_shares(answer.stages))
+    stages = answer.stages
+    pictures = (*_curve(answer), *_time(answer.time_parts), *_shares(stages))
+    parts = (*_head(answer), *pictures, *_stages(stages), *_neighbours(answer.neighbours), *_workers(plan))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HyperScale: {escape(answer.job)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}"><style>{STYLE}</style></head><body>'
-        f"{''.join((*_head(answer), *pictures, *_stages(answer.stages), *_workers(plan)))}</body></html>\n"
+        f"{''.join(parts)}</body></html>\n"
     )
 
 
@@ -151,6 +153,19 @@ def _stages(stages: Sequence[StageOutcome]) -> Iterator[str]:
         findings = "".join(f"<br>– {text_of(finding)}" for finding in stage.findings)
         yield f'<tr><td>{text_of(stage.stage)}</td><td class="{stage.state.value}">{stage.state.value}</td>'
         yield f'<td class="n">{score}</td><td>{text_of(stage.sentence)}{findings}</td></tr>'
+    yield "</table>"
+
+
+def _neighbours(runs: Sequence[LikeRun]) -> Iterator[str]:
+    """Finished runs that the planned one is like, best first."""
+    if not runs:
+        return
+    yield "<h2>Finished runs most like it</h2><table><tr><th>Run</th><th>Both have</th><th>Outcome</th>"
+    yield '<th class="n">Epoch / forecast by the others</th></tr>'
+    for each in runs:
+        ratio = "" if each.ratio is None else f"{each.ratio:.2f}"
+        yield f"<tr><td>{text_of(each.run)}</td><td>{text_of(', '.join(each.shared))}</td><td>{text_of(each.outcome)}</td>"
+        yield f'<td class="n">{ratio}</td></tr>'
     yield "</table>"
 
 

@@ -190,7 +190,9 @@ def test_runs_of_the_history_that_ended_well_teach(tmp_path: Path) -> None:
     ]
     store.record([RUN, *(replace(RUN, uid=str(place), **other) for place, other in enumerate(others, 1))])
     store.close()
-    runs = read_runs(url)
+    runs, facts = read_runs(url)
+    assert [each.failed for each in facts].count(True) == 1
+    assert len(facts) == 5
     assert len(runs) == 1
     assert runs[0].ranks >= runs[0].hosts >= 1
 

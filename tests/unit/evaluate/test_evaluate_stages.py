@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.evaluate.forecast.forecast_types import ForecastRun
+from hyperscale.evaluate.forecast.run_facts import facts_of
 from hyperscale.evaluate.pipeline.evaluation_question import DAY_SECONDS, EvaluationQuestion, constant_rate, first_epoch_deadline, of_table
-from hyperscale.evaluate.pipeline.forecast_stage import forecast_epoch
+from hyperscale.evaluate.pipeline.forecast_stage import forecast_epoch, question_of
 from hyperscale.evaluate.pipeline.proof_stage import proof
 from hyperscale.evaluate.pipeline.run_stages import evaluate, top_risk
 from hyperscale.evaluate.pipeline.twin_stage import job_risk, play_twin
@@ -58,6 +61,40 @@ def test_the_forecast_says_what_a_wider_range_rests_on() -> None:
     assert wide.score is not None
     assert narrow.score > wide.score
     assert epoch.at(0.975) == pytest.approx(5.0)
+
+
+def test_the_forecast_names_the_finished_run_that_it_is_like_and_a_node_that_fails() -> None:
+    asked = question_of(question())
+    node = PLAN.workers[0].node
+    runs = [
+        ForecastRun(
+            f"ml/cora-{at}",
+            asked.features,
+            asked.ranks,
+            asked.hosts,
+            asked.physical_seconds * (1.0 + 0.01 * (at % 5)),
+            asked.physical_seconds,
+        )
+        for at in range(20)
+    ]
+    facts = tuple(facts_of(run, ["elsewhere"]) for run in runs)
+    failed = tuple(facts_of(dataclasses.replace(run, run=f"failed-{run.run}"), [node]) for run in runs[:6])
+    past = (*facts, *(dataclasses.replace(each, failed=True) for each in failed))
+    outcome, epoch = forecast_epoch(question(runs=tuple(runs), past=past))
+    assert any(finding.startswith("Most like") and "same model, same graph" in finding for finding in outcome.findings)
+    assert any(f"runs with node {node}, 6 failed" in finding for finding in outcome.findings)
+    assert epoch.neighbours
+    assert evaluated(runs=tuple(runs), past=past).neighbours == epoch.neighbours
+    assert evaluated(runs=tuple(runs), stages=frozenset({"proof"})).neighbours[0].run.startswith("ml/cora")
+
+
+def test_failed_runs_alone_are_evidence_too() -> None:
+    asked = question_of(question())
+    past = (dataclasses.replace(facts_of(asked, ["x"]), run="ml/first", failed=True),)
+    outcome, epoch = forecast_epoch(question(past=past))
+    assert "Most like ml/first (same model, same graph, same GPUs): it failed." in outcome.findings
+    assert epoch.neighbours[0].outcome == "failed"
+    assert forecast_epoch(question())[1].neighbours == ()
 
 
 def test_without_failures_the_twin_adds_checkpoints_alone() -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState, TimePart
+from hyperscale.model.evaluation import Evaluation, Interval, LikeRun, StageOutcome, StageState, TimePart
 from hyperscale.pictures.evaluation_page import evaluation_page
 from tests.builders.placement import plan
 
@@ -93,3 +93,12 @@ def test_the_page_shows_what_the_time_goes_to() -> None:
     assert "training: 50 min (75.0 %)" in page
     assert "restarts: 16.7 min (25.0 %)" in page
     assert "What the time goes to" not in evaluation_page(evaluation(time_parts=()), plan("a"))
+
+
+def test_the_runs_that_it_is_like_are_a_table_and_absent_without_any() -> None:
+    near = (LikeRun("ml/cora <i>", ("same model", "3 of 4 nodes"), "ended well", 1.04), LikeRun("ml/other", (), "failed"))
+    page = evaluation_page(evaluation(neighbours=near), plan("a"))
+    assert "same model, 3 of 4 nodes" in page
+    assert "1.04" in page
+    assert "i" not in tags_of(page).names
+    assert "Finished runs most like it" not in evaluation_page(evaluation(), plan("a"))

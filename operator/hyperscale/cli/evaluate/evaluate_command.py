@@ -24,6 +24,7 @@ from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob
 from hyperscale.cli.text_tables import data_text
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
+from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.pipeline.evaluation_question import (
     ASSUMED_RESTART_SECONDS,
     ASSUMED_WRITE_SECONDS,
@@ -60,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(plan, asked.request, sources.snapshot, arguments.output)
     if arguments.certificate is not None:
         write_certificate(plan, asked.request, sources.snapshot, arguments.certificate)
+    taught, past = _runs(arguments)
     spinner.say("playing futures")
     question = EvaluationQuestion(
         plan=plan,
@@ -71,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         restart_seconds=_given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS),
         queue=queue_figures(sources),
         policy=sources.policy,
-        runs=_runs(arguments),
+        runs=taught,
+        past=past,
         futures=arguments.futures,
         seed=asked.request.seed,
         stages=frozenset(arguments.stage or ()),
@@ -154,11 +157,11 @@ def _failures(arguments: argparse.Namespace) -> FailureAssumption:
     return constant_rate(rate, f"As given: {rate:g} failures per 1,000 node-days.")
 
 
-def _runs(arguments: argparse.Namespace) -> tuple[ForecastRun, ...]:
-    """Those of the history, where one is named."""
+def _runs(arguments: argparse.Namespace) -> tuple[tuple[ForecastRun, ...], tuple[RunFacts, ...]]:
+    """Runs of the history that teach, and what is known of all of them; none where no history is named."""
     url = arguments.history or os.environ.get(HISTORY_VARIABLE, "")
     if not url:
-        return ()
+        return (), ()
     from hyperscale.cli.evaluate.past_runs import read_runs  # SQLAlchemy is another extra
 
     return read_runs(url)

@@ -10,6 +10,7 @@ from typing import Final
 
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.impact.queue_effect import QueueFigures
+from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.job import JobSpec
@@ -136,7 +137,9 @@ class EvaluationQuestion:
     """None where it is not known who runs and who waits."""
     policy: PolicySpec = field(default_factory=PolicySpec)
     runs: tuple[ForecastRun, ...] = ()
-    """Finished ones."""
+    """Finished ones that teach."""
+    past: tuple[RunFacts, ...] = ()
+    """All finished ones, failed ones too, oldest first."""
     futures: int = FUTURES
     seed: int = 0
     stages: frozenset[str] = field(default_factory=frozenset)

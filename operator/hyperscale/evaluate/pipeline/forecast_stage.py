@@ -6,12 +6,14 @@ import math
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
-from hyperscale.evaluate.forecast.epoch_forecast import forecast
+from hyperscale.evaluate.forecast.epoch_forecast import Forecaster, learn_forecaster
 from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, RunFeatures
+from hyperscale.evaluate.forecast.run_evidence import evidence, like_runs
+from hyperscale.evaluate.forecast.run_facts import facts_of, judged
+from hyperscale.evaluate.forecast.run_graph import RunGraph
 from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
 from hyperscale.model.api.datasets import dataset_size
-from hyperscale.model.evaluation import StageOutcome, StageState
-from hyperscale.model.plan import Plan
+from hyperscale.model.evaluation import LikeRun, StageOutcome, StageState
 from hyperscale.util.rfc3339 import duration_text
 
 FORECAST: Final = "forecast"
@@ -30,6 +32,8 @@ class EpochSeconds(NamedTuple):
     """95 % bounds."""
     high: float
     sources: tuple[str, ...]
+    neighbours: tuple[LikeRun, ...] = ()
+    """Finished runs most like it."""
 
     def at(self, part: float) -> float:
         """Seconds that this part of all runs stays below, 0 < part < 1; each side has a normal ln(seconds) of its own."""
@@ -40,7 +44,7 @@ class EpochSeconds(NamedTuple):
 
 def forecast_epoch(question: EvaluationQuestion) -> tuple[StageOutcome, EpochSeconds]:
     """Return the outcome and the seconds that later stages build on."""
-    epoch = _from_runs(question) if len(question.runs) >= LEAST_RUNS else _from_plan(question.plan)
+    epoch = _from_runs(question) if len(question.runs) >= LEAST_RUNS else _from_plan(question)
     half = math.log(epoch.high / epoch.low) / 2.0
     epochs = question.request.job.model.epochs
     sentence = (
@@ -51,8 +55,9 @@ def forecast_epoch(question: EvaluationQuestion) -> tuple[StageOutcome, EpochSec
     return StageOutcome(FORECAST, state, sentence, epoch.sources, min(1.0, math.exp(-half))), epoch
 
 
-def _from_plan(plan: Plan) -> EpochSeconds:
+def _from_plan(question: EvaluationQuestion) -> EpochSeconds:
     """The cost model's own range: how far each of its figures is measured."""
+    plan = question.plan
     predicted = plan.predicted
     low, high = predicted.low_seconds, predicted.high_seconds
     sources = [*plan.fallbacks]
@@ -64,12 +69,25 @@ def _from_plan(plan: Plan) -> EpochSeconds:
         low, high = min(low, high, predicted.epoch_seconds), max(low, high, predicted.epoch_seconds)
     if predicted.calibration is None:
         sources.append(f"No finished run corrects it: give --history with at least {LEAST_RUNS} runs.")
-    return EpochSeconds(predicted.epoch_seconds, low, high, tuple(sources))
+    epoch = EpochSeconds(predicted.epoch_seconds, low, high, tuple(sources))
+    return _with_evidence(question, epoch, None) if question.past else epoch
 
 
 def _from_runs(question: EvaluationQuestion) -> EpochSeconds:
-    answer = forecast(question.runs, question_of(question))
-    return EpochSeconds(answer.seconds, answer.low_95, answer.high_95, answer.sources)
+    learned = learn_forecaster(question.runs)
+    answer = learned.ask(question_of(question))
+    return _with_evidence(question, EpochSeconds(answer.seconds, answer.low_95, answer.high_95, answer.sources), learned)
+
+
+def _with_evidence(question: EvaluationQuestion, epoch: EpochSeconds, learned: Forecaster | None) -> EpochSeconds:
+    """What the graph of finished runs says of the forecast, behind what it rests on."""
+    asked = question_of(question)
+    past = question.past or tuple(facts_of(run) for run in question.runs)
+    graph = RunGraph(past if learned is None else judged(past, learned))
+    planned = facts_of(asked, sorted({worker.node for worker in question.plan.workers}))
+    unlike = None if learned is None else learned.index.nearest(asked)[0].unlike
+    sentences = evidence(graph, planned, unlike=unlike)
+    return epoch._replace(sources=(*epoch.sources, *sentences), neighbours=like_runs(graph, planned))
 
 
 def question_of(question: EvaluationQuestion) -> ForecastQuestion:

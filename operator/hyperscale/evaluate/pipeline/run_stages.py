@@ -37,7 +37,7 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
     proved = [proof(question)] if PROOF in asked else []
     forecasts = [forecast] if FORECAST in asked else []
     if TWIN not in asked:
-        return Evaluated(_evaluation(question, [*proved, *forecasts]), None)
+        return Evaluated(replace(_evaluation(question, [*proved, *forecasts]), neighbours=epoch.neighbours), None)
     answer = play_twin(question, epoch)
     advised = question.request.job.checkpoint is not None and answer.outlook.expected_end_seconds is not None
     effect = _queue_effect(question, epoch)
@@ -53,6 +53,7 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
         checkpoint_every_epochs=best,
         end_curve=answer.curve,
         time_parts=answer.outlook.time_parts,
+        neighbours=epoch.neighbours,
     )
     return Evaluated(whole, answer.outlook)
 
