@@ -2,6 +2,7 @@
 
 Null experiments over normal, lognormal, tied and unequal-variance data, in groups and in pairs, with one metric and with many.
 Peers in the same run: Student's, Welch's and the paired t-test, Mann-Whitney and Wilcoxon of scipy at 5 %, without correction.
+Seeds of a case alike: a method does each case better or worse by chance, in all seeds; taken for independent they state too much.
 The goal of each kind is at most 5 %, with exact one-sided 95 % bounds (Clopper-Pearson) for each and for all together.
 With --quick only all kinds together have a goal: 250 experiments of one kind scatter by 1.4 points.
 """
@@ -17,6 +18,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+from msgspec.structs import replace
 from scipy import stats
 
 from benchmarks.common import Row, goal, parser, report
@@ -141,15 +143,57 @@ def count_metrics(experiments: int, seed: int) -> int:
     for _ in range(experiments):
         groups: dict[str, list[ResultRow]] = {"first": [], "second": []}
         for metric in range(8):
-            for case in range(4):
+            for case in range(8):
                 size = float(np.exp(chance.normal(0.0, 2.0)))
                 for name, rows in groups.items():
-                    values = size * chance.lognormal(0.0, 0.2, 5)
+                    values = size * chance.lognormal(0.0, 0.2, 3)
                     rows += [
                         ResultRow(float(value), f"metric {metric}", "s", NAME, f"case {case}", name, str(at))
                         for at, value in enumerate(values)
                     ]
         stated += any(each.shown for each in compare_rows(groups).comparisons)
+    return stated
+
+
+def clustered(chance: Chance, *, same_cases: bool, shift: float = 0.0) -> dict[str, list[ResultRow]]:
+    """Two groups of 6 to 20 cases with 2 to 8 seeds each. A method does each case better or worse by chance, which all its seeds share.
+
+    same_cases: both groups have the same cases; else each has cases of its own
+    shift:      of ln(value) in the second group
+    """
+    groups: dict[str, list[ResultRow]] = {"first": [], "second": []}
+    cases, seeds = int(chance.integers(6, 21)), int(chance.integers(2, 9))
+    sizes = chance.normal(0.0, 2.0 if same_cases else 0.3, cases)
+    for at, (name, rows) in enumerate(groups.items()):
+        own = sizes if same_cases else chance.normal(0.0, 0.3, cases)
+        middles = own + chance.normal(0.0, 0.15, cases) + at * shift
+        values = np.exp(middles[:, None] + chance.normal(0.0, 0.05, (cases, seeds)))
+        for (case, seed), value in np.ndenumerate(values):
+            rows.append(ResultRow(float(value), "time", "s", NAME, f"case {case}{'' if same_cases else name}", name, str(seed)))
+    return groups
+
+
+def count_clustered(experiments: int, seed: int, *, same_cases: bool, shift: float = 0.0) -> dict[str, int]:
+    """In how many experiments each method states a difference; the peers take each seed for independent."""
+    chance, counts = np.random.default_rng(seed), {OURS: 0}
+    for _ in range(experiments):
+        groups = clustered(chance, same_cases=same_cases, shift=shift)
+        values = [np.log([row.value for row in rows]) for rows in groups.values()]
+        stated = {OURS: any(each.shown for each in compare_rows(groups).comparisons)}
+        stated |= {f"{name}, all seeds": yes for name, yes in peers(values, same_cases).items()}
+        for method, yes in stated.items():
+            counts[method] = counts.get(method, 0) + yes
+    return counts
+
+
+def count_clustered_factor(experiments: int, seed: int) -> int:
+    """In how many experiments the group is said to explain values, next to the case, where seeds repeat each case."""
+    chance, stated = np.random.default_rng(seed), 0
+    for _ in range(experiments):
+        groups = clustered(chance, same_cases=True)
+        named = {name: [replace(row, columns={"case": row.case}) for row in rows] for name, rows in groups.items()}
+        overall = compare_rows(named, factor_names=("group", "case")).overall
+        stated += any(each.shown for each in overall if each.factor == "group")
     return stated
 
 
@@ -201,7 +245,15 @@ def rows_of_all(experiments: int, seed: int) -> list[Row]:
     for case, count in several.items():
         total += count
         rows += null_rows(case, {OURS: count}, experiments, seed)
-    everything = experiments * (len(designs) + len(several))
+    clusters = {"pairs": True, "groups": False}
+    for name, same_cases in clusters.items():
+        counts = count_clustered(experiments, seed + 104, same_cases=same_cases)
+        total += counts[OURS]
+        rows += null_rows(f"seeds of a case alike, {name}", counts, experiments, seed)
+    of_factor = count_clustered_factor(experiments, seed + 105)
+    total += of_factor
+    rows += null_rows("seeds of a case alike, factor", {OURS: of_factor}, experiments, seed)
+    everything = experiments * (len(designs) + len(several) + len(clusters) + 1)
     rows.append(goal(NAME, f"false positives, all {everything}", OURS, total / everything, LEVEL, "share"))
     rows.append(goal(NAME, f"upper bound 95 %, all {everything}", OURS, upper_bound(total, everything), LEVEL, "share"))
     for paired, shift in ((False, 1.0), (True, 0.8)):
@@ -211,6 +263,9 @@ def rows_of_all(experiments: int, seed: int) -> list[Row]:
             case = f"{kind}, {'pairs' if paired else 'groups'}, shift of {shift:g} standard deviations"
             for method, count in count_two(draw, paired, few, seed + 200).items():
                 rows.append(Row(NAME, case, method, "shown", count / few, "share", seed))
+    few = max(100, experiments // 4)
+    shown = count_clustered(few, seed + 201, same_cases=True, shift=0.15)[OURS]
+    rows.append(Row(NAME, "seeds of a case alike, pairs, shift of 15 %", OURS, "shown", shown / few, "share", seed))
     return rows
 
 

@@ -46,7 +46,8 @@ def test_the_answer_begins_with_a_plain_sentence(files: tuple[str, str]) -> None
     lines = ran.out.splitlines()
     assert lines[0] == "Groups: after (16 rows), before (16 rows)"
     assert lines[2].startswith("bench epoch_seconds: after is ")
-    assert lines[2].endswith("% faster than before on 8 of 8 cases (p < 0.001, large effect)")
+    assert lines[2].endswith("% faster than before on 8 of 8 cases (p = 0.0078, large effect; cases are means of 2 seeds)")
+    assert "8 cases of 2 seeds" in ran.out
     assert "paired t-test" in lines[5]
 
 
@@ -258,3 +259,21 @@ def test_names_that_would_move_a_cursor_are_shown_as_question_marks(tmp_path: Pa
 
 def test_the_same_files_give_the_same_bytes(files: tuple[str, str]) -> None:
     assert run("compare", *files, "-o", "json").out == run("compare", *files, "-o", "json").out
+
+
+def test_one_case_is_compared_alone_by_its_seeds(files: tuple[str, str]) -> None:
+    ran = run("compare", *files, "--case", "case 3")
+    assert ran.code == 0
+    assert "2 pairs" in ran.out
+    ran = run("compare", *files, "--case", "case 99")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "--case: 'case 99' is none of the cases; write one of case 0, case 1" in ran.err
+
+
+def test_thousands_of_levels_or_groups_are_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "many.csv"
+    file.write_text("metric,value,step\n" + "".join(f"m,{at % 7}.5,{at}\n" for at in range(5000)))
+    for option in (("--factor", "step"), ("--by", "step")):
+        ran = run("compare", str(file), *option)
+        assert (ran.code, ran.err.count("\n"), ran.out) == (2, 1, "")
+        assert "5,000" in ran.err

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.evaluate.statistics.result_rows import ResultRow, align
+from benchmarks.compare import count_clustered, count_clustered_factor
+from hyperscale.evaluate.statistics.result_rows import Pairing, ResultRow, align
 from hyperscale.evaluate.statistics.row_comparison import compare_rows
 
 CHANCE = np.random.default_rng(5)
@@ -62,15 +63,82 @@ def test_values_below_zero_are_compared_by_difference() -> None:
     assert one.sentence == "A is lower than B by 3 points on 10 of 10 cases (p = 0.002, large effect)"
 
 
-def test_rows_pair_by_case_and_seed_else_by_case_else_not_at_all() -> None:
+def test_cases_pair_by_the_means_of_their_seeds_and_one_case_by_seed() -> None:
     pairs = align([rows(1.0, seeds=2), rows(1.0, seeds=2)])
     assert pairs is not None
-    assert pairs.values.shape == (30, 2)
+    assert (pairs.values.shape, pairs.averaged) == ((15, 2), (2, 2, "seeds"))
     by_case = align([rows(1.0, seeds=3), rows(1.0, seed="9")])
     assert by_case is not None
-    assert by_case.values.shape == (15, 2)
+    assert (by_case.values.shape, by_case.averaged) == ((15, 2), (1, 3, "seeds"))
+    one = [[ResultRow(float(at), case="one", seed=str(at)) for at in range(8)] for _ in "AB"]
+    by_seed = align(one)
+    assert by_seed is not None
+    assert (by_seed.values.shape, by_seed.averaged.most) == ((8, 2), 1)
     assert align([rows(1.0, case="one", seeds=2), rows(1.0, case="other")]) is None
     assert align([rows(1.0), rows(1.0)], "never") is None
+
+
+def test_many_seeds_of_few_cases_show_nothing_and_say_what_is_missing() -> None:
+    first, second = ([row for row in rows(factor, seeds=40) if row.case in CASES[:3]] for factor in (0.5, 1.0))
+    pairings: tuple[Pairing, ...] = ("auto", "always", "never")
+    for pairing in pairings:
+        (one,) = compare_rows({"A": first, "B": second}, pairing).comparisons
+        assert not one.shown
+        assert one.result.first_count == 3
+        assert "; cases are means of 40 seeds" in one.sentence
+    assert "6 is the least number" in compare_rows({"A": first, "B": second}).comparisons[0].sentence
+    alone = [[row for row in each if row.case == CASES[0]] for each in (first, second)]
+    assert compare_rows({"A": alone[0], "B": alone[1]}).comparisons[0].shown
+
+
+def test_the_sentence_says_cases_and_seeds() -> None:
+    (one,) = compare_rows({"A": rows(0.8, seeds=4), "B": rows(1.0, seeds=4)}).comparisons
+    assert "on 15 of 15 cases (p < 0.001, large effect; cases are means of 4 seeds)" in one.sentence
+    repeated = [row for row in rows(1.0) for _ in range(2)]
+    (other,) = compare_rows({"A": repeated, "B": [*rows(1.2), *rows(1.2)[:3]]}).comparisons
+    assert "cases are means of 1 to 2 values" in other.sentence
+
+
+def test_more_seeds_of_the_same_cases_do_not_make_a_difference_surer() -> None:
+    few, many = (compare_rows({"A": repeat(rows_of(0.3, 1), count), "B": repeat(rows_of(0.0, 2), count)}) for count in (1, 50))
+    assert few.comparisons[0].result.p_value == pytest.approx(many.comparisons[0].result.p_value)
+
+
+def rows_of(shift: float, seed: int) -> list[ResultRow]:
+    chance = np.random.default_rng(seed)
+    return [ResultRow(float(value), "time", "s", case=str(at), seed="0") for at, value in enumerate(chance.lognormal(shift, 0.3, 8))]
+
+
+def repeat(once: list[ResultRow], count: int) -> list[ResultRow]:
+    return [replace(row, seed=str(seed)) for row in once for seed in range(count)]
+
+
+@pytest.mark.parametrize("same_cases", [True, False])
+def test_seeds_that_share_the_luck_of_their_case_are_no_evidence(same_cases: bool) -> None:
+    counts = count_clustered(150, 3, same_cases=same_cases)
+    assert counts["compare"] <= 12
+    assert max(counts.values()) > 40, "taken for independent they state differences"
+
+
+def test_a_factor_counts_cases_and_not_their_seeds() -> None:
+    assert count_clustered_factor(100, 4) <= 9
+
+
+def test_an_answer_that_nobody_could_read_is_refused_before_any_test() -> None:
+    groups = {f"g{at}": [ResultRow(float(at))] for at in range(1000)}
+    with pytest.raises(ValueError, match="1,000 groups; compare at most 50: name fewer files, or write --by"):
+        compare_rows(groups)
+    metrics = {name: [ResultRow(1.0, f"m{at}") for at in range(6000)] for name in "AB"}
+    with pytest.raises(ValueError, match=r"6,000 comparisons of 6,000 metrics; .* write --metric"):
+        compare_rows(metrics)
+
+
+def test_a_factor_of_thousands_of_levels_is_refused() -> None:
+    many = [ResultRow(float(at), columns={"row": str(at), "kind": str(at % 150)}) for at in range(100_000)]
+    with pytest.raises(ValueError, match=r"factor 'row' has 100,000 levels; at most 200"):
+        compare_rows({"all": many}, factor_names=("row",))
+    with pytest.raises(ValueError, match=r"100,000 values by these factors .* at most 66,666 rows"):
+        compare_rows({"all": many}, factor_names=("kind",))
 
 
 def test_repeated_rows_of_few_cases_are_values_of_a_group() -> None:

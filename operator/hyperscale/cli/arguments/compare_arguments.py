@@ -32,6 +32,7 @@ def add(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
     command.add_argument("--by", metavar="COLUMN", help="put rows into groups by this column, e.g. method, instead of by file")
     command.add_argument("--column", metavar="NAME", help="column of a table that is compared (default: the only one with numbers)")
     command.add_argument("--metric", action="append", metavar="NAME", help="compare this metric alone; may be given several times")
+    command.add_argument("--case", action="append", metavar="NAME", help="compare this case alone; may be given several times")
     pairing = command.add_mutually_exclusive_group()
     pairing.add_argument("--paired", action="store_true", help="values must pair: by case and seed, else by their place in the file")
     pairing.add_argument("--unpaired", action="store_true", help="values never pair (default: they do where case and seed are the same)")

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compare(groups: _Groups, arguments: argparse.Namespace, line: LinearFit | None) -> CompareAnswer:
-    rows = _chosen(groups.rows, arguments.metric)
+    rows = _chosen(_chosen(groups.rows, "metric", arguments.metric), "case", arguments.case)
     factors = tuple(arguments.factor or ())
     sizes = tuple(GroupSize(name, len(each)) for name, each in groups.rows.items())
     if len(rows) < 2 and not factors:
@@ -67,16 +67,16 @@ def _one_group(groups: _Groups, arguments: argparse.Namespace) -> str:
     return f"one group, {name}; name a second file, or write --by with a column such as method"
 
 
-def _chosen(groups: Mapping[str, list[ResultRow]], metrics: Sequence[str] | None) -> dict[str, list[ResultRow]]:
-    """The rows with one of these metrics; all where None."""
-    if metrics is None:
+def _chosen(groups: Mapping[str, list[ResultRow]], field: str, names: Sequence[str] | None) -> dict[str, list[ResultRow]]:
+    """The rows with one of these metrics or cases; all where None."""
+    if names is None:
         return dict(groups)
-    available = sorted({row.metric for rows in groups.values() for row in rows})
-    for metric in metrics:
-        if metric not in available:
-            raise InputError(f"--metric: {metric!r} is none of the metrics; write one of {', '.join(available)[:400]}")
-    chosen = {name: [row for row in rows if row.metric in metrics] for name, rows in groups.items()}
-    return {name: rows for name, rows in chosen.items() if rows}
+    available = sorted({getattr(row, field) for rows in groups.values() for row in rows})
+    for name in names:
+        if name not in available:
+            raise InputError(f"--{field}: {name!r} is none of the {field}s; write one of {', '.join(available)[:400]}")
+    chosen = {group: [row for row in rows if getattr(row, field) in names] for group, rows in groups.items()}
+    return {group: rows for group, rows in chosen.items() if rows}
 
 
 def _from_files(arguments: argparse.Namespace) -> _Groups:

@@ -11,6 +11,7 @@ from hyperscale.evaluate.statistics.factor_analysis import Variance
 from hyperscale.evaluate.statistics.group_pair import TwoGroups
 from hyperscale.evaluate.statistics.linear_fit import LinearFit
 from hyperscale.evaluate.statistics.row_comparison import Comparison, Overall
+from hyperscale.evaluate.statistics.wording import averaged_text
 
 SHORT: Final = {
     "Wilcoxon signed-rank test": "Wilcoxon",
@@ -76,12 +77,19 @@ def _cells(one: Comparison) -> tuple[str, ...]:
         f"{two.first_mean:.4g}, {two.second_mean:.4g}{unit}",
         f"{'ratio' if two.scale == 'ratio' else 'difference'} {two.estimate:.4g}",
         "-" if two.low is None or two.high is None else f"{two.low:.4g} to {two.high:.4g}",
-        f"{two.first_count} pairs" if two.paired else f"{two.first_count}, {two.second_count}",
+        _counts(one),
         _tests(two),
         _figure(one.corrected_p_value),
         _figure(two.hedges_g),
         f"{two.cliffs_delta:.3g}",
     )
+
+
+def _counts(one: Comparison) -> str:
+    """`36 pairs`, `9, 12`, or `36 cases of 5 seeds`."""
+    two = one.result
+    counts = f"{two.first_count} pairs" if two.paired else f"{two.first_count}, {two.second_count}"
+    return counts if one.averaged.most == 1 else f"{counts.removesuffix(' pairs')} cases of {averaged_text(one.averaged)}"
 
 
 def _overall(overall: tuple[Overall, ...]) -> list[str]:

@@ -6,6 +6,7 @@ As for two groups, a difference needs two tests: one of means and one of ranks. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -13,6 +14,11 @@ import numpy as np
 from hyperscale.evaluate.statistics.effect_size import eta_squared
 from hyperscale.evaluate.statistics.rank_tests import NullTest
 from hyperscale.model.graph import FloatArray
+
+MAX_LEVELS: Final = 200
+"""Of one factor."""
+MAX_TABLE: Final = 10_000_000
+"""Values times levels of all factors: 80 MB for each of a few copies."""
 
 
 class Variance(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,6 +88,7 @@ def factors(values: FloatArray, columns: Mapping[str, Sequence[str]]) -> dict[st
     """
     from scipy.stats import rankdata
 
+    _check_levels(len(values), columns)
     blocks = {name: _dummies(name, labels) for name, labels in columns.items()}
     both = np.stack([values, rankdata(values)], axis=1)
     residual, rank = _residual(list(blocks.values()), both)
@@ -100,6 +107,18 @@ def factors(values: FloatArray, columns: Mapping[str, Sequence[str]]) -> dict[st
     return effects
 
 
+def _check_levels(count: int, columns: Mapping[str, Sequence[str]]) -> None:
+    """Raise ValueError, before any table is made, for factors whose analysis takes too long or too much memory."""
+    for name, labels in columns.items():
+        if (levels := len(set(labels))) > MAX_LEVELS:
+            raise ValueError(
+                f"factor {name!r} has {levels:,} levels; at most {MAX_LEVELS} are analysed: write a column with fewer values, or --regress"
+            )
+    numbers = count * sum(len(set(labels)) for labels in columns.values())
+    if numbers > MAX_TABLE:
+        raise ValueError(f"{count:,} values by these factors are too many to analyse; give at most {count * MAX_TABLE // numbers:,} rows")
+
+
 def _robust(values: FloatArray, block: FloatArray, others: Sequence[FloatArray]) -> NullTest | None:
     """Wald's F test of a factor's columns with HC3 errors; None where a level has a single value, or nothing is left unexplained."""
     from scipy.special import fdtrc
@@ -107,7 +126,7 @@ def _robust(values: FloatArray, block: FloatArray, others: Sequence[FloatArray])
     design = np.concatenate([block, np.ones((len(values), 1)), *others], axis=1)
     inverse = np.linalg.pinv(design.T @ design)
     slopes = inverse @ design.T @ values
-    residual, leverage = values - design @ slopes, np.einsum("ij,jk,ik->i", design, inverse, design)
+    residual, leverage = values - design @ slopes, ((design @ inverse) * design).sum(axis=1)
     if float(leverage.max()) > 1.0 - 1e-9 or float(np.abs(residual).max()) <= 1e-12 * float(np.abs(values).max()):
         return None
     covariance = inverse @ (design * np.square(residual / (1.0 - leverage))[:, None]).T @ design @ inverse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray
 
 INTERCEPT = "intercept"
+MAX_COLUMNS: Final = 50
 
 
 class Slope(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +50,8 @@ def fit(explained: str, values: FloatArray, columns: Mapping[str, FloatArray]) -
     """
     from scipy.special import stdtr, stdtrit
 
+    if len(columns) > MAX_COLUMNS:
+        raise ValueError(f"{len(columns)} columns explain {explained!r}; name at most {MAX_COLUMNS}")
     freedom = len(values) - len(columns) - 1
     if freedom < 1:
         raise ValueError(f"{len(values)} rows are too few for {len(columns)} columns and an intercept; give at least {len(columns) + 2}")

@@ -40,6 +40,15 @@ class MetricKey(NamedTuple):
     """Empty where each group has one method: methods are then what is compared."""
 
 
+class Averaged(NamedTuple):
+    """How many rows one value is the mean of."""
+
+    fewest: int = 1
+    most: int = 1
+    what: str = "values"
+    """`seeds` where the rows of a case differ by seed."""
+
+
 class Aligned(NamedTuple):
     """Values of k groups that pair."""
 
@@ -47,6 +56,7 @@ class Aligned(NamedTuple):
     """(n, k)."""
     cases: tuple[str, ...]
     """(n,) case of each pair."""
+    averaged: Averaged
 
 
 def by_metric(groups: Mapping[str, Sequence[ResultRow]]) -> dict[MetricKey, dict[str, list[ResultRow]]]:
@@ -71,21 +81,32 @@ def by_metric(groups: Mapping[str, Sequence[ResultRow]]) -> dict[MetricKey, dict
 def align(groups: Sequence[Sequence[ResultRow]], pairing: Pairing = "auto") -> Aligned | None:
     """Return the values of all groups in pairs, None where they do not pair.
 
-    Pairs have the same case and seed, else the same case; values that repeat a key are averaged. With `auto` there must be MIN_PAIRS,
-    or each value is in a pair. Groups without case and seed pair by place, with `always` alone.
+    Of several cases each is one pair, of the means over its seeds: seeds of a case are alike, so that they are no independent pairs.
+    Seeds of one case pair by seed. With `auto` there must be MIN_PAIRS, or all groups have the same cases.
+    Groups without case and seed pair by place, with `always` alone.
     Raises ValueError where `always` finds no pairs.
     """
     if pairing == "never":
         return None
-    if not any(row.case or row.seed for rows in groups for row in rows):
+    rows = [row for each in groups for row in each]
+    if not any(row.case or row.seed for row in rows):
         return _by_place(groups) if pairing == "always" else None
-    for level in (_case_and_seed, _case):
-        aligned = _by_key(groups, level, 1 if pairing == "always" else MIN_PAIRS)
+    several = len({row.case for row in rows}) > 1
+    for level in (_case,) if several else (_case_and_seed, _case):
+        aligned = _by_key(groups, level, 1 if pairing == "always" else MIN_PAIRS, several)
         if aligned is not None:
             return aligned
     if pairing == "always":
         raise ValueError("no case is in all groups: nothing pairs; compare without --paired")
     return None
+
+
+def independent_values(rows: Sequence[ResultRow]) -> tuple[FloatArray, Averaged]:
+    """Return the (n,) values of rows that do not pair: means by case where there are several cases, else each value."""
+    keyed = _values_by_key(rows, _case)
+    if len(keyed) < 2:
+        return values_of(rows), Averaged()
+    return np.array([float(np.mean(each)) for each in keyed.values()]), _averaged([keyed], [rows])
 
 
 def values_of(rows: Sequence[ResultRow]) -> FloatArray:
@@ -106,18 +127,27 @@ def _by_place(groups: Sequence[Sequence[ResultRow]]) -> Aligned:
     counts = [len(rows) for rows in groups]
     if len(set(counts)) > 1:
         raise ValueError(f"{' and '.join(map(str, counts))} values do not pair by place; give as many in each group")
-    return Aligned(np.stack([values_of(rows) for rows in groups], axis=1), ("",) * counts[0])
+    return Aligned(np.stack([values_of(rows) for rows in groups], axis=1), ("",) * counts[0], Averaged())
 
 
-def _by_key(groups: Sequence[Sequence[ResultRow]], level: Callable[[ResultRow], Key], least: int) -> Aligned | None:
-    """Means of the values with the same key; None for fewer keys than `least`, unless each value has its own key in all groups."""
+def _by_key(groups: Sequence[Sequence[ResultRow]], level: Callable[[ResultRow], Key], least: int, cases: bool) -> Aligned | None:
+    """Means of the values with the same key; None for fewer keys than `least`, unless all groups have the same keys.
+
+    cases: keys are several cases; else each value must have a key of its own to be fewer
+    """
     keyed = [_values_by_key(rows, level) for rows in groups]
     shared = sorted(set(keyed[0]).intersection(*keyed[1:]))
-    whole = all(len(each) == len(shared) == len(rows) for each, rows in zip(keyed, groups, strict=True))
+    whole = all(len(each) == len(shared) and (cases or len(shared) == len(rows)) for each, rows in zip(keyed, groups, strict=True))
     if len(shared) < least and not (shared and whole):
         return None
     values = np.array([[float(np.mean(each[key])) for each in keyed] for key in shared])
-    return Aligned(values, tuple(key[0] for key in shared))
+    return Aligned(values, tuple(key[0] for key in shared), _averaged([{key: each[key] for key in shared} for each in keyed], groups))
+
+
+def _averaged(keyed: Sequence[Mapping[Key, Sequence[float]]], groups: Sequence[Sequence[ResultRow]]) -> Averaged:
+    counts = [len(values) for each in keyed for values in each.values()]
+    seeds = all(len({(row.case, row.seed) for row in rows}) == len(rows) for rows in groups)
+    return Averaged(min(counts), max(counts), "seeds" if seeds else "values")
 
 
 def _values_by_key(rows: Sequence[ResultRow], level: Callable[[ResultRow], Key]) -> dict[Key, list[float]]:

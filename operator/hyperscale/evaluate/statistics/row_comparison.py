@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from math import comb
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -12,9 +14,23 @@ from hyperscale.evaluate.statistics.effect_size import magnitude
 from hyperscale.evaluate.statistics.factor_analysis import Variance, blocked, factors, one_way
 from hyperscale.evaluate.statistics.group_pair import LEVEL, Scale, TwoGroups, compare_groups, compare_pairs
 from hyperscale.evaluate.statistics.holm import holm
-from hyperscale.evaluate.statistics.result_rows import Aligned, MetricKey, Pairing, ResultRow, align, by_metric, values_of
+from hyperscale.evaluate.statistics.result_rows import (
+    Aligned,
+    Averaged,
+    MetricKey,
+    Pairing,
+    ResultRow,
+    align,
+    by_metric,
+    independent_values,
+    values_of,
+)
 from hyperscale.evaluate.statistics.wording import factor_sentence, overall_sentence, sentence
 from hyperscale.model.graph import FloatArray
+
+MAX_GROUPS: Final = 50
+MAX_COMPARISONS: Final = 5_000
+"""Of two groups in one metric, in one answer."""
 
 
 class Comparison(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,6 +55,8 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     effect: str
     """negligible, small, medium or large."""
     sentence: str
+    averaged: Averaged = Averaged()
+    """How many rows the value of a case is the mean of: rows of a case are not independent."""
 
 
 class Overall(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,6 +94,7 @@ def compare_rows(
     table = by_metric(groups)
     notes = _missing(table, tuple(groups))
     together = {key: members for key, members in table.items() if len(members) > 1}
+    _check_number(together)
     if not together and not factor_names:
         raise ValueError("the groups have no metric in common; compare files of the same benchmark")
     pairs = [_two(key, members, names, pairing, scale) for key, members in together.items() for names in combinations(members, 2)]
@@ -83,6 +102,16 @@ def compare_rows(
     if factor_names:
         several += [each for key, members in table.items() for each in _by_factors(key, members, factor_names, scale)]
     return _corrected(pairs, several, notes)
+
+
+def _check_number(together: Mapping[MetricKey, Mapping[str, Sequence[ResultRow]]]) -> None:
+    """Raise ValueError, before any test, for more comparisons than can be read."""
+    most = max(map(len, together.values()), default=0)
+    if most > MAX_GROUPS:
+        raise ValueError(f"{most:,} groups; compare at most {MAX_GROUPS}: name fewer files, or write --by with a column of fewer values")
+    count = sum(comb(len(members), 2) for members in together.values())
+    if count > MAX_COMPARISONS:
+        raise ValueError(f"{count:,} comparisons of {len(together):,} metrics; at most {MAX_COMPARISONS:,} fit an answer: write --metric")
 
 
 def _corrected(pairs: Sequence[Comparison], several: Sequence[Overall], notes: Sequence[str]) -> Comparisons:
@@ -113,11 +142,13 @@ def _two(
     aligned = align(rows, pairing)
     chosen = scale or _scale(rows, aligned is not None)
     if aligned is not None:
-        result, cases = compare_pairs(aligned.values[:, 0], aligned.values[:, 1], chosen), _cases(aligned)
+        result, cases, averaged = compare_pairs(aligned.values[:, 0], aligned.values[:, 1], chosen), _cases(aligned), aligned.averaged
     else:
-        result, cases = compare_groups(values_of(rows[0]), values_of(rows[1]), chosen), (0, 0, 0)
+        (first, one), (second, other) = map(independent_values, rows)
+        averaged = Averaged(min(one.fewest, other.fewest), max(one.most, other.most), one.what if one.what == other.what else "values")
+        result, cases = compare_groups(first, second, chosen), (0, 0, 0)
     effect = magnitude(result.hedges_g, result.cliffs_delta)
-    return Comparison(key.benchmark, key.metric, key.method, rows[0][0].unit, *names, *cases, result, None, False, effect, "")
+    return Comparison(key.benchmark, key.metric, key.method, rows[0][0].unit, *names, *cases, result, None, False, effect, "", averaged)
 
 
 def _several(key: MetricKey, members: Mapping[str, Sequence[ResultRow]], pairing: Pairing, scale: Scale | None) -> Overall:
@@ -127,14 +158,15 @@ def _several(key: MetricKey, members: Mapping[str, Sequence[ResultRow]], pairing
     if aligned is not None:
         result = blocked(_by_case(aligned) if ratios else aligned.values)
     else:
-        result = one_way([_logarithms(values_of(each)) if ratios else values_of(each) for each in rows])
+        values = [independent_values(each)[0] for each in rows]
+        result = one_way([_logarithms(each) for each in values] if ratios else values)
     return Overall(key.benchmark, key.metric, key.method, "", tuple(members), result, None, False, "")
 
 
 def _by_factors(key: MetricKey, members: Mapping[str, Sequence[ResultRow]], names: Sequence[str], scale: Scale | None) -> list[Overall]:
     rows = [(group, row) for group, each in members.items() for row in each]
-    columns = {name: [group if name == "group" else _level(row, name) for group, row in rows] for name in names}
-    values = values_of([row for _, row in rows])
+    every = {name: [group if name == "group" else _level(row, name) for group, row in rows] for name in names}
+    values, columns = _by_levels(rows, every)
     effects = factors(_logarithms(values) if (scale or _scale(list(members.values()), False)) == "ratio" else values, columns)
     return [
         Overall(key.benchmark, key.metric, key.method, name, tuple(sorted(set(columns[name]))), effect, None, False, "")
@@ -142,9 +174,23 @@ def _by_factors(key: MetricKey, members: Mapping[str, Sequence[ResultRow]], name
     ]
 
 
+def _by_levels(rows: Sequence[tuple[str, ResultRow]], columns: Mapping[str, Sequence[str]]) -> tuple[FloatArray, dict[str, list[str]]]:
+    """(n,) values with their levels: of several cases, means of the rows with the same group, case and levels, which are not independent.
+
+    Where cases alone are asked about, all rows are: those of a case say how much it varies.
+    """
+    if len({row.case for _, row in rows}) < 2 or set(columns) == {"case"}:
+        return values_of([row for _, row in rows]), {name: list(levels) for name, levels in columns.items()}
+    cells: dict[tuple[str, ...], list[float]] = {}
+    for at, (group, row) in enumerate(rows):
+        cells.setdefault((group, row.case, *(levels[at] for levels in columns.values())), []).append(row.value)
+    means = np.array([float(np.mean(each)) for each in cells.values()])
+    return means, {name: [cell[place] for cell in cells] for place, name in enumerate(columns, 2)}
+
+
 def _level(row: ResultRow, name: str) -> str:
     if name not in row.columns:
-        raise ValueError(f"factor {name!r} is no column of every row; write one of {', '.join(['group', *row.columns])}")
+        raise ValueError(f"factor {name!r} is no column of every row; write one of {', '.join(['group', *row.columns])[:400]}")
     return row.columns[name]
 
 
@@ -181,7 +227,7 @@ def _cases(aligned: Aligned) -> tuple[int, int, int]:
 
 
 def _judged(one: Comparison, corrected: float | None) -> Comparison:
-    text = sentence((one.first, one.second), one.unit, one.result, corrected, (one.lower_cases, one.higher_cases, one.cases))
+    text = sentence((one.first, one.second), one.unit, one.result, corrected, (one.lower_cases, one.higher_cases, one.cases), one.averaged)
     is_shown = corrected is not None and corrected <= LEVEL and not one.result.reason
     return msgspec.structs.replace(one, corrected_p_value=corrected, shown=is_shown, sentence=text)
 

@@ -8,6 +8,7 @@ from typing import Final
 from hyperscale.evaluate.statistics.effect_size import magnitude
 from hyperscale.evaluate.statistics.factor_analysis import Variance
 from hyperscale.evaluate.statistics.group_pair import LEVEL, TwoGroups
+from hyperscale.evaluate.statistics.result_rows import Averaged
 
 TIMES: Final = frozenset({"s", "ms", "us", "µs", "ns", "min", "h", "seconds", "hours", "s/epoch", "s/step"})
 """Units of which less is faster."""
@@ -17,18 +18,28 @@ SMALLEST_RATIO: Final = 1e-9
 """Of two means, below which the smaller one is taken for 0."""
 
 
-def sentence(names: tuple[str, str], unit: str, two: TwoGroups, corrected: float | None, cases: tuple[int, int, int]) -> str:
+def sentence(
+    names: tuple[str, str], unit: str, two: TwoGroups, corrected: float | None, cases: tuple[int, int, int], averaged: Averaged
+) -> str:
     """Return the verdict of one comparison.
 
     corrected: p value after correction; cases: with the first group lower, with it higher, all; all 0 where values do not pair.
+    averaged: what a case's value is the mean of.
     """
+    means = "" if averaged.most == 1 else f"; cases are means of {averaged_text(averaged)}"
     if corrected is None or corrected > LEVEL or two.reason:
-        return f"no difference shown: {_open(names, two, corrected)}"
+        return f"no difference shown: {_open(names, two, corrected)}{means}"
     lower = two.estimate < (1.0 if two.scale == "ratio" else 0.0)
     agree, total = cases[0 if lower else 1], cases[2]
     where = f" on {agree} of {total} cases" if total > 1 else f" in {two.losses if lower else two.wins} of {two.first_count} pairs"
     size = f"{magnitude(two.hedges_g, two.cliffs_delta)} effect"
-    return f"{_difference(names, unit, two, lower)}{where if two.paired else ''} ({p_text(corrected)}, {size})"
+    return f"{_difference(names, unit, two, lower)}{where if two.paired else ''} ({p_text(corrected)}, {size}{means})"
+
+
+def averaged_text(averaged: Averaged) -> str:
+    """Return `5 seeds`, or `2 to 5 values`."""
+    count = f"{averaged.most}" if averaged.fewest == averaged.most else f"{averaged.fewest} to {averaged.most}"
+    return f"{count} {averaged.what}"
 
 
 def overall_sentence(names: Sequence[str], variance: Variance, corrected: float | None) -> str:
