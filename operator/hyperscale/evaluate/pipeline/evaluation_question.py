@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
-from hyperscale.evaluate.impact.queue_effect import QueueFigures
 from hyperscale.evaluate.forecast.run_facts import RunFacts
+from hyperscale.evaluate.impact.queue_effect import QueueFigures
 from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.job import JobSpec
