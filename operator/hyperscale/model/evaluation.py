@@ -56,7 +56,7 @@ class StageOutcome(Struct, frozen=True, rename="camel", omit_defaults=True):
     weight: Ratio | None = None
     """Of the stage in the value, from the comparison matrix."""
     share: float | None = None
-    """Of the stage in the value (Shapley 1953); the shares sum to it."""
+    """Of the stage in the value (Shapley 1953); the shares and the evaluation's `base_value` sum to it."""
 
 
 class LikeRun(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -86,12 +86,29 @@ class TimePart(Struct, frozen=True, rename="camel"):
     """In the mean of all futures."""
 
 
+class Recalibration(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What finished runs taught one stage about its own intervals, in its stated standard deviations of ln(figure)."""
+
+    stage: Annotated[str, Meta(max_length=32)]
+    runs: Annotated[int, Meta(ge=0)]
+    """Finished runs that it was learned from."""
+    shift: float = 0.0
+    """Median error; above 0 outcomes were larger than stated."""
+    widening: Annotated[float, Meta(ge=1)] = 1.0
+    """Factor of the stated deviation at which it covers 68 of 100 runs; never below 1."""
+
+
 class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is known of a planned job before a GPU is spent."""
 
     job: Annotated[str, Meta(max_length=512)]
     plan_id: Annotated[str, Meta(max_length=64)]
     stages: Annotated[tuple[StageOutcome, ...], Meta(max_length=16)]
+    epoch_seconds: Interval | None = None
+    forecast_runs: Annotated[int, Meta(ge=0)] = 0
+    """Finished runs that the forecast of an epoch rests on; 0: the plan's own range."""
+    recalibrations: Annotated[tuple[Recalibration, ...], Meta(max_length=16)] = ()
+    """Applied to the intervals of this evaluation."""
     end_seconds: Interval | None = None
     """From its first epoch to its end, failures included; absent where too many futures passed the horizon."""
     deadline_seconds: float | None = None
@@ -110,7 +127,11 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     checkpoint_every_epochs: Annotated[int, Meta(ge=1)] | None = None
     """The interval that ends soonest; absent where the job writes no checkpoints."""
     value: Ratio | None = None
-    """Calibrated, from the scores of the stages."""
+    """From the scores of the stages; `value_source` says how."""
+    base_value: Ratio | None = None
+    """The value without any stage, to which the shares add; absent where that is 0."""
+    value_source: Sentence = ""
+    """What the value is a probability of and how many runs say so, or why it is not calibrated."""
     hyper_score: float | None = None
     """100 (1 + sigma(beta ln V + gamma)^kappa), as the paper prints it."""
     end_curve: Annotated[tuple[tuple[float, float], ...], Meta(max_length=MAX_CURVE)] = ()
@@ -142,6 +163,12 @@ class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Of the plan that was evaluated."""
     stages: Annotated[tuple[StageSummary, ...], Meta(max_length=16)] = ()
     """Empty where the evaluation itself failed."""
+    epoch_seconds: Interval | None = None
+    """Of one epoch."""
+    forecast_runs: Annotated[int, Meta(ge=0)] = 0
+    """Finished runs that the forecast of an epoch rests on; 0: the plan's own range."""
+    recalibrations: Annotated[tuple[Recalibration, ...], Meta(max_length=16)] = ()
+    """What finished runs taught about the stages' intervals, as applied here."""
     end_seconds: Interval | None = None
     """From the first epoch to the end of the run."""
     deadline_seconds: float | None = None
@@ -161,6 +188,8 @@ class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The interval that ends soonest."""
     value: Ratio | None = None
     """Of all stages together."""
+    value_source: Sentence = ""
+    """What the value is a probability of and how many runs say so, or why it is not calibrated."""
     hyper_score: float | None = None
     fault: Sentence = ""
     """Why there is no evaluation."""
@@ -253,6 +282,9 @@ def status_of(answer: Evaluation) -> EvaluationStatus:
     return EvaluationStatus(
         plan_id=answer.plan_id,
         stages=tuple(StageSummary(stage.stage, stage.state, stage.score) for stage in answer.stages),
+        epoch_seconds=answer.epoch_seconds,
+        forecast_runs=answer.forecast_runs,
+        recalibrations=answer.recalibrations,
         end_seconds=answer.end_seconds,
         deadline_seconds=answer.deadline_seconds,
         ends_by_deadline=answer.ends_by_deadline,
@@ -263,5 +295,6 @@ def status_of(answer: Evaluation) -> EvaluationStatus:
         top_risk=answer.top_risk,
         checkpoint_every_epochs=answer.checkpoint_every_epochs,
         value=answer.value,
+        value_source=answer.value_source,
         hyper_score=answer.hyper_score,
     )
