@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 
 from hyperscale.control.apply import paths
@@ -15,13 +16,14 @@ from hyperscale.control.apply.claims import Claims
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key, key_of
+from hyperscale.control.controller.cluster_facts import cluster_id, served_previews
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.controller.metrics_poll import MetricsPoll
 from hyperscale.control.controller.preview_server import Previews
 from hyperscale.control.controller.reconciler import DEFAULT_HOOKS, ReconcileHooks, Reconciler
 from hyperscale.control.controller.workqueue import WorkQueue
 from hyperscale.control.history.progress import ProgressWatch
-from hyperscale.control.history.recorder import RunRecorder
+from hyperscale.control.history.recorder import NodeSource, RunRecorder
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.settings import Settings, planner_limit_bytes
@@ -30,7 +32,7 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.evaluate.service.evaluation_process import EvaluationProcess
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.topology import TopologyPreview, topology_status
+from hyperscale.model.api.topology import topology_status
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.status import StateWord
 from hyperscale.observe.prometheus.reader import PrometheusReader
@@ -75,14 +77,21 @@ class Operator:
         actions = Actions(client, self.cache, RenderDefaults(worker_image=settings.worker_image), hooks.on_milestone, time.time)
         planning = self._planning = Planning(context, self._planner, claims, EvaluationProcess())
         self._waiting = planning.waiting
-        self._recorder = RunRecorder(
-            self._reader, self.telemetry, settings.history_url, settings.history_min_runs, time.time, settings.history_days
-        )
+        nodes = NodeSource(lambda: self.cache.snapshots.names()[0], partial(cluster_id, client))
+        kept = (settings.history_url, settings.history_min_runs)
+        self._recorder = RunRecorder(self._reader, self.telemetry, *kept, time.time, settings.history_days, nodes)
         self.reconciler = Reconciler(context, self.queue, planning, actions, self._recorder, hooks)
         self.previews = Previews(self.cache, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
         self._progress = ProgressWatch(self.cache, reader, settings.progress_poll_seconds, time.time, self.queue.add)
         self._topology = TopologyWriter(
-            client, self.cache, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
+            client,
+            self.cache,
+            self._policy,
+            self.telemetry,
+            time.time,
+            settings.topology_seconds,
+            served_previews(settings),
+            lambda: self._recorder.report,
         )
         self._page: tuple[float, bytes] | None = None
         self._page_lock = asyncio.Lock()
@@ -287,10 +296,3 @@ async def _tidy(keeper: gc_tuning.Keeper) -> None:
         await asyncio.sleep(TIDY_SECONDS)
         if keeper.overgrown():
             keeper.clean()
-
-
-def _preview(settings: Settings) -> TopologyPreview | None:
-    """Where previews are served; None where they could not be found."""
-    if not (settings.preview_port and settings.preview_service and settings.preview_secret):
-        return None
-    return TopologyPreview(settings.namespace, settings.preview_service, settings.preview_secret)

@@ -9,28 +9,23 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-from msgspec.structs import replace
-
+from hyperscale.control.history.node_watch import Json, NodeWatch
+from hyperscale.control.history.run_record import RunBeginnings, finished_run
+from hyperscale.control.history.teaching import Teacher
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
-from hyperscale.model.api.datasets import dataset_size, is_sized
-from hyperscale.model.api.job import JobSpec
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
+from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.status import JobStatus
-from hyperscale.model.step_curves import StepTime, Workload
-from hyperscale.util.rfc3339 import is_future, unix_seconds
 from hyperscale.util.threads import in_daemon_thread
 
 if TYPE_CHECKING:
-    from hyperscale.control.history.calibration import MeasuredStep
     from hyperscale.control.history.run_store import RunStore
     from hyperscale.control.history.runs_table import FinishedRun
 
@@ -45,24 +40,47 @@ PRUNE_SECONDS: Final = 3600.0
 DAY_SECONDS: Final = 86_400.0
 SETTLE_SECONDS: Final = 1.0
 """Runs that end together are written together."""
+NODE_LOOK_SECONDS: Final = 15.0
+"""Between two looks at the nodes: a failure is dated to that."""
+
+
+class NodeSource(NamedTuple):
+    """Where the recorder sees the nodes of its cluster."""
+
+    nodes: Callable[[], tuple[Json, ...]]
+    """As last seen; the same object until one changes."""
+    cluster: Callable[[], Awaitable[str]]
+    """An id that no other cluster has; empty where it is not known yet."""
 
 
 class RunRecorder:
     """Notes runs as they end; `run` writes them and keeps the reader's corrections fresh."""
 
     def __init__(
-        self, reader: JobReader, telemetry: Telemetry, url: str, min_runs: int, clock: Callable[[], float], days: float = 0.0
+        self,
+        reader: JobReader,
+        telemetry: Telemetry,
+        url: str,
+        min_runs: int,
+        clock: Callable[[], float],
+        days: float = 0.0,
+        nodes: NodeSource | None = None,
     ) -> None:
-        """days: how long a run is kept; 0 for ever."""
+        """days: how long a run is kept; 0 for ever. nodes: None keeps no lives of nodes."""
+        self.report: CalibrationReport | None = None
+        """How well finished runs were predicted; None before history was read."""
+        self._nodes = nodes
+        self._watch = NodeWatch()
+        self._cluster = ""
+        self._beginnings = RunBeginnings()
         self._keep_seconds = days * DAY_SECONDS if days > 0 else math.inf
         self._pruned_at = -math.inf
         self._reader = reader
         self._telemetry = telemetry
         self._url = url
-        self._min_runs = max(1, min_runs)
         self._clock = clock
         self._began = clock()
-        self._curves = Curves()
+        self._teacher = Teacher(max(1, min_runs))
         self._noted: dict[str, Measured | None] = {}
         self._waiting: dict[str, FinishedRun] = {}
         self._something = asyncio.Event()
@@ -72,13 +90,15 @@ class RunRecorder:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
         job, plan = state.job, state.plan.in_force
         uid = job.metadata.uid
+        if self._url:
+            self._beginnings.look(state, status)
         if not self._url or job.parsed is None or not status.ended or plan is None or not is_sized(job.parsed):
             return
         if uid in self._noted and self._noted[uid] == status.measured:
             return
         _make_room(self._noted)
         self._noted[uid] = status.measured
-        run = finished_run(job.metadata, job.parsed, plan, status, self._clock())
+        run = finished_run(job.metadata, job.parsed, plan, status, self._clock(), self._beginnings.of(state))
         if run.finished_at < self._clock() - self._keep_seconds:
             return
         self._report_ratio(run, status.measured)
@@ -110,7 +130,7 @@ class RunRecorder:
                     await in_daemon_thread(partial(history.redate, self._clock()))
                     await self._prune(history)
                     await self._learn(history)
-                await self._something.wait()
+                await self._wait(history)
                 await asyncio.sleep(SETTLE_SECONDS)
                 await self._write(history)
                 self._fault = ""
@@ -134,6 +154,34 @@ class RunRecorder:
             self._waiting = {uid: run for uid, run in self._waiting.items() if batch.get(uid) is not run}
             if new + await self._prune(history):
                 await self._learn(history)
+        if self._watch.pending:
+            lives = dict(self._watch.pending)
+            await in_daemon_thread(partial(history.keep_lives, self._cluster, tuple(lives.values())))
+            for key, life in lives.items():
+                if self._watch.pending.get(key) is life:
+                    del self._watch.pending[key]
+            await self._learn(history)
+
+    async def _wait(self, history: RunStore) -> None:
+        """Until there is something to write; nodes are looked at meanwhile."""
+        while not self._something.is_set():
+            await self._look_at_nodes(history)
+            if self._watch.pending:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NODE_LOOK_SECONDS if self._nodes is not None else None):
+                    await self._something.wait()
+
+    async def _look_at_nodes(self, history: RunStore) -> None:
+        """Note lives that began or ended; those of earlier processes are read first."""
+        if self._nodes is None:
+            return
+        if not self._watch.begun:
+            self._cluster = await self._nodes.cluster()
+            if not self._cluster:
+                return
+            self._watch.begin(await in_daemon_thread(partial(history.node_lives, self._cluster)))
+        self._watch.look(self._nodes.nodes(), self._clock())
 
     async def _prune(self, history: RunStore) -> int:
         """Delete runs that are too old, now and then; their number."""
@@ -144,88 +192,10 @@ class RunRecorder:
         return await in_daemon_thread(partial(history.prune, now - self._keep_seconds))
 
     async def _learn(self, history: RunStore) -> None:
-        self._reader.calibrations = await in_daemon_thread(partial(history.calibrations, self._min_runs))
-        self._reader.taught = await in_daemon_thread(partial(self._curves.learn, history, self._min_runs))
-
-
-class Curves:
-    """Step time curves of the workloads in history; one is fitted again only where its runs have changed. Blocking: call it in a thread."""
-
-    def __init__(self) -> None:
-        self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}
-
-    def learn(self, history: RunStore, least: int) -> dict[Workload, Calibration]:
-        """Of those that taught a curve which can be trusted, with the factor of their own runs for what it does not reach.
-
-        Raises HistoryError.
-        """
-        from hyperscale.control.history.calibration import calibrate
-        from hyperscale.planner.cost.steptime_fit import (
-            LEAST_ROWS,
-            learn,
-        )  # numpy, in an operator whose planners have a process of their own
-
-        fitted = {}
-        for workload, runs in history.steps(max(least, LEAST_ROWS)).items():
-            last_fit = self._known.get(workload)
-            if last_fit is None or last_fit[0] != runs:
-                last_fit = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
-            fitted[workload] = last_fit
-        self._known = fitted
-        return {
-            workload: replace(calibrate(workload.products, [run.ratio for run in runs]), curve=curve)
-            for workload, (runs, curve) in fitted.items()
-            if curve is not None
-        }
-
-
-def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float) -> FinishedRun:
-    """A finished run as history keeps it; `now` (Unix seconds) where the status does not say when it ended."""
-    from hyperscale.control.history.runs_table import FinishedRun
-
-    size, correction = dataset_size(job), plan.predicted.calibration.factor if plan.predicted.calibration is not None else 1.0
-    measured = status.measured or Measured(epoch=0, epochs=0)
-    return FinishedRun(
-        uid=metadata.uid,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        finished_at=_ended_at(status, now),
-        phase=status.state.value,
-        architecture=job.model.architecture.value,
-        layers=job.model.layers,
-        hidden_size=job.model.hidden_size,
-        batch_size=job.model.batch_size,
-        vertices=size.vertices,
-        edges=size.edges,
-        feature_size=size.feature_size,
-        method=job.partitioning.method.value,
-        workers=len(plan.workers),
-        gpus=sum(worker.gpus for worker in plan.workers),
-        products=_products(plan),
-        planner=plan.planner,
-        plan_id=plan.plan_id,
-        replans=status.plan_changes,
-        predicted_seconds=plan.predicted.epoch_seconds / correction,
-        correction=correction,
-        measured_seconds=measured.epoch_seconds,
-        compute_seconds=measured.compute_seconds,
-        communication_seconds=measured.communication_seconds,
-        accuracy=measured.accuracy,
-        epochs=measured.epoch,
-        plan=msgspec.json.encode(plan).decode(),
-        measured=msgspec.json.encode(status.measured).decode() if status.measured is not None else "",
-    )
-
-
-def _ended_at(status: JobStatus, now: float) -> float:
-    """Return when a run ended in Unix seconds; `now` where the status has no time, or one that has not come yet."""
-    ended = status.completion_time or ""
-    return unix_seconds(ended) if ended and not is_future(ended, now) else now
-
-
-def _products(plan: Plan) -> str:
-    """Return the GPU products of a plan, sorted and joined by "+"."""
-    return "+".join(sorted({worker.product for worker in plan.workers if worker.product}))
+        taught = await in_daemon_thread(partial(self._teacher.teach, history, self._cluster, self._clock()))
+        self._reader.calibrations, self._reader.taught = taught.calibrations, taught.curves
+        self._reader.lessons, self.report = taught.lessons, taught.report
+        self._telemetry.show_calibration(taught.report)
 
 
 def _make_room(runs: dict[str, Any]) -> None:

@@ -17,7 +17,10 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from hyperscale.control.history.calibration import MeasuredStep, calibrate, placement
+from hyperscale.control.history.nodes_table import prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import METADATA, RUNS, TEACHES, FinishedRun
+from hyperscale.control.history.table_columns import present_columns
+from hyperscale.evaluate.service.lessons import NodeLife
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload, one_kind, placed
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
@@ -73,6 +76,7 @@ class RunStore:
                     METADATA.create_all(self._engine)
                 elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
                     raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
+                self._columns = present_columns(self._engine, RUNS, add=make)
                 refused.pop_all()
         except (SQLAlchemyError, ImportError) as error:
             raise self._fault(error) from error
@@ -107,7 +111,7 @@ class RunStore:
                 new = [row for uid, row in rows.items() if recorded.get(uid) != row["measured"]]
                 if new:
                     connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
-                    connection.execute(sql.insert(RUNS), new)
+                    connection.execute(sql.insert(RUNS), [{name: row[name] for name in self._columns} for row in new])
         except _UNKEEPABLE:
             raise
         except SQLAlchemyError as error:
@@ -130,13 +134,14 @@ class RunStore:
         """Delete runs that finished before this time (Unix seconds); their number. Raises HistoryError."""
         try:
             with self._engine.begin() as connection:
+                prune_lives(connection, before)
                 return connection.execute(sql.delete(RUNS).where(RUNS.c.finished_at < before)).rowcount
         except SQLAlchemyError as error:
             raise self._fault(error) from error
 
     def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
         """The newest runs, newest first. Raises HistoryError."""
-        wanted = sql.select(RUNS).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
+        wanted = sql.select(*self._read_columns()).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
         if architecture is not None:
             wanted = wanted.where(RUNS.c.architecture == architecture)
         return self._read(wanted)
@@ -201,6 +206,43 @@ class RunStore:
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
                 steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
         return tuple(steps)
+
+    def brief_runs(self, limit: int) -> tuple[tuple[FinishedRun, bool], ...]:
+        """The newest runs, newest first, each with whether it teaches. Raises HistoryError.
+
+        Their `plan`, the largest figure, is empty but in rows that lack the number of nodes; `measured` is empty.
+        """
+        plan = RUNS.c.plan if "hosts" not in self._columns else sql.case((RUNS.c.hosts.is_(None), RUNS.c.plan), else_="")
+        others = [column for column in self._read_columns() if column.name not in ("plan", "measured")]
+        columns = [*others, plan.label("plan"), sql.literal("").label("measured"), sql.and_(*TEACHES).label("teaches")]
+        newest = sql.select(*columns).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
+        try:
+            with self._engine.connect() as connection:
+                rows = [dict(row) for row in connection.execute(newest).mappings()]
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        taught = [bool(row.pop("teaches")) for row in rows]
+        return tuple((FinishedRun(**row), each) for row, each in zip(rows, taught, strict=True))
+
+    def node_lives(self, cluster: str) -> tuple[NodeLife, ...]:
+        """Lives of a cluster's nodes, oldest first. Raises HistoryError."""
+        try:
+            with self._engine.connect() as connection:
+                return read_lives(connection, cluster)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
+    def keep_lives(self, cluster: str, lives: Sequence[NodeLife]) -> None:
+        """Write lives of a cluster's nodes, in one transaction. Raises HistoryError."""
+        try:
+            with self._engine.begin() as connection:
+                write_lives(connection, cluster, tuple(lives))
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
+    def _read_columns(self) -> list[sql.Column[Any]]:
+        """Of the runs; a database of an earlier version lacks some."""
+        return [column for column in RUNS.columns if column.name in self._columns]
 
     def _read(self, wanted: sql.Select[Any]) -> tuple[FinishedRun, ...]:
         try:

@@ -52,6 +52,30 @@ class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
     """JSON of the plan in force at the end."""
     measured: str
     """JSON of `status.measured`."""
+    hosts: int | None = None
+    """Nodes of the plan. This figure and those below are absent in rows of earlier versions."""
+    low_seconds: float | None = None
+    """95 % range of an epoch, as the plan stated it."""
+    high_seconds: float | None = None
+    evaluation: str | None = None
+    """JSON of `status.evaluation` as it was before the run; absent where the plan was not evaluated."""
+    run_seconds: float | None = None
+    """From the start of the run to its end; absent where a time is unknown."""
+    deadline_seconds: float | None = None
+    """For `run_seconds`; absent without a deadline."""
+    restarts: int | None = None
+    """Times that the run began again after a failure."""
+    preemptions: int | None = None
+    """Times that it was stopped for others."""
+
+    @property
+    def ended_in_time(self) -> bool | None:
+        """Whether it succeeded by its deadline; None without a deadline, or without the times to say so."""
+        if self.deadline_seconds is None:
+            return None
+        if self.phase != SUCCEEDED:
+            return False
+        return None if self.run_seconds is None else self.run_seconds <= self.deadline_seconds
 
     @property
     def ratio(self) -> float | None:

@@ -9,6 +9,7 @@ from hyperscale.control.render.mpijob import render
 from hyperscale.control.render.pod import runs_own_program
 from hyperscale.control.render.template import RenderError
 from hyperscale.control.specs.plan_question import worker_asks
+from hyperscale.evaluate.service.lessons import NO_LESSONS, Lessons
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
@@ -47,6 +48,8 @@ class JobReader:
         """By architecture, what finished runs taught about predictions; the component that keeps history fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
+        self.lessons: Lessons = NO_LESSONS
+        """Likewise, for evaluations."""
 
     def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
         """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""

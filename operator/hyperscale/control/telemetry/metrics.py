@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from hyperscale import __version__
 from hyperscale.control.telemetry.listener import Door
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
+from hyperscale.evaluate.calibration.stage_verdict import CoverageVerdict
 from hyperscale.model.admission_query import AdmissionResult, Chooser
 from hyperscale.model.evaluation import PreflightStatus
 from hyperscale.model.plan import Plan
@@ -40,6 +42,7 @@ class Telemetry:
         self._register_jobs_and_plans()
         self._register_changes()
         self._register_inputs()
+        self._register_history()
         Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry).labels(__version__).set(1)
 
     def _register_jobs_and_plans(self) -> None:
@@ -102,15 +105,28 @@ class Telemetry:
             "hyperscale_topology_writes_total", "Writes of the ClusterTopology: Written or Failed.", "outcome"
         )
         self.query_failures = self._counter("hyperscale_prometheus_query_failures_total", "Failed metric queries.", "query")
-        self.prediction_ratio = self._histogram(
-            "hyperscale_prediction_ratio", "Measured epoch over the predicted one, of finished runs.", _RATIOS, "architecture"
-        )
-        self.history_failures = self._counter("hyperscale_history_failures_total", "Failed reads and writes of history.")
         self.unreadable = self._gauge(
             "hyperscale_unreadable_objects", "API objects that cannot be used as they are; the log names each.", "kind"
         )
         self.workqueue_depth = self._gauge("hyperscale_workqueue_depth", "Jobs waiting to be reconciled.")
         self.loop_lag_seconds = self._gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.")
+
+    def _register_history(self) -> None:
+        """Register what finished runs say of predictions."""
+        self.prediction_ratio = self._histogram(
+            "hyperscale_prediction_ratio", "Measured epoch over the predicted one, of finished runs.", _RATIOS, "architecture"
+        )
+        self.history_failures = self._counter("hyperscale_history_failures_total", "Failed reads and writes of history.")
+        self.calibrated = self._gauge(
+            "hyperscale_predictions_calibrated", "1 for the status of the condition PredictionsCalibrated, else 0.", "status"
+        )
+        self.scored = self._gauge("hyperscale_scored_predictions", "Finished runs that a stage was scored by.", "stage")
+        self.coverage = self._gauge(
+            "hyperscale_prediction_coverage_ratio",
+            "Part of the judged runs within the interval of this level in percent.",
+            "stage",
+            "level",
+        )
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
@@ -144,6 +160,17 @@ class Telemetry:
             self.plan_regret.labels(planner=score.planner).observe(score.regret)
         if plan.optimality_gap is not None:
             self.plan_gap.observe(plan.optimality_gap)
+
+    def show_calibration(self, report: CalibrationReport) -> None:
+        """What finished runs say of the predictions made of them."""
+        for verdict in CoverageVerdict:
+            self.calibrated.labels(status=verdict.value).set(verdict is report.verdict)
+        for stage in report.stages:
+            self.scored.labels(stage=stage.stage).set(stage.runs)
+            for coverage in (stage.one_sigma, stage.two_sigma):
+                if coverage is not None:
+                    level = f"{100 * coverage.stated:.0f}"
+                    self.coverage.labels(stage=stage.stage, level=level).set(coverage.held / coverage.runs)
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is reported of one job; jobs come and go, series must not pile up."""

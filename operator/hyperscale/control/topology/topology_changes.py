@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.model.api.condition import Condition
-from hyperscale.model.api.topology import TopologyLink, TopologyStatus
+from hyperscale.model.api.topology import METRICS_AVAILABLE, TopologyLink, TopologyStatus
 
 NOISE_RATIO: Final = 1.2
 """A link's figure is written again when the larger of the new and the written one exceeds the smaller by this factor."""
@@ -87,5 +87,8 @@ def _kept(figure: float | None, before: float | None) -> float | None:
 
 def _timeless(status: TopologyStatus) -> TopologyStatus:
     """Without links, which are compared by themselves."""
-    conditions = tuple(replace(condition, message="", last_transition_time="") for condition in status.conditions)
+    conditions = tuple(
+        replace(condition, message="" if condition.type == METRICS_AVAILABLE else condition.message, last_transition_time="")
+        for condition in status.conditions
+    )
     return replace(status, snapshot_time="", conditions=conditions, links=(), link_count=0)

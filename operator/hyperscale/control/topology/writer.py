@@ -19,8 +19,11 @@ from hyperscale.control.apply.api_answers import ApiError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.control.topology.calibration_condition import PREDICTIONS_CALIBRATED, calibration_condition
 from hyperscale.control.topology.topology_changes import settled, tells_the_same
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.model import constants
+from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import TopologyPreview, TopologyStatus, topology_status
 from hyperscale.model.cluster import ClusterSnapshot
@@ -59,8 +62,14 @@ class TopologyWriter:
         clock: Callable[[], float],
         seconds: float,
         preview: TopologyPreview | None = None,
+        calibration: Callable[[], CalibrationReport | None] = lambda: None,
     ) -> None:
-        """policy: the one in force; seconds: between two writes on average; preview: where previews are served."""
+        """policy: the one in force; seconds: between two writes on average; preview: where previews are served.
+
+        calibration: how well finished runs were predicted; None where no history was read
+        """
+        self._calibration = calibration
+        self._reported: CalibrationReport | None = None
         self._client = client
         self._cache = cache
         self._policy = policy
@@ -91,15 +100,17 @@ class TopologyWriter:
     async def _look(self, allowance: TokenBucket) -> None:
         """Write the snapshot of now if it is new, has news, and may be written."""
         snapshot = self._cache.snapshot(self._policy(), self._clock())
-        if snapshot is self._seen or not allowance.take(1, self._clock()):
+        report = self._calibration()
+        if (snapshot is self._seen and report == self._reported) or not allowance.take(1, self._clock()):
             return
-        news = await in_daemon_thread(partial(_news, snapshot, self._written, self._preview))
+        condition = calibration_condition(report, snapshot.taken_at) if report is not None else None
+        news = await in_daemon_thread(partial(_news, snapshot, self._written, self._preview, condition))
         if news is None:
             allowance.give_back(1)
-            self._seen = snapshot
+            self._seen, self._reported = snapshot, report
             return
         await self._write(news)
-        self._written, self._seen = news.status, snapshot
+        self._written, self._seen, self._reported = news.status, snapshot, report
         self._telemetry.topology_writes.labels(outcome="Written").inc()
 
     async def _write(self, news: TopologyNews) -> None:
@@ -125,9 +136,17 @@ class TopologyWriter:
             return None
 
 
-def _news(snapshot: ClusterSnapshot, written: TopologyStatus | None, preview: TopologyPreview | None = None) -> TopologyNews | None:
-    """What to write; None where `written` says it already. Takes a tenth of a second for 5,000 nodes."""
+def _news(
+    snapshot: ClusterSnapshot, written: TopologyStatus | None, preview: TopologyPreview | None = None, calibration: Condition | None = None
+) -> TopologyNews | None:
+    """What to write; None where `written` says it already. Takes a tenth of a second for 5,000 nodes.
+
+    calibration: None keeps the condition as it was written: history was not read yet.
+    """
     status = replace(topology_status(snapshot), preview=preview)
+    kept = [] if written is None else [each for each in written.conditions if each.type == PREDICTIONS_CALIBRATED]
+    added = [calibration] if calibration is not None else kept
+    status = replace(status, conditions=(*status.conditions, *added))
     if written is not None:
         status = settled(status, written)
         if tells_the_same(status, written):

@@ -1,4 +1,4 @@
-"""All stages together: are predictions calibrated, with what bounds, and which stage is left out of the score?"""
+"""All stages together: whether predictions are calibrated, with which bounds, and which stage is left out of the score."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ class TopologyStatus(TopologyFigures, frozen=True):
     snapshot_time: Time
     """RFC 3339, UTC: when the figures were read."""
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=4)]
-    """MetricsAvailable: state of the metrics source, with a reason such as MetricsAvailable or PrometheusTimeout."""
+    """MetricsAvailable: state of the metrics source, with a reason such as MetricsAvailable or PrometheusTimeout.
+    PredictionsCalibrated: whether predictions of finished runs hold as often as they say; absent where no history is kept."""
     node_count: int
     """Nodes with GPUs, listed or not."""
     link_count: int

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.observe.kube.demand import is_further
-from hyperscale.observe.kube.nested import entries, nested
+from hyperscale.observe.kube.nested import entries, nested, text_at
 
 Json = dict[str, Any]
 
@@ -50,7 +50,8 @@ def _narrow_node_status(status: Mapping[str, Any]) -> Json:
     return {
         "allocatable": {name: amount for name, amount in nested(status, "allocatable").items() if _is_planned(name)},
         "conditions": [
-            {"type": "Ready", "status": condition.get("status")}
+            # Since when: a failure of which no event came shows in it. It moves with the status alone, unlike the heartbeat.
+            {"type": "Ready", "status": condition.get("status"), "lastTransitionTime": text_at(condition, "lastTransitionTime")}
             for condition in entries(status, "conditions")
             if condition.get("type") == "Ready"
         ],

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from hyperscale.control.history.calibration import placement
-from hyperscale.control.history.recorder import Curves, RunRecorder, finished_run
+from hyperscale.control.history.recorder import RunRecorder
+from hyperscale.control.history.run_record import finished_run
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.control.history.workload_curves import Curves
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.job import JobSpec
