@@ -23,6 +23,7 @@ from hyperscale.model.decision import (
     ReleaseWorkers,
     SetSuspend,
     Stop,
+    TakeAlternative,
     Wait,
 )
 from hyperscale.model.observed.reconcile_input import ReconcileInput
@@ -45,6 +46,7 @@ STEPS: Final[dict[type[Decision], tuple[str, dict[str, str]]]] = {
             "mayShrink": "may_shrink",
         },
     ),
+    TakeAlternative: ("take-alternative", {"plan": "plan"}),
     EnsurePartitions: ("ensure-partitions", {}),
     EnsureInspection: ("ensure-inspection", {"again": "again"}),
     CreateMpiJob: ("create-mpijob", {}),

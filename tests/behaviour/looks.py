@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hyperscale.model import constants
+from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.measured import Measured
@@ -31,6 +32,7 @@ from hyperscale.model.status import (
     StatusScheduling,
     WorkerMigration,
 )
+from hyperscale.planner.choice.alternative_plans import offer_of
 from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import (
     GONE,
@@ -56,6 +58,7 @@ THREE: Final = plan("node-a", "node-b", "node-c", plan_id="fedcba9876543210")
 RUNS: Final = {"Running": (True, "MPIJobRunning", "")}
 NO_ROOM: Final = Infeasible(reason="InsufficientGPUs", message="needs 2 GPUs, 1 is free")
 SAVED: Final = {"claimName": "state", "everyEpochs": 5}
+MANUAL: Final = job_spec(startPolicy="Manual")
 RANGE: Final = job_spec(checkpoint=SAVED, recovery={"shrinkAfterSeconds": 600})
 WORDS: Final = "0/12 nodes are available: 1 Insufficient rdma/hca"
 REQUIRED: Final = job_spec(preflight="Require")
@@ -166,6 +169,14 @@ def approved(plan_id: str) -> JobMetadata:
     return replace(of_generation(1), annotations={constants.APPROVED_PLAN_ANNOTATION: plan_id})
 
 
+def offered(job: JobSpec = MANUAL, **annotations: str) -> ReconcileInput:
+    """Two plans are offered, and annotations such as preferred_plan say what a person decided."""
+    names = {f"hyperscale.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    beside = PlanAlternatives(KEY, (offer_of(TWO, 100), replace(offer_of(MOVED, 100), plan=MOVED)))
+    before = status(StateWord.PLANNED, condition("Planned"), plan=TWO, alternatives=beside)
+    return seen(job, plan=TWO, plan_recorded=True, status=before, metadata=replace(of_generation(1), annotations=names))
+
+
 def ended(kind: str, **changes: Any) -> ReconcileInput:
     over = mpijob(
         conditions={kind: (True, f"MPIJob{kind}", ""), "Running": (False, "MPIJobRunning", "")},
@@ -176,7 +187,6 @@ def ended(kind: str, **changes: Any) -> ReconcileInput:
     return running(**{"mpijob": over, "pods": (), **changes})
 
 
-MANUAL: Final = job_spec(startPolicy="Manual")
 SUSPEND: Final = job_spec(runPolicy={"suspend": True})
 FORCED: Final = job_spec(recovery={"forceDeleteAfterSeconds": 60})
 STUCK: Final = (worker(0, node="node-a", ready=True), worker(1, node="node-b", terminating=True, deletion="1970-01-12T13:44:00Z"))
@@ -249,6 +259,11 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "approved": seen(
         MANUAL, plan=TWO, plan_recorded=True, metadata=approved(TWO.plan_id), status=status(StateWord.PLANNED, condition("Planned"))
     ),
+    # prefers_alternative, rejected_by_person
+    "another-plan-preferred": offered(preferred_plan=MOVED.plan_id),
+    "preferred-plan-no-longer-offered": offered(preferred_plan="feedfacefeedface"),
+    "preferred-plan-of-a-job-that-never-starts": offered(job_spec(startPolicy="Never"), preferred_plan=MOVED.plan_id),
+    "plan-rejected-though-approved": offered(rejected_plan=TWO.plan_id, approved_plan=TWO.plan_id),
     # lacks_dataset_sizes
     "sizes-wanted": unsized(),
     "sizes-are-read": unsized(PARTS),

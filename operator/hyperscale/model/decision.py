@@ -36,7 +36,9 @@ class Reason(enum.StrEnum):
     WAITING_FOR_BETTER_NODES = "WaitingForBetterNodes"
     START_POLICY_NEVER = "StartPolicyNever"
     AWAITING_APPROVAL = "AwaitingApproval"
+    REJECTED_BY_PERSON = "RejectedByPerson"
     PLAN_STALE = "PlanStale"
+    ALTERNATIVE_PREFERRED = "AlternativePreferred"
     SPEC_CHANGED = "SpecChanged"
     RESUMED = "Resumed"
     PARTITIONING = "Partitioning"
@@ -87,6 +89,12 @@ class MakePlan(Decision, frozen=True):
     counts_as_replan: bool = False
     may_shrink: bool = False
     """Where there is no such plan, ask for one with fewer workers on the cluster without the job's own pods."""
+
+
+class TakeAlternative(Decision, frozen=True):
+    """Put the alternative that a person prefers in force, where it still fits."""
+
+    plan: Plan | None = None
 
 
 class EnsurePartitions(Decision, frozen=True):

@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from hyperscale.model.alternatives import PlanAlternatives, PriorPlan
 from hyperscale.model.api.condition import Condition, Time
 from hyperscale.model.api.datasets import DatasetStatus
 from hyperscale.model.api.measured import Measured
+from hyperscale.model.api.status_columns import StatusColumns as StatusColumns
 from hyperscale.model.evaluation import EvaluationStatus, PreflightStatus
 from hyperscale.model.plan import Plan, plan_of
 
@@ -176,21 +178,6 @@ class StatusScheduling(Out, frozen=True):
     """Nodes that the job's plans leave out for a while, the latest last."""
 
 
-class StatusColumns(Out, frozen=True):
-    """Text for the columns of `kubectl get`; tools read the typed fields."""
-
-    ready: Annotated[str, Meta(max_length=16)] = ""
-    """Ready workers of all, e.g. 3/4; empty once the run has ended."""
-    epoch: Annotated[str, Meta(max_length=16)] = ""
-    """Finished epochs of all, e.g. 120/200."""
-    accuracy: Annotated[str, Meta(max_length=16)] = ""
-    """On the test vertices, e.g. 81.8%."""
-    predicted: Annotated[str, Meta(max_length=16)] = ""
-    """Predicted time of an epoch, e.g. 7.2ms."""
-    measured: Annotated[str, Meta(max_length=16)] = ""
-    """Measured time of an epoch."""
-
-
 class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
@@ -204,6 +191,10 @@ class JobStatus(Out, frozen=True):
     """Sizes of the training graph that plans rest on; absent until they are known."""
     plan: Plan | None = None
     """The plan in force, as `hyperscale plan -o json` prints it (docs/reference/plan-schema.md)."""
+    alternatives: PlanAlternatives | None = None
+    """Plans that a person may prefer to this one; absent with startPolicy Automatic, and until they are found."""
+    prior_plan: PriorPlan | None = None
+    """The plan before this one, for comparison; absent with startPolicy Automatic."""
     evaluation: EvaluationStatus | None = None
     """What was found out about the plan, where a person decides on it; absent with startPolicy Automatic."""
     preflight: PreflightStatus | None = None
@@ -257,6 +248,7 @@ STATES_WITHOUT_MPIJOB = {
     "Partitioning": StateWord.PARTITIONING,
     "StartPolicyNever": StateWord.PLANNED,
     "AwaitingApproval": StateWord.PLANNED,
+    "RejectedByPerson": StateWord.PLANNED,
 }
 """States before an MPIJob exists that are not Pending, by the reason of the last step."""
 
@@ -278,9 +270,10 @@ def _state(conditions: tuple[Condition, ...]) -> StateWord:
 
 def to_wire(status: JobStatus) -> dict[str, object]:
     """The JSON object to write under `status`; what is empty is left out, so that applying it takes the field away."""
-    wire: dict[str, object] = _filled(msgspec.to_builtins(replace(status, plan=None)))
-    if status.plan is not None:
-        wire["plan"] = msgspec.to_builtins(status.plan)  # as it is printed: an empty text in it may be required
+    wire: dict[str, object] = _filled(msgspec.to_builtins(replace(status, plan=None, alternatives=None)))
+    for name in ("plan", "alternatives"):
+        if (whole := getattr(status, name)) is not None:
+            wire[name] = msgspec.to_builtins(whole)  # as it is printed: an empty text in it may be required
     return wire
 
 

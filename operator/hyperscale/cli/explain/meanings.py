@@ -94,6 +94,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "`kubectl annotate --overwrite gnntj {name} -n {namespace} hyperscale.dev/preflight-again=$(date +%s)`. "
         "Or write spec.preflight: Advise to start without it.",
     ),
+    Reason.ALTERNATIVE_PREFERRED: Meaning("The plan that a person prefers is put in force."),
+    Reason.REJECTED_BY_PERSON: Meaning(
+        "A person rejected the plan; it does not start.",
+        "another plan",
+        "Prefer an alternative (`hyperscale prefer {name} PLAN -n {namespace}`), change the spec, or approve the plan after all.",
+    ),
     Reason.PLANNING: Meaning("The planners are at work.", "a plan"),
     Reason.NO_PLAN: Meaning("No plan fits the cluster as it is.", _NO_ROOM, _AGAIN),
     NEVER_FITS: Meaning(

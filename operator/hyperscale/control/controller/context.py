@@ -31,6 +31,8 @@ class ReconcileContext:
         self.refusal: Infeasible | None = None
         self.metrics: MetricsState | None = None
         self.turn: AdmissionAnswer | None = None
+        self.preference_fault = ""
+        """Why the alternative that a person prefers was not put in force."""
         self.plan_changes = 0
         self.partition_looked = False
         """The partition Job was read or created in this pass."""

@@ -117,6 +117,7 @@ class Operator:
                 group.create_task(self._resync_forever())
                 group.create_task(self._planning.migration.run())
                 group.create_task(self._planning.preemption.run())
+                group.create_task(self._planning.alternatives.run())
                 if self._planning.evaluator is not None:
                     group.create_task(self._planning.evaluator.run())
                 group.create_task(self.reconciler.preflights.run())

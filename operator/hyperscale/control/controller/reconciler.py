@@ -33,6 +33,7 @@ from hyperscale.control.scheduler.preflight_runner import PreflightRunner
 from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
+from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.datasets import dataset_key, must_be_read
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import Decision, Wait
@@ -216,7 +217,7 @@ class Reconciler:
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.scheduling_timeout_seconds,
             ),
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._cache.measured(run.key, pods)),
-            plan=_plan_state(run, record.status, plans, self._evaluation(run.key)),
+            plan=_plan_state(run, record.status, plans, self._evaluation(run.key), self._planning.alternatives.view(run.key)),
             restart=self._restart(run, record.status, mpijob),
             partitions=BatchJobState(
                 key=partition_key(job, plans.in_force) if job is not None else "",
@@ -259,6 +260,7 @@ class Reconciler:
         if state.job.deleting:
             return
         self._drift.count(run.key, state)
+        self._planning.alternatives.consider(run.key, state, run.policy)
         if self._planning.evaluator is not None:
             self._planning.evaluator.consider(run.key, state, run.policy)
         self.preflights.consider(run.key, state)
@@ -293,7 +295,9 @@ class Reconciler:
         return due > 0
 
 
-def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord, evaluation: EvaluationStatus | None) -> PlanState:
+def _plan_state(
+    run: ReconcileContext, status: JobStatus, plans: PlanRecord, evaluation: EvaluationStatus | None, alternatives: PlanAlternatives | None
+) -> PlanState:
     """Return the plan in force, and the answers that this reconcile got."""
     return PlanState(
         in_force=plans.in_force,
@@ -302,4 +306,6 @@ def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord, eva
         admission=run.turn,
         metrics=run.metrics,
         evaluation=evaluation,
+        alternatives=alternatives,
+        preference_fault=run.preference_fault,
     )

@@ -26,6 +26,7 @@ from hyperscale.model.decision import (
     ReleaseGang,
     ReleaseWorkers,
     SetSuspend,
+    TakeAlternative,
 )
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
@@ -46,7 +47,7 @@ class Steps:
     async def take(self, run: ReconcileContext, state: ReconcileInput, decision: Decision) -> bool:
         """Carry one decision out; False when there is nothing more to decide in this pass."""
         match decision:
-            case MakePlan():
+            case MakePlan() | TakeAlternative():
                 await self._plan(run, state, decision)
             case EnsurePartitions() | EnsureInspection() | FindWorkload():
                 await self._read(run, state, decision)
@@ -82,7 +83,11 @@ class Steps:
             run.partition_looked = True
             await self._actions.ensure_partitions(run.key, state, state.job.parsed, run.began)
 
-    async def _plan(self, run: ReconcileContext, state: ReconcileInput, step: MakePlan) -> None:
+    async def _plan(self, run: ReconcileContext, state: ReconcileInput, step: MakePlan | TakeAlternative) -> None:
+        if isinstance(step, TakeAlternative):
+            if step.plan is not None:
+                await self._take_alternative(run, state, step.plan)
+            return
         answer, snapshot, run.turn = await self._planning.make(run.key, state, step, run.policy)
         if not isinstance(answer, Plan):
             run.refusal = answer
@@ -101,6 +106,15 @@ class Steps:
         if shrinks:
             self._note_move(run, state, answer)
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
+        self._on_milestone(Milestone.PLANNED)
+
+    async def _take_alternative(self, run: ReconcileContext, state: ReconcileInput, plan: Plan) -> None:
+        """The plan that a person prefers is in force, unless the checker refuses it on the cluster of now."""
+        snapshot, run.preference_fault = await self._planning.take_alternative(run.key, state, plan, run.policy)
+        if run.preference_fault:
+            return
+        run.plan, run.refusal, run.metrics = plan, None, snapshot.metrics
+        self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
         self._on_milestone(Milestone.PLANNED)
 
     def _stop(self, run: ReconcileContext, state: ReconcileInput, decision: BeginPreemption | ReleaseGang) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hyperscale.control.decide.batch_jobs import lacks_dataset_sizes, lacks_new_partitions, lacks_partitions
 from hyperscale.control.decide.migrate_job import migrating, migration_pays
 from hyperscale.control.decide.open_gates import gates_closed, launcher_closed
+from hyperscale.control.decide.person_choices import prefers_alternative, rejected_by_person
 from hyperscale.control.decide.plan_job import (
     awaits_approval,
     lacks_mpijob,
@@ -58,8 +59,10 @@ CHAIN: Final[tuple[Callable[[ReconcileInput], Decision | None], ...]] = (
     preflight_outstanding,  # before any plan: a plan holds GPUs
     lacks_plan,  # the checks below follow a plan
     spec_changed_before_start,  # a plan of an earlier spec is neither shown, approved nor carried out
+    prefers_alternative,  # before the checks that show, refuse or carry out the plan in force
     start_policy_never,  # before the checks that carry a plan out
     plan_no_longer_fits,  # before approval: a person approves only a plan that can start
+    rejected_by_person,  # before approval: where both name the plan it does not start
     awaits_approval,  # before anything is created
     lacks_partitions,  # before the MPIJob: workers read their partitions when they start
     lacks_mpijob,  # the checks below need an MPIJob

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hyperscale.control.lifecycle.offered import preference_note
 from hyperscale.model import constants
 from hyperscale.model.api.job import PlannerChoice, StartPolicy
 from hyperscale.model.decision import CreateMpiJob, Decision, MakePlan, Reason, Wait
@@ -11,6 +12,9 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 REPLAN_AFTER_SECONDS: Final = 30.0
 """Interval between plan requests of a job without capacity. Capacity events shorten it; after `NeverFits` only node changes do."""
+
+SHOWN_ID: Final = 64
+"""Characters of an annotation's value in a message."""
 
 
 def lacks_plan(state: ReconcileInput) -> Decision | None:
@@ -57,8 +61,9 @@ def awaits_approval(state: ReconcileInput) -> Decision | None:
     if approved == plan.in_force.plan_id:
         return None
     command = constants.approval_command(job.metadata.namespace, job.metadata.name, plan.in_force.plan_id)
-    was = f"plan {approved} was approved, but it is no longer the plan; " if approved else ""
-    return Wait(Reason.AWAITING_APPROVAL, f"{was}approve with: {command}")
+    was = f"plan {approved[:SHOWN_ID]} was approved, but it is no longer the plan; " if approved else ""
+    note = preference_note(state)
+    return Wait(Reason.AWAITING_APPROVAL, f"{was}{note}{'; ' if note else ''}approve with: {command}")
 
 
 def lacks_mpijob(state: ReconcileInput) -> Decision | None:

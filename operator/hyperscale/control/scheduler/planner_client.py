@@ -14,6 +14,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.stoppable import run_is_over
 from hyperscale.control.lifecycle.unscheduled import refused_nodes
 from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionScheduler, PlanAnswer, is_pending
+from hyperscale.control.scheduler.alternative_search import AlternativeSearch
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
 from hyperscale.control.scheduler.pending import Pending
@@ -40,6 +41,8 @@ from hyperscale.planner.problem.amounts import amounts_of
 
 OPERATOR: Final = "Operator"
 """Source of the figures of the operator's plans."""
+MAX_FAULT: Final = 512
+"""Characters."""
 SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
@@ -83,6 +86,7 @@ class Planning:
         self.running = Running(context.cache, context.reader, context.clock)
         self.admission = AdmissionScheduler(context, planner, self.pending, self.running)
         self.migration = MigrationPlanner(context, planner, self._request_for)
+        self.alternatives = AlternativeSearch(context, planner, self._unbound_question)
         self.evaluator = PlanEvaluator(context, evaluations, self._unbound_question) if evaluations is not None else None
         self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
 
@@ -164,6 +168,7 @@ class Planning:
         """Forget a job that is gone."""
         self.pending.drop(key)
         self.waiting.forget(key)
+        self.alternatives.forget(key)
         if self.evaluator is not None:
             self.evaluator.forget(key)
 
@@ -183,6 +188,16 @@ class Planning:
             self._cache.assume(key, plan, amounts_of(job.request))
             self._telemetry.migrations.labels(outcome="Started").inc()
             return snapshot
+
+    async def take_alternative(self, key: Key, state: ReconcileInput, plan: Plan, policy: PolicySpec) -> tuple[ClusterSnapshot, str]:
+        """Take the GPUs of the plan that a person prefers, until the pass ends; the snapshot, and why it does not fit, or ""."""
+        async with self._lock:
+            snapshot = self._cache.snapshot(policy, self._clock())
+            request = self._request(key, state, policy, snapshot)
+            wrong = violations(plan, request, snapshot)
+            if not wrong:
+                self._cache.assume(key, plan, amounts_of(request))
+            return snapshot, f"it does not fit any more: {'; '.join(wrong[:3])}"[:MAX_FAULT] if wrong else ""
 
     def misfits(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of workers not yet bound that could not take them now."""

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
 from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
+from hyperscale.control.lifecycle.offered import alternatives_of, prior_plan
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
@@ -46,6 +47,8 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         workers=workers,
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
+        alternatives=alternatives_of(state) if plan else None,
+        prior_plan=prior_plan(state),
         evaluation=evaluation_of(state),
         preflight=outcome_of(state),
         proposed_migration=_move(state, decision, job),
@@ -196,7 +199,7 @@ def degraded(metrics: MetricsState, plan: Plan) -> Condition:
 
 def _approved(state: ReconcileInput, decision: Decision) -> Condition | None:
     """With startPolicy Manual whether a person approved the plan; it stays true after the start, when plans change without approval."""
-    if decision.reason == Reason.AWAITING_APPROVAL:
+    if decision.reason in (Reason.AWAITING_APPROVAL, Reason.REJECTED_BY_PERSON):
         return new_condition("Approved", False, str(decision.reason), decision.message)
     if state.job.status.is_true("Approved") and (state.gang.mpijob is not None or state.job.status.mpi_job_ref is not None):
         return state.job.status.condition("Approved")

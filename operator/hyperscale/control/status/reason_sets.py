@@ -17,6 +17,7 @@ STALLED: Final = frozenset(
         Reason.PREFLIGHT_FAILED,
         Reason.PREFLIGHT_UNKNOWN,
         Reason.PARTITIONING_FAILED,
+        Reason.REJECTED_BY_PERSON,
         Reason.PLAN_CHANGES_EXHAUSTED,
         Reason.WORKER_LOST,
         Reason.FAILED,

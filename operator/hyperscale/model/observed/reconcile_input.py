@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hyperscale.model import constants
+from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
@@ -120,6 +121,10 @@ class PlanState(msgspec.Struct, frozen=True):
     """The queue's answer; None where it was not asked."""
     evaluation: EvaluationStatus | None = None
     """What was found out about a plan since the operator started; None where nothing was."""
+    alternatives: PlanAlternatives | None = None
+    """What trades time, cost and risk against a plan, found since the operator started; None where nothing was."""
+    preference_fault: str = ""
+    """Why the alternative that a person prefers cannot be the plan; "" where it can, or was not tried in this reconcile."""
     metrics: MetricsState | None = None
     """State of the metrics that a plan made in this reconcile is based on; None when none was made."""
 

@@ -88,16 +88,16 @@ def ratios(offer: PlanAlternative, own: PlanAlternative) -> Ratios:
     """Return the figures of an offer by those of the plan; cost is GPU seconds where a price is missing."""
     priced = offer.cost_per_epoch is not None and own.cost_per_epoch is not None
     cost, own_cost = (offer.cost_per_epoch or 0.0, own.cost_per_epoch or 0.0) if priced else (offer.gpu_seconds, own.gpu_seconds)
-    return Ratios(
-        _ratio(offer.epoch_seconds, own.epoch_seconds), _ratio(cost, own_cost), _ratio(offer.failure_risk, own.failure_risk)
-    )
+    return Ratios(_ratio(offer.epoch_seconds, own.epoch_seconds), _ratio(cost, own_cost), _ratio(offer.failure_risk, own.failure_risk))
 
 
 def trades(each: Ratios, plan: Plan) -> str:
     """Return one sentence on what an offer gains and loses against `plan`."""
     cost = "cost" if plan.predicted.cost_per_epoch is not None else "GPU time"
     named = zip(("time", cost, "risk of a node failure"), each, strict=True)
-    parts = [f"{abs(ratio - 1.0) * 100.0:.3g} % {'less' if ratio < 1.0 else 'more'} {name}" for name, ratio in named if abs(ratio - 1.0) >= 0.005]
+    parts = [
+        f"{abs(ratio - 1.0) * 100.0:.3g} % {'less' if ratio < 1.0 else 'more'} {name}" for name, ratio in named if abs(ratio - 1.0) >= 0.005
+    ]
     return f"Against plan {plan.plan_id}: {', '.join(parts)}."
 
 
