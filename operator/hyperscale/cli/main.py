@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "topology": "hyperscale.cli.topology.topology_command",
     "doctor": "hyperscale.cli.doctor.doctor_command",
     "approve": "hyperscale.cli.approve.approve_command",
+    "reject": "hyperscale.cli.approve.reject_command",
+    "prefer": "hyperscale.cli.approve.prefer_command",
     "convert": "hyperscale.cli.convert.convert_command",
     "compare": "hyperscale.cli.compare.compare_command",
     "allreduce": "hyperscale.cli.training.allreduce_command",

@@ -174,7 +174,19 @@ def test_the_table_shows_the_plan_rank_by_rank(files: Files) -> None:
 
 def test_json_holds_the_documented_keys(files: Files) -> None:
     document = json.loads(run("explain", "-f", written(status(reason=Reason.RUNNING), files), "-o", "json").out)
-    assert document.keys() == {"job", "state", "reason", "summary", "waitsFor", "advice", "plan", "conditions", "events"}
+    assert document.keys() == {
+        "job",
+        "state",
+        "reason",
+        "summary",
+        "waitsFor",
+        "advice",
+        "plan",
+        "conditions",
+        "events",
+        "alternatives",
+        "difference",
+    }
     assert document["job"] == "team-a/products"
 
 

@@ -1,4 +1,4 @@
-"""What can be written after `evaluate` and `approve`; as parser.py, nothing heavy is imported."""
+"""What can be written after `evaluate`; as parser.py, nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ EXIT_CODES: Final = (
     "write instead)"
 )
 
-APPROVE_EXIT_CODES: Final = "exit codes: 0 approved, 2 no such plan waits for approval (one line says why)"
-
 
 def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    """The two commands."""
+    """The command."""
     _add_evaluate(commands, prog)
-    _add_approve(commands, prog)
 
 
 def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
@@ -54,18 +51,6 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
     command.add_argument("--rewrite", metavar="FILE", help="write the job as it should be, and show the changes with their reasons")
     command.add_argument("--certificate", metavar="FILE", help="write a proof of the plan: FILE.v for Coq, FILE.lean for Lean 4")
     _add_planning(command)
-
-
-def _add_approve(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    example = f'{prog} approve cora -n team-a --plan 29467466b70e7b96 --because "checked with the team"'
-    summary = "let the plan of a job with startPolicy: Manual start"
-    command = parser._command(commands, "approve", summary, example, APPROVE_EXIT_CODES)
-    command.add_argument("job", metavar="JOB", help="name of the GNNTrainingJob")
-    command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job (default: that of the kubeconfig context)")
-    command.add_argument("--plan", metavar="ID", help="approve only this plan; without it the one that waits")
-    command.add_argument("--because", metavar="TEXT", help="why, for others to read; an annotation of the job")
-    parser._add_cluster(command, prometheus=False)
-    parser._add_output(command, ("table", "json"))
 
 
 def _add_failures(command: Parser) -> None:

@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
     # They build on this module.
-    from hyperscale.cli.arguments import cluster_arguments, compare_arguments, evaluation_arguments, training_arguments
+    from hyperscale.cli.arguments import cluster_arguments, compare_arguments, decision_arguments, evaluation_arguments, training_arguments
 
     parser = Parser(
         prog=prog,
@@ -53,6 +53,7 @@ def build_parser(prog: str) -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _add_plan(commands, prog)
     evaluation_arguments.add(commands, prog)
+    decision_arguments.add(commands, prog)
     _add_explain(commands, prog)
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)

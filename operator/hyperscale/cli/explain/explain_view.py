@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.cli.explain.explanation import Explanation, plan_sentence
+from hyperscale.cli.explain.plan_difference import difference_lines, offers_lines
 from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, rejected_lines, worker_row
 from hyperscale.cli.text_tables import bullets, pairs, score_text, table
 from hyperscale.model.plan import Plan
@@ -21,6 +22,8 @@ def explanation_table(explanation: Explanation) -> list[str]:
         *bullets("What happens", explanation.summary),
         *bullets("What to do", explanation.advice),
         *(_plan(explanation.plan) if explanation.plan is not None else []),
+        *(difference_lines(explanation.difference) if explanation.difference is not None else []),
+        *offers_lines(explanation.alternatives, explanation.plan.plan_id if explanation.plan is not None else ""),
         *_conditions(explanation),
         *_events(explanation),
     ]

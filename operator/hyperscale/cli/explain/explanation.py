@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hyperscale.cli.explain.meanings import MEANINGS, Meaning
+from hyperscale.cli.explain.plan_difference import PlanDifference, difference
 from hyperscale.cli.plan.workers_view import bounds_text
 from hyperscale.cli.text_tables import bytes_text, counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
@@ -14,6 +16,7 @@ from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_mess
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.status.preflight_condition import PREFLIGHT_CONDITION
 from hyperscale.model.admission_query import Chooser
+from hyperscale.model.alternatives import PlanAlternative
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.datasets import SizeSource
 from hyperscale.model.api.measured import Measured
@@ -22,6 +25,8 @@ from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.status import JobStatus, StateWord
 
 SHOWN_EVENTS: Final = 8
+CHOOSABLE: Final = (Reason.AWAITING_APPROVAL, Reason.REJECTED_BY_PERSON, Reason.START_POLICY_NEVER)
+"""Last steps at which a person may choose a plan."""
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,6 +70,10 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...]
     events: tuple[RecordedEvent, ...]
     """The newest, oldest first."""
+    alternatives: tuple[PlanAlternative, ...] = ()
+    """Plans that may be preferred, the planners' choice first; their workers are in the job's status."""
+    difference: PlanDifference | None = None
+    """Of the plan that waits for a person against the one before; None without one."""
 
 
 def explain(record: ExplainedJob) -> Explanation:
@@ -102,6 +111,8 @@ def explain(record: ExplainedJob) -> Explanation:
         plan=status.plan,
         conditions=status.conditions,
         events=record.events[-SHOWN_EVENTS:],
+        alternatives=_offers(status),
+        difference=_difference(status),
     )
 
 
@@ -117,6 +128,19 @@ def plan_sentence(plan: Plan) -> str:
         f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds_text(predicted)}, "
         f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
+
+
+def _offers(status: JobStatus) -> tuple[PlanAlternative, ...]:
+    """What may be preferred while nothing was created from the plan."""
+    if status.alternatives is None or status.reason not in CHOOSABLE:
+        return ()
+    return tuple(replace(offer, plan=None) for offer in status.alternatives.offers)
+
+
+def _difference(status: JobStatus) -> PlanDifference | None:
+    if status.prior_plan is None or status.plan is None or status.reason not in CHOOSABLE:
+        return None
+    return difference(status.prior_plan, status.plan)
 
 
 def _corrected(predicted: Prediction) -> str:

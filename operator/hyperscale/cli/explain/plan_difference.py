@@ -1,0 +1,127 @@
+"""What differs between two plans of one job: nodes, workers that change their node, seconds and cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from hyperscale.cli.text_tables import bullets, counted, predicted_text, table
+from hyperscale.model.alternatives import MAX_OFFERED_WORKERS, PlanAlternative, PriorPlan
+from hyperscale.model.plan import Plan
+
+SHOWN: Final = 16
+"""Nodes and moved workers in a sentence or table."""
+
+
+class MovedWorker(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker of both plans that is on another node."""
+
+    index: int
+    source_node: str
+    target_node: str
+
+
+class PlanDifference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What another plan changes; the schema in `hyperscale explain -o json`."""
+
+    before: str
+    """Id of the plan that is compared with."""
+    after: str
+    workers: tuple[int, int]
+    """Before and after, as all pairs here."""
+    gpus: tuple[int, int]
+    epoch_seconds: tuple[float, float]
+    cost_per_epoch: tuple[float, float] | None = None
+    """Absent where a price is missing."""
+    nodes_added: tuple[str, ...] = ()
+    nodes_left: tuple[str, ...] = ()
+    moved: tuple[MovedWorker, ...] = ()
+    whole: bool = True
+    """False: of very large plans only the first workers were compared."""
+
+
+def difference(before: PriorPlan, plan: Plan) -> PlanDifference:
+    """Return what `plan` changes against `before`; workers are the same where their index is."""
+    nodes = tuple(worker.node for worker in plan.workers[:MAX_OFFERED_WORKERS])
+    costs = before.cost_per_epoch, plan.predicted.cost_per_epoch
+    shared = zip(before.nodes, nodes, strict=False)
+    return PlanDifference(
+        before=before.plan_id,
+        after=plan.plan_id,
+        workers=(len(before.nodes), len(plan.workers)),
+        gpus=(len(before.nodes) * before.gpus_per_worker, plan.ranks),
+        epoch_seconds=(before.epoch_seconds, plan.predicted.epoch_seconds),
+        cost_per_epoch=(costs[0], costs[1]) if costs[0] is not None and costs[1] is not None else None,
+        nodes_added=tuple(sorted({*nodes} - {*before.nodes})),
+        nodes_left=tuple(sorted({*before.nodes} - {*nodes})),
+        moved=tuple(MovedWorker(index, old, new) for index, (old, new) in enumerate(shared) if old != new),
+        whole=max(len(before.nodes), len(plan.workers)) < MAX_OFFERED_WORKERS,
+    )
+
+
+def difference_sentences(change: PlanDifference) -> list[str]:
+    """Return the difference for people, the figures first; at least one sentence."""
+    sentences = [f"An epoch {_change(*change.epoch_seconds, predicted_text)}."]
+    if change.cost_per_epoch is not None:
+        sentences.append(f"The cost of an epoch {_change(*change.cost_per_epoch, _amount)}.")
+    if change.workers[0] != change.workers[1] or change.gpus[0] != change.gpus[1]:
+        sentences.append(
+            f"Workers: {change.workers[0]} before, {change.workers[1]} now; GPUs: {change.gpus[0]} before, {change.gpus[1]} now."
+        )
+    if change.nodes_added:
+        sentences.append(f"Nodes added: {_names(change.nodes_added)}.")
+    if change.nodes_left:
+        sentences.append(f"Nodes left: {_names(change.nodes_left)}.")
+    if change.moved:
+        moves = ", ".join(f"{one.index}: {one.source_node} to {one.target_node}" for one in change.moved[:SHOWN])
+        more = f" and {len(change.moved) - SHOWN} more" if len(change.moved) > SHOWN else ""
+        sentences.append(f"{counted(len(change.moved), 'worker')} moved: {moves}{more}.")
+    if not (change.nodes_added or change.nodes_left or change.moved or change.workers[0] != change.workers[1]):
+        sentences.append("All workers stay on their nodes.")
+    if not change.whole:
+        sentences.append(f"Only the first {MAX_OFFERED_WORKERS} workers were compared.")
+    return sentences
+
+
+def difference_lines(change: PlanDifference) -> list[str]:
+    """Return the difference as a titled list."""
+    return bullets(f"Against plan {change.before}", difference_sentences(change))
+
+
+def offers_lines(offers: Sequence[PlanAlternative], in_force: str) -> list[str]:
+    """Return the offers as a table after an empty line; nothing where there is no choice."""
+    if len(offers) < 2:
+        return []
+    rows = [
+        (
+            f"{offer.plan_id}{' *' if offer.plan_id == in_force else ''}",
+            str(offer.workers),
+            str(offer.nodes),
+            str(offer.gpus),
+            predicted_text(offer.epoch_seconds),
+            "unknown" if offer.cost_per_epoch is None else _amount(offer.cost_per_epoch),
+            f"{offer.failure_risk:.2%}",
+            offer.trades or "the planners' choice",
+        )
+        for offer in offers
+    ]
+    header = ("ALTERNATIVES", "WORKERS", "NODES", "GPUS", "EPOCH", "COST", "NODE FAILURE", "TRADES")
+    return ["", *table(header, rows, right=frozenset({1, 2, 3, 4, 5, 6}))]
+
+
+def _change(before: float, after: float, shown: Callable[[float], str]) -> str:
+    if before == after:
+        return f"stays at {shown(after)}"
+    by = f" ({(after / before - 1.0) * 100.0:+.3g} %)" if before > 0.0 else ""
+    return f"goes from {shown(before)} to {shown(after)}{by}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
