@@ -1,0 +1,118 @@
+"""A person decides: a plan waits with alternatives, one is preferred, compared, approved and runs; a rejected one never does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster.api import Object
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.operator import OperatorProcess
+from e2e.jobs import COMPUTING, Job, namespace
+from hyperscale.cli.main import main
+
+ANNOTATION = "hyperscale.dev/{}-plan"
+UP_TO_FOUR = {"minReplicas": 1, "maxReplicas": 4}
+MODEL = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
+
+
+@pytest.fixture
+def space(calm: Cluster, operator: OperatorProcess, request: pytest.FixtureRequest) -> Iterator[str]:
+    with namespace(calm.api(), "people-" + str(abs(hash(request.node.name)))[:8]) as name:
+        yield name
+
+
+def hyperscale(calm: Cluster, job: Job, command: str, *more: str) -> str:
+    """What the command line prints about the job; it must end well."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = main([command, job.name, *more, "-n", job.namespace, "--kubeconfig", str(calm.kubeconfig)])
+    assert code == 0
+    return printed.getvalue()
+
+
+def offers(job: Job) -> list[Object]:
+    listed: list[Object] = (job.status().get("alternatives") or {}).get("offers") or []
+    return listed
+
+
+def waiting(calm: Cluster, space: str, name: str) -> Job:
+    """A job that waits for a person, with alternatives."""
+    job = Job(calm.api(), space, name)
+    job.create(startPolicy="Manual", model=MODEL, dataset=COMPUTING["dataset"], workers=UP_TO_FOUR)
+    job.wait_reason("AwaitingApproval")
+    job.wait(lambda: len(offers(job)) > 1, "no alternatives were found")
+    return job
+
+
+def annotate(job: Job, **decisions: str) -> None:
+    """As GitOps does."""
+    job.patch(metadata={"annotations": {ANNOTATION.format(kind): plan for kind, plan in decisions.items()}})
+
+
+def test_an_alternative_is_explained_preferred_compared_and_approved_and_runs(calm: Cluster, space: str) -> None:
+    job = waiting(calm, space, "preferred")
+    own, other, *_ = offers(job)
+    assert own["id"] == job.plan()["id"]
+    explained = hyperscale(calm, job, "explain")
+    assert other["id"] in explained
+    assert other["trades"] in explained
+    assert "goes from" in hyperscale(calm, job, "prefer", other["id"], "--dry-run")
+    assert job.plan()["id"] == own["id"]
+    hyperscale(calm, job, "prefer", other["id"], "--because", "cost matters more")
+    job.wait(lambda: job.plan()["id"] == other["id"], "the alternative is not the plan")
+    job.wait_reason("AwaitingApproval")
+    assert job.mpijob() is None
+    compared = hyperscale(calm, job, "approve", "--dry-run")
+    assert f"Against plan {own['id']}" in compared
+    assert job.mpijob() is None
+    hyperscale(calm, job, "approve", "--plan", other["id"])
+    job.wait_bound()
+    assert job.plan()["id"] == other["id"]
+    assert job.pod_nodes() == [worker["node"] for worker in other["plan"]["workers"]]
+    job.wait_state("Running")
+
+
+def test_annotations_alone_do_the_same(calm: Cluster, space: str) -> None:
+    job = waiting(calm, space, "by-annotation")
+    other = offers(job)[1]
+    annotate(job, preferred=other["id"], approved=other["id"])
+    job.wait_bound()
+    assert job.pod_nodes() == [worker["node"] for worker in other["plan"]["workers"]]
+
+
+def test_a_rejected_plan_never_starts(calm: Cluster, space: str) -> None:
+    job = waiting(calm, space, "rejected")
+    planned = job.plan()["id"]
+    hyperscale(calm, job, "reject", "--because", "the nodes are for others")
+    job.wait_reason("RejectedByPerson")
+    assert "the nodes are for others" in job.condition("Approved")["message"]
+    annotate(job, approved=planned)
+    time.sleep(3)
+    assert job.mpijob() is None
+    assert job.condition("Approved")["status"] == "False"
+    hyperscale(calm, job, "approve")
+    job.wait_bound()
+    assert job.plan()["id"] == planned
+
+
+def test_an_impossible_alternative_never_becomes_an_mpijob(calm: Cluster, space: str) -> None:
+    job = waiting(calm, space, "impossible")
+    planned, whole = job.plan()["id"], job.status()["alternatives"]
+    other = whole["offers"][1]["plan"]
+    away = [{**worker, "node": "no-such-node"} for worker in other["workers"]]
+    forged = {**other, "id": "f" * 16, "workers": away, "ranksByNode": {"no-such-node": sum(worker["gpus"] for worker in away)}}
+    offered = [whole["offers"][0], {**whole["offers"][1], "id": "f" * 16, "plan": forged}]
+    calm.api().patch(f"{job.path}/status", {"status": {"alternatives": {**whole, "offers": offered}}})
+    annotate(job, preferred="f" * 16, approved="f" * 16)
+    job.wait(lambda: "does not fit any more" in job.condition("Approved").get("message", ""), "the plan is not refused")
+    time.sleep(2)
+    assert job.mpijob() is None
+    assert job.plan()["id"] == planned
+    annotate(job, approved=planned)
+    job.wait_bound()
+    assert job.plan()["id"] == planned
