@@ -5,11 +5,9 @@ Blocking: call it in a thread. A run is its job's uid: recorded twice it is ther
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -17,15 +15,15 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from hyperscale.control.history.calibration import MeasuredStep, calibrate, placement
+from hyperscale.control.history.database import Database
+from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import prune_lives, read_lives, write_lives
-from hyperscale.control.history.runs_table import METADATA, RUNS, TEACHES, FinishedRun
-from hyperscale.control.history.table_columns import present_columns
+from hyperscale.control.history.runs_table import RUNS, TEACHES, FinishedRun
 from hyperscale.evaluate.service.lessons import NodeLife
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload, one_kind, placed
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
 
-CONNECT_SECONDS: Final = 5
 MOST_RUNS: Final = 200
 """Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
 MOST_WORKLOADS: Final = 32
@@ -35,55 +33,19 @@ _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 _LOG = logging.getLogger(__name__)
 
 
-class HistoryError(OSError):
-    """The database cannot be used; one line, without the password of its URL."""
-
-
-def _is_there(address: sql.URL) -> bool:
-    """False where connecting would make an empty file."""
-    return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
-
-
 class RunStore:
     """The table of finished runs."""
 
     def __init__(self, url: str, *, make: bool = True) -> None:
-        """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the table where it is missing, or raises HistoryError.
-
-        `make` False only looks: what is not there is an error, and no other's database gets a table.
-        """
-        try:
-            address = sql.make_url(url)
-        except (SQLAlchemyError, ValueError) as error:
-            raise HistoryError(_BAD_URL) from error
-        kind = address.get_backend_name()
-        if kind not in ("sqlite", "postgresql"):
-            raise HistoryError(_BAD_URL)
-        limits = {"connect_timeout": CONNECT_SECONDS} if kind == "postgresql" else {"timeout": CONNECT_SECONDS}
-        if address.drivername == "postgresql":
-            address = address.set(drivername="postgresql+psycopg")
-        # libpq takes passwords in the query too, and SQLAlchemy hides none there.
-        secret = [key for key in address.query if "password" in key.lower()]
+        """Open the database of that URL, as `Database` does; raises HistoryError."""
+        self._database = Database(url, RUNS.name, make=make)
+        self._engine, self._fault = self._database.engine, self._database.fault
         self._placements: dict[str, dict[str, int]] = {}
-        self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
-        try:
-            # A file is opened for each transaction: a thread that is still reading at the end closes what it opened.
-            pool = sql.NullPool if kind == "sqlite" else None
-            self._engine = sql.create_engine(address, poolclass=pool, pool_pre_ping=True, connect_args=limits)
-            with contextlib.ExitStack() as refused:
-                refused.callback(self._engine.dispose)
-                if make:
-                    METADATA.create_all(self._engine)
-                elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
-                    raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
-                self._columns = present_columns(self._engine, RUNS, add=make)
-                refused.pop_all()
-        except (SQLAlchemyError, ImportError) as error:
-            raise self._fault(error) from error
+        self._columns = self._database.columns
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self._database.close()
 
     def record(self, runs: Sequence[FinishedRun]) -> int:
         """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError.
@@ -250,10 +212,3 @@ class RunStore:
                 return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
         except SQLAlchemyError as error:
             raise self._fault(error) from error
-
-    def _fault(self, error: Exception) -> HistoryError:
-        cause = getattr(error, "orig", None) or error
-        return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
-
-
-_BAD_URL: Final = "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
-from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
 from hyperscale.control.lifecycle.offered import alternatives_of, prior_plan
+from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
