@@ -61,6 +61,8 @@ class PlanAlternatives(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Digest of the spec: for another one the planners are asked again."""
     offers: Annotated[tuple[PlanAlternative, ...], Meta(max_length=MAX_OFFERS)]
     """The planners' own choice first."""
+    recommended: PlanId = ""
+    """The plan that the preferences of the namespace rate best; empty where the policy does not ask for it, or there are none."""
 
     def offer(self, plan_id: str) -> PlanAlternative | None:
         """Return the offer of that id; None where there is none."""

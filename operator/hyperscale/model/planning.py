@@ -119,6 +119,9 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
     """Amounts by node and resource name that planned but unbound ranks of other jobs reserve, GPUs left out."""
 
+    weights: tuple[float, float, float] | None = None
+    """What people of the job's namespace weigh time, cost and risk by, where the policy applies it; they sum to 1."""
+
     calibration: tuple[Calibration, ...] = ()
     """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""
 

@@ -22,6 +22,7 @@ from hyperscale.control.controller.metrics_poll import MetricsPoll
 from hyperscale.control.controller.preview_server import Previews
 from hyperscale.control.controller.reconciler import DEFAULT_HOOKS, ReconcileHooks, Reconciler
 from hyperscale.control.controller.workqueue import WorkQueue
+from hyperscale.control.history.decision_recorder import DecisionRecorder
 from hyperscale.control.history.progress import ProgressWatch
 from hyperscale.control.history.recorder import NodeSource, RunRecorder
 from hyperscale.control.scheduler.control_context import ControlContext
@@ -80,7 +81,8 @@ class Operator:
         nodes = NodeSource(lambda: self.cache.snapshots.names()[0], partial(cluster_id, client))
         kept = (settings.history_url, settings.history_min_runs)
         self._recorder = RunRecorder(self._reader, self.telemetry, *kept, time.time, settings.history_days, nodes)
-        self.reconciler = Reconciler(context, self.queue, planning, actions, self._recorder, hooks)
+        self._decisions = DecisionRecorder(self._reader, self.telemetry, settings.history_url, time.time, settings.history_days)
+        self.reconciler = Reconciler(context, self.queue, planning, actions, (self._recorder, self._decisions), hooks)
         self.previews = Previews(self.cache, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
         self._progress = ProgressWatch(self.cache, reader, settings.progress_poll_seconds, time.time, self.queue.add)
         self._topology = TopologyWriter(
@@ -124,6 +126,7 @@ class Operator:
                 group.create_task(self._heartbeat())
                 group.create_task(_tidy(keeper))
                 group.create_task(self._recorder.run())
+                group.create_task(self._decisions.run())
                 group.create_task(self._topology.run())
                 if self.settings.prometheus_url:
                     group.create_task(self._progress.run())

@@ -21,6 +21,7 @@ from hyperscale.control.controller.context import DriftCount, ReconcileContext, 
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
+from hyperscale.control.history.decision_recorder import DecisionRecorder
 from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.lifecycle.movable import is_moving
 from hyperscale.control.lifecycle.stoppable import is_preempted
@@ -90,7 +91,7 @@ class Reconciler:
         queue: WorkQueue[Key],
         planning: Planning,
         actions: Actions,
-        recorder: RunRecorder,
+        recorders: tuple[RunRecorder, DecisionRecorder],
         hooks: ReconcileHooks,
     ) -> None:
         """queue: where the reconciler asks for further reconciles; its owner calls `reconcile` for each key."""
@@ -98,7 +99,7 @@ class Reconciler:
         self._reader = context.reader
         self._queue = queue
         self._planning = planning
-        self._recorder = recorder
+        self._recorder, self._decisions = recorders
         self._hooks = hooks
         self._actions = actions
         self._steps = Steps(context, planning, actions, hooks.on_milestone)
@@ -268,6 +269,7 @@ class Reconciler:
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
         self._recorder.note(state, status)
+        self._decisions.note(record.resource if record is not None else {}, state, status)
         if status == before and not (record is not None and record.status_fault):
             return
         if is_progress(before, status) and run.plan is None and self._put_off(run.key):

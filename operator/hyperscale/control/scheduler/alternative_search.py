@@ -62,6 +62,7 @@ class AlternativeSearch:
         """question: what the planners would be asked about the job now."""
         self._cache, self._clock, self._wake, self._lock = context.cache, context.clock, context.wake, context.planner_lock
         self._planner = planner
+        self._weights = context.reader.weights_of
         self._question = question
         self._asked: dict[Key, tuple[str, str]] = {}
         """Plan and spec that were asked about last."""
@@ -123,7 +124,7 @@ class AlternativeSearch:
                 answers.append(with_figures(answer, snapshot, waiting.plan.figures.source if waiting.plan.figures else "Operator", elapsed))
             elif answer.reason == PLANNER_FAILED:
                 break  # a planner in trouble is left to those who wait for a plan
-        return offers(request, waiting.plan, answers, snapshot, spec_key(waiting.job))
+        return offers(request, waiting.plan, answers, snapshot, spec_key(waiting.job), self._weights(waiting.key.namespace, waiting.policy))
 
 
 def spec_key(job: JobSpec) -> str:

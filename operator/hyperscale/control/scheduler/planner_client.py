@@ -18,7 +18,7 @@ from hyperscale.control.scheduler.alternative_search import AlternativeSearch
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
 from hyperscale.control.scheduler.pending import Pending
-from hyperscale.control.scheduler.plan_evaluation import Evaluations, PlanEvaluator
+from hyperscale.control.scheduler.plan_evaluation import MAX_FAULT, Evaluations, PlanEvaluator
 from hyperscale.control.scheduler.preemption import PreemptionPlanner, PreemptionSearch
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.scheduler.waiting import Waiting
@@ -41,8 +41,6 @@ from hyperscale.planner.problem.amounts import amounts_of
 
 OPERATOR: Final = "Operator"
 """Source of the figures of the operator's plans."""
-MAX_FAULT: Final = 512
-"""Characters."""
 SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
@@ -239,7 +237,10 @@ class Planning:
         record = self._cache.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
         asked = msgspec.structs.replace(
-            asked, reserved_amounts=self._cache.assumed_plans.reserved_amounts(key, nodes), refused_nodes=refused
+            asked,
+            reserved_amounts=self._cache.assumed_plans.reserved_amounts(key, nodes),
+            refused_nodes=refused,
+            weights=self._reader.applied_weights(key.namespace, policy),
         )
         if example is None:
             return asked

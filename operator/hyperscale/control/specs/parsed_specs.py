@@ -13,7 +13,7 @@ from hyperscale.evaluate.service.lessons import NO_LESSONS, Lessons
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
-from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec, PreferenceMode
 from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
@@ -46,10 +46,20 @@ class JobReader:
         self._policies: dict[_Revision, PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; the component that keeps history fills it."""
+        self.preferences: Callable[[str, PolicySpec], tuple[float, float, float] | None] = lambda namespace, policy: None
+        """The weights of a namespace within the policy's bounds; the component that keeps decisions fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
         self.lessons: Lessons = NO_LESSONS
         """Likewise, for evaluations."""
+
+    def weights_of(self, namespace: str, policy: PolicySpec) -> tuple[float, float, float] | None:
+        """What people of a namespace weigh time, cost and risk by, as `preferences` says; None where the policy says Off."""
+        return self.preferences(namespace, policy) if policy.preferences.mode is not PreferenceMode.OFF else None
+
+    def applied_weights(self, namespace: str, policy: PolicySpec) -> tuple[float, float, float] | None:
+        """The same where plans follow them; None where the policy only advises."""
+        return self.preferences(namespace, policy) if policy.preferences.mode is PreferenceMode.APPLY else None
 
     def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
         """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""

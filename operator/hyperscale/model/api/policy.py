@@ -9,6 +9,8 @@ from msgspec import Meta, field
 
 from hyperscale.model.api.job import LabelKey, LabelValue, Name253, PlannerChoice, Spec
 from hyperscale.model.api.metric_queries import MetricQueries as MetricQueries
+from hyperscale.model.api.preference_policy import PreferenceMode as PreferenceMode
+from hyperscale.model.api.preference_policy import PreferencePolicy
 from hyperscale.model.api.written_numbers import DECIMAL, QUANTITY
 
 MAX_BYTES_PER_SECOND: Final = 1e15
@@ -222,6 +224,7 @@ class PolicySpec(Spec, frozen=True):
     """
     queue: QueuePolicy = QueuePolicy()
     migration: MigrationPolicy = MigrationPolicy()
+    preferences: PreferencePolicy = PreferencePolicy()
     queries: MetricQueries = MetricQueries()
     limits: QualityLimits = QualityLimits()
     overrides: Overrides = Overrides()

@@ -27,6 +27,9 @@ MIN_GAIN_RATIO: Final = 0.02
 """An offer is better in time, cost or risk by at least this part: less is no reason to choose."""
 MAX_LOSS_RATIO: Final = 4.0
 """An offer is at most so many times worse in each."""
+MIN_RATIO: Final = 1e-9
+"""Of a figure that is 0."""
+Weights = tuple[float, float, float]
 FAILURES_PER_NODE_SECOND: Final = 6.50 / 1000.0 / 86400.0
 """6.50 failures per 1,000 node-days (RSC-1, arXiv 2410.21680)."""
 
@@ -56,10 +59,15 @@ def alternative_requests(request: PlanRequest, plan: Plan, snapshot: ClusterSnap
     return asked[:MAX_QUESTIONS]
 
 
-def offers(request: PlanRequest, plan: Plan, answers: Sequence[Plan], snapshot: ClusterSnapshot, key: str) -> PlanAlternatives:
+def offers(
+    request: PlanRequest, plan: Plan, answers: Sequence[Plan], snapshot: ClusterSnapshot, key: str, weights: Weights | None = None
+) -> PlanAlternatives:
     """Return `plan` and up to two of the `answers` that are better in something and that no other answer beats in everything.
 
-    Answers that the checker refuses for `request` itself are left out. key: as `PlanAlternatives.key`.
+    Answers that the checker refuses for `request` itself are left out.
+
+    key:     as `PlanAlternatives.key`
+    weights: what people weigh time, cost and risk by, None where nothing is recommended
     """
     epochs = request.job.model.epochs
     own = offer_of(plan, epochs)
@@ -68,7 +76,8 @@ def offers(request: PlanRequest, plan: Plan, answers: Sequence[Plan], snapshot: 
     worthwhile = [(each, answer) for each, answer in rated if min(each) <= 1.0 - MIN_GAIN_RATIO and max(each) <= MAX_LOSS_RATIO]
     chosen = _two_of([entry for entry in worthwhile if not any(_beats(other, entry[0]) for other, _ in worthwhile)])
     listed = (replace(offer_of(answer, epochs), trades=trades(each, plan), plan=trimmed(answer)) for each, answer in chosen)
-    return PlanAlternatives(key, (own, *listed))
+    listed_offers = (own, *listed)
+    return PlanAlternatives(key, listed_offers, rated_best(listed_offers, weights) if weights is not None else "")
 
 
 def offer_of(plan: Plan, epochs: int) -> PlanAlternative:
@@ -89,6 +98,18 @@ def ratios(offer: PlanAlternative, own: PlanAlternative) -> Ratios:
     priced = offer.cost_per_epoch is not None and own.cost_per_epoch is not None
     cost, own_cost = (offer.cost_per_epoch or 0.0, own.cost_per_epoch or 0.0) if priced else (offer.gpu_seconds, own.gpu_seconds)
     return Ratios(_ratio(offer.epoch_seconds, own.epoch_seconds), _ratio(cost, own_cost), _ratio(offer.failure_risk, own.failure_risk))
+
+
+def rated_best(listed: Sequence[PlanAlternative], weights: Weights) -> str:
+    """Return the id of the offer with the least weighted sum of logarithms of time, cost and risk; the first of equal ones."""
+    own = listed[0]
+
+    def burden(offer: PlanAlternative) -> float:
+        return round(
+            math.fsum(weight * math.log(max(each, MIN_RATIO)) for weight, each in zip(weights, ratios(offer, own), strict=True)), 9
+        )
+
+    return min(listed, key=burden).plan_id
 
 
 def trades(each: Ratios, plan: Plan) -> str:

@@ -67,8 +67,12 @@ def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Seq
     return tuple(sentences)
 
 
-def preferred(within: float) -> str:
-    """Why a plan is chosen though another has a slightly lower objective."""
+def preferred(within: float, weights: tuple[float, float, float] | None = None) -> str:
+    """Why a plan is chosen though another has a slightly lower objective; weights: of people, where they chose."""
+    if weights is not None:
+        time, cost, risk = weights
+        by = f"time {time:.2g}, cost {cost:.2g}, risk {risk:.2g}"
+        return f"Plans within {within * 100.0:.3g} % are equal: the one that the namespace's preferences ({by}) rate best wins."
     return f"Plans within {within * 100.0:.3g} % are equal: the cheapest of them wins, then the one that leaves the fewest GPUs idle."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,13 +19,18 @@ from hyperscale.util.float_sums import sum_in_order
 
 MAX_NODES: Final = 32
 """Placements on more nodes are not fitted: so large a job leaves few of them half empty."""
+MIN_LOGARITHM: Final = 1e-12
+"""Smaller seconds and prices count as this: a free GPU has a logarithm too."""
 MAX_TRIED: Final = 48
 """Other nodes tried for each planned one, the fullest first."""
 
 
 def tolerance(problem: Problem) -> float:
-    """Part of the objective below which two placements count as equal."""
-    return problem.policy.tolerance_percent / 100.0
+    """Part of the objective below which two placements count as equal; a policy allows people's weights a larger one."""
+    percent = problem.policy.tolerance_percent
+    if problem.request.weights is not None:
+        percent = max(percent, problem.policy.preferences.tolerance_percent)
+    return percent / 100.0
 
 
 def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: float) -> list[tuple[Candidate, str]]:
@@ -32,10 +38,11 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
 
     ranked: placements that may win, by falling preference, with their planners · least: objective of the best
     Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit leaves fewer GPUs
-    idle on the nodes that it uses. Jobs with ranks that stay are left as they are.
+    idle on the nodes that it uses. Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
+    the weighted sum of the logarithms of time, cost and risk. No placement beyond the tolerance wins by them.
     """
     candidates = list(ranked)
-    if not candidates or problem.pinned or not problem.policy.tolerance_percent:
+    if not candidates or problem.pinned or not tolerance(problem):
         return candidates
     limit = least * (1.0 + tolerance(problem))
     free = free_gpus(problem.graph, problem.demand)[problem.nodes]
@@ -47,12 +54,25 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
         if candidate.objective > limit:
             return True, 0.0, 0.0
         hourly = sum_in_order(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
+        if problem.request.weights is not None:
+            hourly = burden(problem.request.weights, candidate, hourly)
         return False, round(hourly, 9), float(_idle(problem, free, np.array(candidate.order)))
 
     candidates.sort(key=key)
     best, planner = candidates[0]
     fitted = _fitted(problem, best, limit, free)
     return candidates if fitted is best else [(fitted, planner), *candidates]
+
+
+def burden(weights: tuple[float, float, float], candidate: Candidate, hourly: float) -> float:
+    """Return what a placement weighs for people: w . (ln time, ln cost, ln risk), less is better.
+
+    Time is the objective; cost is `hourly` x time; the risk of a node failure is in proportion to nodes x time.
+    """
+    time, cost, risk = weights
+    seconds = math.log(max(candidate.objective, MIN_LOGARITHM))
+    nodes = math.log(len(set(candidate.order)))
+    return time * seconds + cost * (math.log(max(hourly, MIN_LOGARITHM)) + seconds) + risk * (nodes + seconds)
 
 
 def _idle(problem: Problem, free: IntArray, order: IntArray) -> int:

@@ -1,0 +1,214 @@
+"""Decisions of people on their way into history, and what they reveal on its way to the planners.
+
+Runs outside the reconcile loop: a slow or unavailable database only delays history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hyperscale.control.lifecycle.offered import annotated_plan
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model import constants
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.status import JobStatus
+from hyperscale.util.threads import in_daemon_thread
+
+if TYPE_CHECKING:
+    from hyperscale.control.history.decision_store import DecisionStore
+    from hyperscale.control.history.decisions_table import PersonDecision
+    from hyperscale.control.history.preference_book import NamespacePreferences
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 30.0
+READ_SECONDS: Final = 60.0
+"""Interval at which decisions of other operators and of `hyperscale preferences` are read."""
+MAX_NOTED: Final = 20_000
+"""Decisions remembered or waiting; beyond that the oldest are dropped."""
+MAX_MANAGER: Final = 128
+MAX_BECAUSE: Final = 1000
+"""Characters."""
+DAY_SECONDS: Final = 86_400.0
+ANNOTATIONS: Final = {
+    "Approved": (constants.APPROVED_PLAN_ANNOTATION, constants.APPROVED_BECAUSE_ANNOTATION),
+    "Rejected": (constants.REJECTED_PLAN_ANNOTATION, constants.REJECTED_BECAUSE_ANNOTATION),
+    "Preferred": (constants.PREFERRED_PLAN_ANNOTATION, constants.PREFERRED_BECAUSE_ANNOTATION),
+}
+"""By kind of decision: the annotation with the plan, and the one with the reason."""
+
+Weights = tuple[float, float, float]
+
+
+class NotedDecision(NamedTuple):
+    """A decision that waits to be written."""
+
+    row: PersonDecision
+    first_look: bool
+    """The annotation was there at the first look since the operator started: history may have it already."""
+
+
+class DecisionRecorder:
+    """Notes decisions as their annotations appear; `run` writes them and keeps the weights fresh."""
+
+    def __init__(self, reader: JobReader, telemetry: Telemetry, url: str, clock: Callable[[], float], days: float = 0.0) -> None:
+        """url: "" keeps nothing, and there are no weights; days: how long a decision is kept, 0 for ever."""
+        reader.preferences = self.weights
+        self._telemetry = telemetry
+        self._url = url
+        self._clock = clock
+        self._keep_seconds = days * DAY_SECONDS if days > 0 else math.inf
+        self._noted: dict[tuple[str, str], tuple[str, str]] = {}
+        """By uid and kind: plan and reason as last noted, "" where there was none."""
+        self._waiting: list[NotedDecision] = []
+        self._something = asyncio.Event()
+        self._fault = ""
+        self._preferences: dict[str, NamespacePreferences] = {}
+        self._weights: dict[tuple[str, tuple[float, ...]], Weights | None] = {}
+
+    def note(self, resource: Mapping[str, Any], state: ReconcileInput, status: JobStatus) -> None:
+        """A job as its pass ends; each decision once."""
+        if not self._url:
+            return
+        for kind, (annotation, because_annotation) in ANNOTATIONS.items():
+            plan_id = annotated_plan(state, annotation)
+            because = _one_line(state.job.metadata.annotations.get(because_annotation, "")) if plan_id else ""
+            key = state.job.metadata.uid, kind
+            before = self._noted.get(key)
+            if before == (plan_id, because) or (before is None and not plan_id):
+                continue
+            while len(self._noted) >= MAX_NOTED:
+                del self._noted[next(iter(self._noted))]
+            self._noted[key] = plan_id, because
+            if plan_id:
+                row = _row(self._clock(), kind, plan_id, because, field_manager(resource, annotation), state, status)
+                self._waiting = [*self._waiting[-MAX_NOTED + 1 :], NotedDecision(row, before is None)]
+                self._something.set()
+            else:
+                self._noted[key] = "", ""  # it was taken away: the same again is another decision
+
+    def weights(self, namespace: str, policy: PolicySpec) -> Weights | None:
+        """Return the weights of a namespace within the policy's bounds; None where there are no answers and none are set."""
+        preferences = self._preferences.get(namespace)
+        if preferences is None or (not preferences.answers and preferences.fixed is None):
+            return None
+        bounds = policy.preferences.bounds
+        key = namespace, (*bounds.low, *bounds.high)
+        if key not in self._weights:
+            self._weights[key] = _revealed(preferences, bounds.low, bounds.high)
+        return self._weights[key]
+
+    async def run(self) -> None:
+        """Until cancelled; at once where no history is kept."""
+        if not self._url:
+            return
+        with contextlib.ExitStack() as at_the_end:
+            store: DecisionStore | None = None
+            while True:
+                try:
+                    if store is None:
+                        store = await in_daemon_thread(partial(_open_decisions, self._url))
+                        at_the_end.callback(store.close)
+                    await self._write(store)
+                    await self.read(store)
+                    self._fault = ""
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(READ_SECONDS):
+                            await self._something.wait()
+                except Exception as error:  # whatever a database holds, it ends no operator
+                    self._telemetry.history_failures.inc()
+                    fault = f"{type(error).__name__}: {error}"
+                    if fault != self._fault:
+                        _LOG.warning("decisions: %s", fault)
+                    self._fault = fault
+                    await asyncio.sleep(RETRY_SECONDS)
+
+    async def _write(self, store: DecisionStore) -> None:
+        self._something.clear()
+        waiting = tuple(self._waiting)
+        if waiting:
+            await in_daemon_thread(partial(_record, store, waiting))
+            self._waiting = [each for each in self._waiting if each not in waiting]
+
+    async def read(self, store: DecisionStore) -> None:
+        """Learn what history says, and delete what is too old."""
+        if self._keep_seconds < math.inf:
+            await in_daemon_thread(partial(store.prune, self._clock() - self._keep_seconds))
+        preferences = await in_daemon_thread(partial(_preferences, store))
+        if preferences != self._preferences:
+            self._preferences, self._weights = preferences, {}
+
+
+def field_manager(resource: Mapping[str, Any], annotation: str) -> str:
+    """Return the field manager that wrote an annotation last, bounded and printable; "" where the object does not say."""
+    listed = _mapping(resource.get("metadata")).get("managedFields")
+    entries = [_mapping(entry) for entry in listed] if isinstance(listed, list) else []
+    written = [
+        (str(entry.get("time") or ""), str(entry.get("manager") or ""))
+        for entry in entries
+        if f"f:{annotation}" in _mapping(_mapping(_mapping(entry.get("fieldsV1")).get("f:metadata")).get("f:annotations"))
+    ]
+    return _one_line(max(written, default=("", ""))[1])[:MAX_MANAGER]
+
+
+def _row(at: float, kind: str, plan_id: str, because: str, manager: str, state: ReconcileInput, status: JobStatus) -> PersonDecision:
+    from hyperscale.control.history.decisions_table import DecisionKind, decision, offers_text  # SQLAlchemy, only where history is kept
+
+    metadata = state.job.metadata
+    alternatives = status.alternatives or state.job.status.alternatives
+    offers = alternatives.offers if alternatives is not None and alternatives.offer(plan_id) is not None else ()
+    about = {"job": metadata.name, "uid": metadata.uid, "because": because, "manager": manager, "outcome": status.reason}
+    return decision(at, metadata.namespace, DecisionKind(kind), plan_id, offers=offers_text(offers), **about)
+
+
+def _record(store: DecisionStore, waiting: tuple[NotedDecision, ...]) -> int:
+    """Write what is new: at the first look since a start the newest row of the job may be this very decision."""
+    new = []
+    for row, first_look in waiting:
+        last = store.last(row.uid, row.kind) if first_look else None
+        if last is None or (last.plan_id, last.because) != (row.plan_id, row.because):
+            new.append(row)
+    return store.record(new)
+
+
+def _preferences(store: DecisionStore) -> dict[str, NamespacePreferences]:
+    from hyperscale.control.history.preference_book import preferences_of
+
+    by_namespace: dict[str, list[PersonDecision]] = {}
+    for row in store.decisions():
+        by_namespace.setdefault(row.namespace, []).append(row)
+    return {namespace: preferences_of(rows) for namespace, rows in sorted(by_namespace.items())}
+
+
+def _revealed(preferences: NamespacePreferences, low: Weights, high: Weights) -> Weights | None:
+    from hyperscale.control.history.preference_book import revealed
+    from hyperscale.evaluate.preferences.revealed_weights import WeightBounds
+
+    try:
+        return revealed(preferences, WeightBounds(low, high)).weights
+    except ValueError as error:
+        _LOG.warning("preferences: %s", error)
+        return None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in words)[:MAX_BECAUSE]
+
+
+def _open_decisions(url: str) -> DecisionStore:
+    from hyperscale.control.history.decision_store import DecisionStore
+
+    return DecisionStore(url)
