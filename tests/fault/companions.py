@@ -56,17 +56,27 @@ def inspect_job(job: Job) -> str:
     return f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}-inspect"
 
 
-def report(job: Job, message: str, name: str = "told", owner: str | None = None, phase: str = "Succeeded") -> Object:
-    """The Job controller makes the Job's pod, and its program ends with this message."""
-    made = job.api.get(inspect_job(job))
+def preflight_job(job: Job) -> str:
+    return f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}-preflight"
+
+
+def report(job: Job, message: str, name: str = "told", owner: str | None = None, phase: str = "Succeeded", role: str = "inspect") -> Object:
+    """The Job controller makes the pod of the Job of this role, and its program ends with this message."""
+    made = job.api.get(f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}-{role}")
     template = made["spec"]["template"]
-    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{job.name}-inspect", "uid": owner or made["metadata"]["uid"]}
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{job.name}-{role}", "uid": owner or made["metadata"]["uid"]}
     labels = {key: value for key, value in template["metadata"]["labels"].items() if "controller-uid" not in key}
-    metadata = {"name": f"{job.name}-inspect-{name}", "labels": labels, "ownerReferences": [{**reference, "controller": True}]}
+    annotations = template["metadata"].get("annotations", {})
+    metadata = {
+        "name": f"{job.name}-{role}-{name}",
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": [{**reference, "controller": True}],
+    }
     pods = f"/api/v1/namespaces/{job.namespace}/pods"
     pod = job.api.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
     container: dict[str, Any] = {
-        "name": "inspect",
+        "name": role,
         "image": "w",
         "imageID": "w",
         "ready": False,
