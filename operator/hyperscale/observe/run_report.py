@@ -106,7 +106,7 @@ MAX_MEMORY_BYTES: Final = 2**53
 def read_preflight(termination: str) -> PreflightReport | None:
     """The report of a preflight; None for a message that is none.
 
-    A report is at most 4096 bytes of JSON with figures that a pod can have, in text that a terminal can show.
+    A report is at most 4096 bytes of JSON with figures that a pod can have. Its texts are made printable: they hold words of the code.
     """
     if len(termination.encode(errors="replace")) > MAX_BYTES:
         return None
@@ -114,15 +114,21 @@ def read_preflight(termination: str) -> PreflightReport | None:
         report = msgspec.json.decode(termination, type=PreflightReport)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    texts = (report.sentence, *report.idle_parameters, *report.files_written, *report.addresses)
     memory = (report.peak_memory_bytes or 0, report.predicted_gpu_bytes or 0)
-    possible = (
-        report.steps <= MAX_STEPS
-        and max(memory) <= MAX_MEMORY_BYTES
-        and (report.step_seconds is None or report.step_seconds <= LONGEST_SECONDS)
-        and report.sentence.strip()
-        and all(text.isprintable() for text in texts)
-    )
-    if not possible:
+    possible = report.steps <= MAX_STEPS and max(memory) <= MAX_MEMORY_BYTES and (report.step_seconds or 0.0) <= LONGEST_SECONDS
+    sentence = printable(report.sentence)
+    if not possible or not sentence:
         return None
-    return msgspec.structs.replace(report, step_seconds=None if report.step_seconds is None else _rounded(report.step_seconds))
+    return msgspec.structs.replace(
+        report,
+        sentence=sentence,
+        step_seconds=None if report.step_seconds is None else _rounded(report.step_seconds),
+        idle_parameters=tuple(map(printable, report.idle_parameters)),
+        files_written=tuple(map(printable, report.files_written)),
+        addresses=tuple(map(printable, report.addresses)),
+    )
+
+
+def printable(text: str) -> str:
+    """The text in one line of characters that a terminal shows."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import pytest
@@ -118,13 +119,11 @@ def test_a_fault_stops_the_start_until_another_spec_is_there() -> None:
         (WELL.replace("3,", "-3,", 1), "Succeeded"),
         (WELL.replace("0.25", "1e999"), "Succeeded"),
         (WELL.replace("1000", "1e30"), "Succeeded"),
-        (WELL.replace("3 steps went well", "\\u001b[31mred"), "Succeeded"),
         (WELL.replace("3 steps went well", " "), "Succeeded"),
         (WELL.replace("3 steps went well", "x" * 1025), "Succeeded"),
         (f'{{"sentence": "x", "addresses": {["a"] * 17}}}'.replace("'", '"'), "Succeeded"),
         (NAN.replace("NotFinite", "NoSuchFault"), "Failed"),
         (WELL + " " * 4096, "Succeeded"),
-        (WELL, "Failed"),
         (NAN, "Succeeded"),
     ],
 )
@@ -139,6 +138,22 @@ def test_a_report_that_is_none_or_contradicts_the_end_of_its_pod_starts_nothing(
     written = derive(look, decision)
     assert is_status(written)
     assert read_status(to_wire(written)) == written
+
+
+def test_a_pod_that_had_nothing_to_try_says_why_and_starts_nothing() -> None:
+    look = ended('{"sentence": "not tried: spec.model.script: no file /work/train.py"}', "Failed")
+    decision = decide(look)
+    assert isinstance(decision, Stop)
+    assert "no file /work/train.py" in decision.message
+    assert summary(look) == ("Unknown", "NotTried")
+
+
+def test_words_of_the_code_cannot_reach_a_terminal_as_commands() -> None:
+    report = {"sentence": "\x1b[31mred\nsecond line", "fault": "Crashed", "filesWritten": ["/tmp/\x07a"]}  # noqa: S108 - a text
+    written = derive(look := ended(json.dumps(report), "Failed"), decide(look))
+    assert written.preflight is not None
+    assert (written.preflight.sentence, written.preflight.files_written) == ("?[31mred second line", ("/tmp/?a",))  # noqa: S108
+    assert is_status(written)
 
 
 def test_a_pod_of_another_owner_reports_nothing() -> None:

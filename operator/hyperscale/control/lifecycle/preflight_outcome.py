@@ -17,7 +17,7 @@ from hyperscale.model.evaluation import (
 from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import PreflightState, ReconcileInput
 from hyperscale.model.pods import OOM_KILLED, PodView
-from hyperscale.observe.run_report import read_preflight
+from hyperscale.observe.run_report import printable, read_preflight
 from hyperscale.util.rfc3339 import unix_seconds
 
 HOLD_SECONDS: Final = PREFLIGHT_SECONDS + PREFLIGHT_START_SECONDS + 30.0
@@ -29,6 +29,8 @@ PASSED: Final = "Passed"
 TIMED_OUT: Final = "TimedOut"
 EVICTED: Final = "Evicted"
 UNSCHEDULABLE: Final = "Unschedulable"
+NOT_TRIED: Final = "NotTried"
+"""Its pod found nothing that it could try."""
 REPORT_UNREADABLE: Final = "ReportUnreadable"
 WAITING: Final = "Waiting"
 RUNNING: Final = "Running"
@@ -126,10 +128,12 @@ def _judged(view: PreflightState, job: BatchJobView, now: float, spec: JobSpec) 
 
 
 def _reported(key: str, pod: PodView) -> PreflightStatus | None:
-    """What the report says; None where there is none, or where it says another thing than the end of its pod."""
+    """What the report says; None where there is none, or where it has a fault and its pod ended well."""
     report = read_preflight(pod.termination)
-    if report is None or (report.fault is None) != (pod.phase == "Succeeded"):
+    if report is None or (report.fault is not None and pod.phase == "Succeeded"):
         return None
+    if report.fault is None and pod.phase != "Succeeded":
+        return _unknown(key, NOT_TRIED, report.sentence)
     outcome = PreflightOutcome.PASSED if report.fault is None else PreflightOutcome.FAILED
     return _with_figures(PreflightStatus(key, outcome, report.fault.value if report.fault else PASSED, report.sentence), report)
 
@@ -189,5 +193,4 @@ def _without_report(key: str, job: BatchJobView, pod: PodView | None) -> Preflig
 
 def _cleaned(text: str) -> str:
     """One line of printable characters: the end of a text, where programs say what went wrong."""
-    line = " ".join(text.split())
-    return "".join(letter if letter.isprintable() else "?" for letter in line)[-MAX_LAST_WORDS:]
+    return printable(text)[-MAX_LAST_WORDS:]

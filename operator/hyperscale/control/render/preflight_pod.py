@@ -41,7 +41,7 @@ PROGRAM_BYTES: Final = 4 * 2**30
 COPIES: Final = 4
 """Times that the graph may be in memory, where the job states no limit: as read, as tensors, and what training makes of it."""
 MEBIBYTE: Final = 2**20
-LIMITED: Final = ("cpu", "memory", "ephemeral-storage")
+LIMITED: Final[tuple[str, ...]] = ("cpu", "memory", "ephemeral-storage")
 """Resources of a worker that its preflight gets too."""
 DNS_PORTS: Final = (53, 5353)
 """CoreDNS, and OpenShift's DNS pods."""
@@ -157,7 +157,8 @@ def _document(metadata: JobMetadata, job: JobSpec) -> str:
 def _resources(job: JobSpec) -> Json:
     """A worker's limits without its devices; where it states none, so much that its graph can be trained on."""
     stated = job.workers.resources
-    limits, requests = ({name: given[name] for name in LIMITED if name in given} for given in (stated.limits, stated.requests))
+    limits: dict[str, str] = {name: stated.limits[name] for name in LIMITED if name in stated.limits}
+    requests: dict[str, str] = {name: stated.requests[name] for name in LIMITED if name in stated.requests}
     graph = graph_bytes(job) if is_sized(job) else 0
     memory = f"{-(-(PROGRAM_BYTES + COPIES * graph) // MEBIBYTE)}Mi"
     for name, least in (("cpu", DEFAULT_CPU), ("memory", memory)):
