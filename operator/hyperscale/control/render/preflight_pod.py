@@ -39,7 +39,7 @@ DEFAULT_CPU_REQUEST: Final = "500m"
 PROGRAM_BYTES: Final = 4 * 2**30
 """Memory of a program without its graph, where the job states no limit."""
 COPIES: Final = 4
-"""Times that the graph may be in memory, where the job states no limit: as read, as tensors, and what training makes of it."""
+"""Times that the graph may be in memory, where the job states no limit: as read, as tensors, and as partitioned."""
 MEBIBYTE: Final = 2**20
 LIMITED: Final[tuple[str, ...]] = ("cpu", "memory", "ephemeral-storage")
 """Resources of a worker that its preflight gets too."""

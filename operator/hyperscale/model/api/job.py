@@ -375,8 +375,7 @@ class JobSpec(Spec, frozen=True):
     """Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the plan; Never plans and
     reports only."""
     preflight: PreflightMode = PreflightMode.OFF
-    """Advise tries the job's code for a few steps in a limited pod without a GPU while the job starts; Require starts only what passed
-    there."""
+    """Advise tries the job's code for a few steps in a limited pod while the job starts; Require starts only code that passed."""
     recovery: RecoverySpec = RecoverySpec()
     checkpoint: CheckpointSpec | None = None
     run_policy: RunPolicy = RunPolicy()

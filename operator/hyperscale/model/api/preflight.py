@@ -19,8 +19,8 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 def preflight_key(job: JobSpec, metadata: JobMetadata) -> str:
     """Digest of what a preflight tries, as 16 hex digits; "" where nothing is tried.
 
-    Part of it are model, dataset, workers, partitioning and the presence of checkpoints: what the code of a rank sees. So is the
-    annotation by which a person asks for another trial. A question of `hyperscale plan` is never tried.
+    It covers what the code of a rank sees: model, dataset, workers, partitioning, node selector and the presence of checkpoints. It
+    covers the annotation by which a person asks for another trial. A question of `hyperscale plan` is never tried.
     """
     if job.preflight is PreflightMode.OFF or constants.PREVIEW_LABEL in metadata.labels:
         return ""
