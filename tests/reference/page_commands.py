@@ -100,6 +100,13 @@ SERVER: Final[dict[str, dict[str, Run]]] = {
         "kubectl get gnntj JOB -o jsonpath='{.status.evaluation}'": Run("kubectl get gnntj own-script -o jsonpath='{.status.evaluation}'"),
         "hyperscale explain JOB": Run("hyperscale explain own-script"),
     },
+    "tasks/preflight-in-the-cluster.md": {
+        "kubectl get gnntj JOB -o jsonpath='{.status.preflight}'": Run("kubectl get gnntj own-script -o jsonpath='{.status.preflight}'"),
+        "hyperscale explain JOB": Run("hyperscale explain own-script"),
+        "kubectl annotate --overwrite gnntj JOB hyperscale.dev/preflight-again=$(date +%s)": Run(
+            "kubectl annotate --overwrite gnntj own-script hyperscale.dev/preflight-again=$(date +%s)"
+        ),
+    },
     "tasks/own-script.md": {
         "kubectl create configmap own-script --from-file=examples/own-script/train.py": Run(),
         "kubectl apply -f examples/own-script/job.yaml": Run(),
@@ -144,6 +151,7 @@ NOT_RUN: Final[dict[str, str]] = {
     "kubectl -n hyperscale-system port-forward deploy/hyperscale 8081": (
         "needs a running pod; tests/unit/control/test_topology_page.py reads the page over HTTP"
     ),
+    "kubectl logs -n NAMESPACE job/JOB-preflight": "needs a running pod; e2e/test_preflights.py reads what such a pod reports",
     "open http://localhost:8081/topology": "opens a browser",
 }
 """Each with the reason why no test runs it."""

@@ -220,3 +220,23 @@ def test_messages_of_the_cluster_cannot_move_the_cursor(files: Files) -> None:
 
 def _plan(files: Files) -> Plan:
     return msgspec.json.decode(files.plan("-o", "json").out, type=Plan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "sentence"),
+    [
+        ("True", "Passed", "The preflight passed: 5 steps went well."),
+        ("False", "NotFinite", "The preflight found a fault (NotFinite): 5 steps went well."),
+        ("Unknown", "Running", "The preflight says nothing of the code yet (Running): 5 steps went well."),
+    ],
+)
+def test_a_preflight_beside_the_start_is_a_sentence(kind: ConditionStatus, reason: str, sentence: str) -> None:
+    explained = explain(record(status("Starting", StateWord.STARTING, (condition("Preflight", kind, reason, "5 steps went well"),))))
+    assert sentence in explained.summary
+
+
+def test_a_start_that_a_preflight_stopped_says_so_once_and_what_to_do() -> None:
+    told_twice = (condition("Preflight", "False", "Crashed", "boom"), condition("Stalled", "True", "PreflightFailed", "Crashed: boom"))
+    explained = explain(record(status("PreflightFailed", StateWord.PENDING, told_twice)))
+    assert [sentence for sentence in explained.summary if "boom" in sentence] == ["Crashed: boom."]
+    assert "spec.preflight: Advise" in explained.advice[0]

@@ -113,18 +113,21 @@ def _has_pods(view: PreflightState) -> bool:
 
 
 def _judged(view: PreflightState, job: BatchJobView, now: float, spec: JobSpec) -> PreflightStatus | None:
-    """The outcome by its last pod, by its Job where the pod says nothing, and by its time where neither does."""
+    """The outcome by its last pod, by its time where the pod says nothing, and by its Job where the pod left no report."""
     pod = view.last_pod
-    if pod is not None and pod.finished and (ended := _reported(view.key, pod)) is not None:
+    ended = _of_pod(view.key, pod, spec) if pod is not None and pod.finished else None
+    if ended is not None:
         return ended
-    if pod is not None and pod.finished and pod.termination == OOM_KILLED:
-        return _out_of_memory(view.key, spec)
-    late = bool(job.created) and now > unix_seconds(job.created) + HOLD_SECONDS
-    if job.overdue or late:
+    if job.overdue or (job.created and now > unix_seconds(job.created) + HOLD_SECONDS):
         return _timed_out(view.key, pod)
-    if (job.failed and (pod is None or pod.finished)) or (job.succeeded and pod is not None and pod.finished):
-        return _without_report(view.key, job, pod)
-    return None
+    if pod is not None and not pod.finished:
+        return None
+    return _without_report(view.key, job, pod) if job.failed or (job.succeeded and pod is not None) else None
+
+
+def _of_pod(key: str, pod: PodView, spec: JobSpec) -> PreflightStatus | None:
+    """What a pod that has ended says; None where it says nothing of the code."""
+    return _out_of_memory(key, spec) if pod.termination == OOM_KILLED else _reported(key, pod)
 
 
 def _reported(key: str, pod: PodView) -> PreflightStatus | None:
