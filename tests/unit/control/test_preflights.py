@@ -168,6 +168,10 @@ def test_a_job_for_other_code_says_nothing_of_this(view: BatchJobView) -> None:
     assert is_open(look)
 
 
+def test_a_job_that_cannot_be_read_is_named() -> None:
+    assert summary(tried(BatchJobView("", "", "", failed=True, message="nested too deeply"))) == ("Unknown", "ReportUnreadable")
+
+
 def test_a_pod_that_finds_no_node_is_named_while_it_waits_and_at_the_end_of_its_time() -> None:
     waits = (pod(unschedulable="0/3 nodes are available: 3 Insufficient memory"),)
     look = tried(VIEW, preflight_pods=waits)

@@ -56,6 +56,8 @@ def outcome_of(state: ReconcileInput) -> PreflightStatus | None:
         return None
     if recorded is not None and recorded.key == view.key:
         return recorded
+    if view.key and view.job is not None and not view.job.uid:
+        return _unknown(view.key, REPORT_UNREADABLE, f"the preflight's Job cannot be read: {_cleaned(view.job.message)}")
     if view.key and view.job is not None and view.job.key == view.key and not view.job.deleting:
         return _judged(view, view.job, state.clock.now + state.clock.server_ahead_seconds, state.job.parsed)
     return recorded if state.gang.mpijob is not None else None
@@ -69,7 +71,8 @@ def step_of(state: ReconcileInput) -> PreflightStep | None:
     if view.refusal is not None:
         return PreflightStep(str(view.refusal.reason), view.refusal.message)
     if not _has_begun(view):
-        return PreflightStep(WAITING, "the Job that tries the job's code is being created")
+        earlier = view.job is not None and (view.job.deleting or view.job.key != view.key)
+        return PreflightStep(WAITING, f"the preflight's Job is {'still there from other code' if earlier else 'being created'}")
     pod = view.last_pod
     if pod is not None and pod.unschedulable:
         return PreflightStep(UNSCHEDULABLE, f"the preflight's pod waits for a node: {pod.unschedulable}")

@@ -36,6 +36,7 @@ _JOBS: Final = (
     (CORE, "configmaps", "get create patch delete"),
     (CORE, "persistentvolumeclaims", "get"),
     ("batch", "jobs", "get create delete"),
+    ("networking.k8s.io", "networkpolicies", "get create delete"),
     ("kueue.x-k8s.io", "workloads", "list"),
     (CORE, "events", "create"),
 )
@@ -52,6 +53,7 @@ WHY: Final = {
     (CORE, "persistentvolumes"): "plans do not know from which nodes a volume can be reached",
     ("storage.k8s.io", "storageclasses"): "plans do not know for which nodes a volume may be made",
     ("batch", "jobs"): "training graphs are not partitioned into volumes",
+    ("networking.k8s.io", "networkpolicies"): "no preflight begins, so that jobs with preflight Require do not start",
     (CORE, "events"): "changes of jobs show in no event",
     ("kueue.x-k8s.io", "workloads"): "a job that Kueue suspended does not name its Workload",
     ("kueue.x-k8s.io", "topologies"): "Kueue's levels of topology are not known",
