@@ -193,3 +193,28 @@ def test_ranks_on_two_hosts_exchange_longer_than_on_one() -> None:
 def test_more_hosts_than_ranks_are_refused() -> None:
     with pytest.raises(ValueError, match="3 hosts for 2 ranks"):
         physical_epoch(work(), HOST, 2, 3)
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 12, 100])
+@pytest.mark.parametrize("spread", [0.0, 0.001, 0.05])
+def test_a_repeat_of_nearly_equal_runs_is_like_them(count: int, spread: float) -> None:
+    chance = np.random.default_rng(count)
+    runs = [ForecastRun(f"run-{at}", FEATURES, 2, 1, 1.5, math.exp(chance.normal(0.0, spread))) for at in range(count)]
+    index = NoveltyIndex(runs)
+    for factor in (0.75, 0.9, 1.0, 1.1, 1.35):
+        assert not index.nearest(ForecastQuestion(FEATURES, 2, 1, factor))[0].unlike
+    others = [
+        ForecastQuestion(replace(FEATURES, gpu_product="H100"), 2, 1, 1.0),
+        ForecastQuestion(replace(FEATURES, architecture="GAT"), 2, 1, 1.0),
+        ForecastQuestion(FEATURES, 8, 1, 1.0),
+        ForecastQuestion(replace(FEATURES, edges=1e8), 2, 1, 1.0),
+    ]
+    assert all(index.nearest(other)[0].unlike for other in others)
+
+
+def test_a_repeat_keeps_the_interval_of_its_like() -> None:
+    forecaster = learn_forecaster([ForecastRun(f"run-{at}", FEATURES, 2, 1, 1.5 + 0.01 * (at % 3), 1.0 + 1e-4 * at) for at in range(15)])
+    answer = forecaster.ask(ForecastQuestion(FEATURES, 2, 1, 1.2))
+    assert answer.like is not None
+    assert answer.widening == 1.0
+    assert answer.high_95 / answer.low_95 < 2.0

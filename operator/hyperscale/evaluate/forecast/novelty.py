@@ -43,6 +43,12 @@ MIN_SPREAD: Final = 0.25
 MAX_GAP: Final = 4.0
 """Standard deviations that one figure counts at most: beyond, a single figure would hide all others."""
 
+REPEAT_DISTANCE: Final = 2**0.5
+"""Distance in units of `MIN_SPREAD` up to which a run repeats another one: two figures that are measured each time differ by `MIN_SPREAD`.
+
+A repeat is like the other run, however equal all finished ones are. Another GPU product or architecture is no repeat.
+"""
+
 USUAL_PART: Final = 0.99
 """Of finished runs whose nearest other run is within distance 1."""
 
@@ -74,19 +80,21 @@ class NoveltyIndex:
     def __init__(self, runs: Sequence[ForecastRun | ForecastQuestion]) -> None:
         self._figures, self._labels = vectors(runs)
         self._spread = _spreads(self._figures)
+        self._least_spread = np.full(self._figures.shape[1], MIN_SPREAD)
         self._usual = 1.0
         if len(runs) >= MIN_RUNS:
             drawn = np.unique(np.linspace(0, len(runs) - 1, min(len(runs), MAX_COMPARED)).astype(np.int64)).tolist()
             nearest = [float(self.raw(self._figures[row], list(self._labels[row]), leave_out=row).min()) for row in drawn]
             self._usual = max(float(np.quantile(nearest, USUAL_PART, method="higher")), MIN_SPREAD)
 
-    def raw(self, figures: FloatArray, labels: Sequence[str], leave_out: int | None = None) -> FloatArray:
+    def raw(self, figures: FloatArray, labels: Sequence[str], leave_out: int | None = None, spread: FloatArray | None = None) -> FloatArray:
         """(n,) standardised distances of one vector to all runs; +inf to the run `leave_out`.
 
         figures: (f,) logarithms, NaN for unknown
         labels:  (l,) names in the order of `LABELS`
+        spread:  (f,) of each figure; None takes those of the runs
         """
-        gaps = np.minimum(np.abs(self._figures - figures) / self._spread, MAX_GAP)
+        gaps = np.minimum(np.abs(self._figures - figures) / (self._spread if spread is None else spread), MAX_GAP)
         unknown = np.isnan(self._figures) ^ np.isnan(figures)
         gaps = np.where(unknown, UNKNOWN_GAP, np.nan_to_num(gaps, nan=0.0))
         squares = np.einsum("nf,nf->n", gaps, gaps)
@@ -97,12 +105,19 @@ class NoveltyIndex:
         distances: FloatArray = np.sqrt(squares)
         return distances
 
+    def scaled(self, figures: FloatArray, labels: Sequence[str], leave_out: int | None = None) -> FloatArray:
+        """(n,) distances as `raw`, in units of the usual distance; at most 1 to the runs that the vector repeats."""
+        usual = self.raw(figures, labels, leave_out) / self._usual
+        if self._usual >= REPEAT_DISTANCE:
+            return usual  # no spread is below MIN_SPREAD, so that repeats are near enough
+        return np.minimum(usual, self.raw(figures, labels, leave_out, self._least_spread) / REPEAT_DISTANCE)
+
     def nearest(self, question: ForecastRun | ForecastQuestion, count: int = 1, leave_out: int | None = None) -> list[Neighbour]:
         """The `count` nearest runs, nearest first, equals in the order of the runs; one Neighbour without index where there is none."""
         if not len(self._figures):
             return [Neighbour(None, float("inf"))]
         figures, labels = vectors([question])
-        distances = self.raw(figures[0], list(labels[0]), leave_out) / self._usual
+        distances = self.scaled(figures[0], list(labels[0]), leave_out)
         order: IntArray = np.argsort(distances, kind="stable")[:count]
         return [Neighbour(int(index), float(distances[index])) for index in order if np.isfinite(distances[index])] or [
             Neighbour(None, float("inf"))
@@ -110,8 +125,8 @@ class NoveltyIndex:
 
     def between(self) -> FloatArray:
         """(n, n) distances between the runs, 0 on the diagonal, in units of the usual distance."""
-        rows = [self.raw(self._figures[row], list(self._labels[row])) for row in range(len(self._figures))]
-        return np.array(rows).reshape(len(rows), len(rows)) / self._usual
+        rows = [self.scaled(self._figures[row], list(self._labels[row])) for row in range(len(self._figures))]
+        return np.array(rows).reshape(len(rows), len(rows))
 
     def distances(self, questions: Sequence[ForecastRun | ForecastQuestion]) -> FloatArray:
         """(q,) distance of each question to its nearest run."""

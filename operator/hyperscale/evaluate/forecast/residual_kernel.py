@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, ForecastRun
-from hyperscale.evaluate.forecast.novelty import vectors
+from hyperscale.evaluate.forecast.novelty import MIN_SPREAD, vectors
 from hyperscale.model.graph import FloatArray
 
 Asked = ForecastRun | ForecastQuestion
@@ -142,13 +142,16 @@ class Standard:
 
     @classmethod
     def of(cls, runs: Sequence[Asked]) -> Standard:
-        """(f,) each; figures that no run states have mean 0 and spread 1."""
+        """(f,) each; a figure that never varies says nothing, and one that hardly does counts as if it varied by `MIN_SPREAD`.
+
+        Without that bound a question of 20 % more is hundreds of standard deviations away from nearly equal runs.
+        """
         figures, _ = vectors(runs)
         stated = np.isfinite(figures)
         count = np.maximum(stated.sum(axis=0), 1)
         mean = np.where(stated, figures, 0.0).sum(axis=0) / count
         spread = np.sqrt((np.where(stated, figures - mean, 0.0) ** 2).sum(axis=0) / count)
-        return cls(mean, np.where(spread > 1e-6, spread, np.inf))
+        return cls(mean, np.where(spread > 1e-6, np.maximum(spread, MIN_SPREAD), np.inf))
 
 
 def rows_of(runs: Sequence[Asked], standard: Standard) -> Rows:
