@@ -143,7 +143,7 @@ def count_metrics(experiments: int, seed: int) -> int:
     for _ in range(experiments):
         groups: dict[str, list[ResultRow]] = {"first": [], "second": []}
         for metric in range(8):
-            for case in range(8):
+            for case in range(12):
                 size = float(np.exp(chance.normal(0.0, 2.0)))
                 for name, rows in groups.items():
                     values = size * chance.lognormal(0.0, 0.2, 3)
