@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "approve": "hyperscale.cli.approve.approve_command",
     "reject": "hyperscale.cli.approve.reject_command",
     "prefer": "hyperscale.cli.approve.prefer_command",
+    "preferences": "hyperscale.cli.preferences.preferences_command",
     "convert": "hyperscale.cli.convert.convert_command",
     "compare": "hyperscale.cli.compare.compare_command",
     "allreduce": "hyperscale.cli.training.allreduce_command",

@@ -49,7 +49,8 @@ def _lines(job: WaitingJob, answer: Approved) -> list[str]:
     lines += [f"It was evaluated: {answer.evaluated}."] if answer.evaluated else []
     if answer.dry_run:
         lines += difference_lines(answer.difference) if answer.difference is not None else []
-        lines += offers_lines(job.status.alternatives.offers, answer.plan_id) if job.status.alternatives is not None else []
+        offered = job.status.alternatives
+        lines += offers_lines(offered.offers, answer.plan_id, offered.recommended) if offered is not None else []
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What can be written after `approve`, `reject` and `prefer`; as parser.py, nothing heavy is imported."""
+"""What can be written after `approve`, `reject`, `prefer` and `preferences`; as parser.py, nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from hyperscale.cli.arguments.parser import Parser
 
 APPROVE_EXIT_CODES: Final = "exit codes: 0 approved, 2 no such plan waits for approval (one line says why)"
 REJECT_EXIT_CODES: Final = "exit codes: 0 rejected, 2 no such plan waits for a person (one line says why)"
+PREFERENCES_EXIT_CODES: Final = "exit codes: 0 done, 2 bad input (one line says what to write instead)"
 PREFER_EXIT_CODES: Final = "exit codes: 0 preferred, 2 no such alternative, or no plan waits for a person (one line says why)"
 
 
 def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    """The three commands."""
+    """The four commands."""
     _add_approve(commands, prog)
     _add_reject(commands, prog)
     _add_prefer(commands, prog)
+    _add_preferences(commands, prog)
 
 
 def _add_approve(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
@@ -49,6 +51,25 @@ def _add_prefer(commands: argparse._SubParsersAction[Parser], prog: str) -> None
     command.add_argument("--approve", action="store_true", help="approve it too: it starts where it still fits")
     command.add_argument("--dry-run", action="store_true", help="write nothing: show what it changes")
     _add_end(command)
+
+
+def _add_preferences(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} preferences -n team-a\n  {prog} preferences -n team-a --set time=0.2,cost=0.6,risk=0.2"
+    summary = "show or change what the people of a namespace weigh time, cost and risk by"
+    command = parser._command(commands, "preferences", summary, example, PREFERENCES_EXIT_CODES)
+    command.add_argument("-n", "--namespace", metavar="NAME", help="only this namespace (default: all; a change needs one)")
+    command.add_argument("--url", metavar="URL", help="database of history (default: $HYPERSCALE_HISTORY_URL)")
+    command.add_argument("--policy", metavar="FILE", help="PlannerPolicy whose bounds the weights keep (default: the built-in bounds)")
+    command.add_argument(
+        "-f", "--filename", metavar="FILE", help="jobs that wait now, as `kubectl get gnntj -A -o json` prints them: what to ask next"
+    )
+    change = command.add_mutually_exclusive_group()
+    change.add_argument("--forget", metavar="ANSWER", help="take an answer back; it stays in history and counts no more")
+    change.add_argument("--recall", metavar="ANSWER", help="let a forgotten answer count again")
+    change.add_argument("--set", metavar="WEIGHTS", help="fix the weights, e.g. time=0.2,cost=0.6,risk=0.2; answers no longer move them")
+    change.add_argument("--clear", action="store_true", help="let answers reveal the weights again")
+    command.add_argument("--because", metavar="TEXT", help="why, for others to read")
+    parser._add_output(command, ("table", "json"))
 
 
 def _add_job(command: Parser) -> None:

@@ -162,6 +162,7 @@ def _add_history(commands: argparse._SubParsersAction[Parser], prog: str) -> Non
     command.add_argument(
         "--seed", type=_Whole(0, MAX_SEED), default=0, metavar="NUMBER", help="which half of --placements is fitted (default: %(default)s)"
     )
+    command.add_argument("--decisions", action="store_true", help="instead: what people approved, rejected and preferred, and why")
     command.add_argument("--architecture", metavar="NAME", help="only runs of this architecture, e.g. GCN")
     command.add_argument("--limit", type=_run_count, default=20, metavar="COUNT", help="newest runs shown (default: %(default)s)")
     command.add_argument(

@@ -23,11 +23,16 @@ def explanation_table(explanation: Explanation) -> list[str]:
         *bullets("What to do", explanation.advice),
         *(_plan(explanation.plan) if explanation.plan is not None else []),
         *(difference_lines(explanation.difference) if explanation.difference is not None else []),
-        *offers_lines(explanation.alternatives, explanation.plan.plan_id if explanation.plan is not None else ""),
+        *_offers(explanation),
         *_conditions(explanation),
         *_events(explanation),
     ]
     return [line.rstrip() for line in lines]
+
+
+def _offers(explanation: Explanation) -> list[str]:
+    offered, plan = explanation.alternatives, explanation.plan
+    return offers_lines(offered.offers, plan.plan_id, offered.recommended) if offered is not None and plan is not None else []
 
 
 def _plan(plan: Plan) -> list[str]:

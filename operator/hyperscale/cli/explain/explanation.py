@@ -16,7 +16,7 @@ from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_mess
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.status.preflight_condition import PREFLIGHT_CONDITION
 from hyperscale.model.admission_query import Chooser
-from hyperscale.model.alternatives import PlanAlternative
+from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.datasets import SizeSource
 from hyperscale.model.api.measured import Measured
@@ -70,7 +70,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...]
     events: tuple[RecordedEvent, ...]
     """The newest, oldest first."""
-    alternatives: tuple[PlanAlternative, ...] = ()
+    alternatives: PlanAlternatives | None = None
     """Plans that may be preferred, the planners' choice first; their workers are in the job's status."""
     difference: PlanDifference | None = None
     """Of the plan that waits for a person against the one before; None without one."""
@@ -130,11 +130,11 @@ def plan_sentence(plan: Plan) -> str:
     )
 
 
-def _offers(status: JobStatus) -> tuple[PlanAlternative, ...]:
+def _offers(status: JobStatus) -> PlanAlternatives | None:
     """What may be preferred while nothing was created from the plan."""
     if status.alternatives is None or status.reason not in CHOOSABLE:
-        return ()
-    return tuple(replace(offer, plan=None) for offer in status.alternatives.offers)
+        return None
+    return replace(status.alternatives, offers=tuple(replace(offer, plan=None) for offer in status.alternatives.offers))
 
 
 def _difference(status: JobStatus) -> PlanDifference | None:

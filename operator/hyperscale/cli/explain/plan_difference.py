@@ -11,6 +11,7 @@ from hyperscale.cli.text_tables import bullets, counted, predicted_text, table
 from hyperscale.model.alternatives import MAX_OFFERED_WORKERS, PlanAlternative, PriorPlan
 from hyperscale.model.plan import Plan
 
+RATED_BEST: Final = " (rated best by preferences)"
 SHOWN: Final = 16
 """Nodes and moved workers in a sentence or table."""
 
@@ -90,7 +91,7 @@ def difference_lines(change: PlanDifference) -> list[str]:
     return bullets(f"Against plan {change.before}", difference_sentences(change))
 
 
-def offers_lines(offers: Sequence[PlanAlternative], in_force: str) -> list[str]:
+def offers_lines(offers: Sequence[PlanAlternative], in_force: str, recommended: str = "") -> list[str]:
     """Return the offers as a table after an empty line; nothing where there is no choice."""
     if len(offers) < 2:
         return []
@@ -103,7 +104,7 @@ def offers_lines(offers: Sequence[PlanAlternative], in_force: str) -> list[str]:
             predicted_text(offer.epoch_seconds),
             "unknown" if offer.cost_per_epoch is None else _amount(offer.cost_per_epoch),
             f"{offer.failure_risk:.2%}",
-            offer.trades or "the planners' choice",
+            (offer.trades or "the planners' choice") + (RATED_BEST if offer.plan_id == recommended else ""),
         )
         for offer in offers
     ]

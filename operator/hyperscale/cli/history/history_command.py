@@ -86,6 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         from hyperscale.cli.history.placements import run as judge_table
 
         return judge_table(arguments)
+    if arguments.decisions:
+        from hyperscale.cli.history.decisions_view import run as show_decisions
+
+        return show_decisions(arguments, VARIABLE)
     shown = _read(arguments)
     print_answer(shown, lines(shown, arguments.min_runs), arguments.output)
     return OK

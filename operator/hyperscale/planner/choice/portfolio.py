@@ -27,6 +27,7 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
+from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
@@ -67,7 +68,7 @@ def make_plan(
     problem = pose(request, graph, workload, policy)
     chosen, steps = _allowed(request.job.planner, policy, planners)
     proposed = _proposed(problem, chosen, expired)
-    ranked = _by_preference(problem, proposed.candidates)
+    ranked = _by_preference(problem, [*proposed.candidates, *cheaper_candidates(problem, expired)])
     steps = (*steps, *proposed.steps)
     refused: tuple[str, ...] = ()
     for candidate, name in ranked[:MAX_CHECKED]:

@@ -1,0 +1,89 @@
+"""`hyperscale history --decisions`: who decided what about which plan, and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+
+import msgspec
+
+from hyperscale.cli.exit_codes import OK, InputError
+from hyperscale.cli.text_tables import print_answer, table
+from hyperscale.control.history.database import HistoryError
+from hyperscale.control.history.decision_store import DecisionStore
+from hyperscale.control.history.decisions_table import PersonDecision, offers_of
+
+
+class ShownDecision(msgspec.Struct, frozen=True, rename="camel"):
+    """One decision; the schema of `-o json` is a list of these."""
+
+    time: str
+    """RFC 3339."""
+    namespace: str
+    job: str
+    """Its name; "" for a decision about the weights of the namespace."""
+    uid: str
+    decision: str
+    plan: str
+    """Id of the plan, or of the answer that was forgotten or recalled."""
+    because: str
+    manager: str
+    """Field manager of the annotation: no proof of who it was."""
+    outcome: str
+    """The operator's reason after it."""
+    offered: tuple[str, ...]
+    """Ids of the plans that were on offer."""
+
+
+def run(arguments: argparse.Namespace, variable: str) -> int:
+    """Read and print; variable: of the environment that may name the database."""
+    url = arguments.url or os.environ.get(variable, "")
+    if not url:
+        raise InputError(f"--url: no database is named; write one such as sqlite:////FILE, or set ${variable}")
+    try:
+        store = DecisionStore(url, make=False)
+        try:
+            decisions = store.decisions(arguments.limit)
+        finally:
+            store.close()
+    except HistoryError as error:
+        raise InputError(f"--url: {error}") from error
+    shown = [shown_decision(one) for one in decisions]
+    print_answer(shown, decision_lines(shown), arguments.output)
+    return OK
+
+
+def shown_decision(one: PersonDecision) -> ShownDecision:
+    """Return a row as it is printed."""
+    return ShownDecision(
+        time=datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        namespace=one.namespace,
+        job=one.job,
+        uid=one.uid,
+        decision=one.kind,
+        plan=one.plan_id,
+        because=one.because,
+        manager=one.manager,
+        outcome=one.outcome,
+        offered=tuple(offer.plan_id for offer in offers_of(one.offers)),
+    )
+
+
+def decision_lines(shown: list[ShownDecision]) -> list[str]:
+    """Return the table, newest first."""
+    if not shown:
+        return ["No person has decided on a plan yet."]
+    rows = [
+        (
+            one.time,
+            f"{one.namespace}/{one.job}",
+            one.decision,
+            one.plan or "-",
+            str(len(one.offered)),
+            one.manager or "-",
+            one.because or "-",
+        )
+        for one in shown
+    ]
+    return table(("TIME", "JOB", "DECISION", "PLAN", "OFFERED", "BY", "BECAUSE"), rows, right=frozenset({4}))
