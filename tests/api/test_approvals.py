@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from e2e.cluster.api import Api, Object
 from e2e.cluster.control_plane import ControlPlane
-from hyperscale.model.alternatives import PlanAlternatives, prior_of
 from hyperscale.model.evaluation import EvaluationStatus, StageState, StageSummary
+from hyperscale.model.offers.plan_offers import PlanAlternatives, prior_of
 from hyperscale.model.status import JobStatus, read_status, to_wire
 from hyperscale.planner.choice.alternative_plans import offer_of
 from tests.api.conftest import GROUP

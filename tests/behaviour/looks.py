@@ -10,7 +10,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.measured import Measured
@@ -19,6 +18,7 @@ from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer, MigrationView, PreemptionView, ReconcileInput, SpecFault
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import (

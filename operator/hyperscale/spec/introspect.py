@@ -106,7 +106,8 @@ def _written_words(form: str, bare: inspect.IntType | inspect.FloatType) -> str:
     if form == forms.DECIMAL[forms.WRITTEN]:
         low = f"from {bare.ge:g}" if bare.ge is not None else f"above {bare.gt:g}"
         high = f"to {bare.le:g}" if bare.le is not None else f"to below {bare.lt:g}"
-        return f'a decimal number in quotes {low} {high}, such as "{bare.ge or bare.gt or 0:g}.5"'
+        least = f"{bare.ge or bare.gt or 0:g}"
+        return f'a decimal number in quotes {low} {high}, such as "{least if "." in least else f"{least}.5"}"'
     return f"a quantity from {shortest(bare.ge or 0)} to {shortest(bare.le or 1)}, such as 10G or 24Gi"
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hyperscale.cli.explain.plan_difference import difference, difference_sentences, offers_lines
-from hyperscale.model.alternatives import PlanAlternatives, prior_of
+from hyperscale.model.offers.plan_offers import PlanAlternatives, prior_of
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, StateWord, to_wire
 from hyperscale.planner.choice.alternative_plans import offer_of

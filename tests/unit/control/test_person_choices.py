@@ -17,11 +17,11 @@ from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternative, PlanAlternatives, prior_of
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import CreateMpiJob, Reason, TakeAlternative, Wait
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.offers.plan_offers import PlanAlternative, PlanAlternatives, prior_of
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.status import JobStatus, StateWord, read_status, to_wire

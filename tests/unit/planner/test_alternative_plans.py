@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.model.alternatives import MAX_OFFERS, PlanAlternatives, is_plan_id
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.offers.plan_offers import MAX_OFFERS, PlanAlternatives, is_plan_id
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.plan_check import violations

@@ -13,7 +13,7 @@ from hyperscale.cli.explain.explanation import plan_sentence
 from hyperscale.cli.explain.plan_difference import PlanDifference, difference, difference_lines
 from hyperscale.cli.text_tables import print_answer, printable
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternative, prior_of
+from hyperscale.model.offers.plan_offers import PlanAlternative, prior_of
 from hyperscale.model.plan import Plan
 
 

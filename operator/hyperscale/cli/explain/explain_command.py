@@ -60,7 +60,7 @@ def job_record(resource: Json, events: list[Json], shown: str) -> ExplainedJob:
 def _from_file(path: str, name: str | None) -> tuple[Json, list[Json]]:
     """The job of that name, or the only one, in an object or a List; with the List's events about it."""
     shown = display_name(path)
-    items = _items(read_object(path))
+    items = listed_objects(read_object(path))
     jobs = [item for item in items if item.get("kind") == constants.JOB_KIND]
     if not jobs:
         raise InputError(f"{shown}: kind: holds no {constants.JOB_KIND}; give one with its status, or a List with one")
@@ -72,7 +72,7 @@ def _from_file(path: str, name: str | None) -> tuple[Json, list[Json]]:
     return named[0], events
 
 
-def _items(document: Json) -> list[Json]:
+def listed_objects(document: Json) -> list[Json]:
     """The objects of a List, or the one object."""
     listed = document.get("items") if document.get("kind") == "List" else [document]
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

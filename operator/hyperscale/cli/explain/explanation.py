@@ -16,11 +16,11 @@ from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_mess
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.status.preflight_condition import PREFLIGHT_CONDITION
 from hyperscale.model.admission_query import Chooser
-from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.datasets import SizeSource
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.decision import Reason
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.status import JobStatus, StateWord
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from hyperscale.cli.text_tables import bullets, counted, predicted_text, table
-from hyperscale.model.alternatives import MAX_OFFERED_WORKERS, PlanAlternative, PriorPlan
+from hyperscale.model.offers.plan_offers import MAX_OFFERED_WORKERS, PlanAlternative, PriorPlan
 from hyperscale.model.plan import Plan
 
 RATED_BEST: Final = " (rated best by preferences)"
@@ -71,15 +71,13 @@ def difference_sentences(change: PlanDifference) -> list[str]:
         sentences.append(
             f"Workers: {change.workers[0]} before, {change.workers[1]} now; GPUs: {change.gpus[0]} before, {change.gpus[1]} now."
         )
-    if change.nodes_added:
-        sentences.append(f"Nodes added: {_names(change.nodes_added)}.")
-    if change.nodes_left:
-        sentences.append(f"Nodes left: {_names(change.nodes_left)}.")
+    sentences += [
+        f"Nodes {what}: {_names(names)}." for what, names in (("added", change.nodes_added), ("left", change.nodes_left)) if names
+    ]
     if change.moved:
-        moves = ", ".join(f"{one.index}: {one.source_node} to {one.target_node}" for one in change.moved[:SHOWN])
-        more = f" and {len(change.moved) - SHOWN} more" if len(change.moved) > SHOWN else ""
-        sentences.append(f"{counted(len(change.moved), 'worker')} moved: {moves}{more}.")
-    if not (change.nodes_added or change.nodes_left or change.moved or change.workers[0] != change.workers[1]):
+        moves = _names([f"{one.index}: {one.source_node} to {one.target_node}" for one in change.moved])
+        sentences.append(f"{counted(len(change.moved), 'worker')} moved: {moves}.")
+    elif change.workers[0] == change.workers[1]:
         sentences.append("All workers stay on their nodes.")
     if not change.whole:
         sentences.append(f"Only the first {MAX_OFFERED_WORKERS} workers were compared.")

@@ -13,7 +13,7 @@ from hyperscale.control.history.preference_book import NamespacePreferences, fig
 from hyperscale.evaluate.preferences.alternatives import CRITERIA, Answer
 from hyperscale.evaluate.preferences.next_question import next_question
 from hyperscale.evaluate.preferences.revealed_weights import WeightBounds, posterior
-from hyperscale.model.alternatives import PlanAlternative
+from hyperscale.model.offers.plan_offers import PlanAlternative
 
 MAX_OFFER_SETS: Final = 50
 """Newest sets of offers among which the next comparison is looked for."""

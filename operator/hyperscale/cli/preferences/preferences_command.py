@@ -12,6 +12,7 @@ import msgspec
 
 from hyperscale.cli.documents import display_name, read_object
 from hyperscale.cli.exit_codes import OK, InputError
+from hyperscale.cli.explain.explain_command import listed_objects
 from hyperscale.cli.history.history_command import VARIABLE
 from hyperscale.cli.plan.inputs import read_policy
 from hyperscale.cli.preferences.preference_report import OfferSet, report, report_lines
@@ -111,8 +112,7 @@ def read_weights(text: str) -> tuple[float, float, float]:
 def _waiting(path: str) -> dict[str, list[OfferSet]]:
     """By namespace what is on offer for the jobs of a file, as `kubectl get gnntj -A -o json` writes it."""
     document: dict[str, Any] = read_object(path)
-    items = document.get("items") if document.get("kind") == "List" else [document]
-    jobs = [item for item in items if isinstance(item, dict) and item.get("kind") == constants.JOB_KIND] if isinstance(items, list) else []
+    jobs = [item for item in listed_objects(document) if item.get("kind") == constants.JOB_KIND]
     if not jobs:
         raise InputError(f"{display_name(path)}: kind: holds no {constants.JOB_KIND}; give what `kubectl get gnntj -A -o json` prints")
     offered: dict[str, list[OfferSet]] = {}

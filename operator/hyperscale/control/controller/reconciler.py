@@ -34,7 +34,6 @@ from hyperscale.control.scheduler.preflight_runner import PreflightRunner
 from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.datasets import dataset_key, must_be_read
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import Decision, Wait
@@ -50,6 +49,7 @@ from hyperscale.model.observed.reconcile_input import (
     ReconcileInput,
     RestartState,
 )
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.pods import INSPECT, PARTITION
 from hyperscale.model.status import JobStatus
 
@@ -269,7 +269,7 @@ class Reconciler:
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
         self._recorder.note(state, status)
-        self._decisions.note(record.resource if record is not None else {}, state, status)
+        self._decisions.note(record, state, status)
         if status == before and not (record is not None and record.status_fault):
             return
         if is_progress(before, status) and run.plan is None and self._put_off(run.key):

@@ -84,10 +84,13 @@ class Steps:
             await self._actions.ensure_partitions(run.key, state, state.job.parsed, run.began)
 
     async def _plan(self, run: ReconcileContext, state: ReconcileInput, step: MakePlan | TakeAlternative) -> None:
-        if isinstance(step, TakeAlternative):
-            if step.plan is not None:
-                await self._take_alternative(run, state, step.plan)
-            return
+        """Ask the planners, or put in force what they offered and a person prefers."""
+        if isinstance(step, MakePlan):
+            await self._make_plan(run, state, step)
+        elif step.plan is not None:
+            await self._take_alternative(run, state, step.plan)
+
+    async def _make_plan(self, run: ReconcileContext, state: ReconcileInput, step: MakePlan) -> None:
         answer, snapshot, run.turn = await self._planning.make(run.key, state, step, run.policy)
         if not isinstance(answer, Plan):
             run.refusal = answer

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hyperscale.control.cache.records import JobRecord
 from hyperscale.control.lifecycle.offered import annotated_plan
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -74,7 +75,7 @@ class DecisionRecorder:
         self._preferences: dict[str, NamespacePreferences] = {}
         self._weights: dict[tuple[str, tuple[float, ...]], Weights | None] = {}
 
-    def note(self, resource: Mapping[str, Any], state: ReconcileInput, status: JobStatus) -> None:
+    def note(self, record: JobRecord | None, state: ReconcileInput, status: JobStatus) -> None:
         """A job as its pass ends; each decision once."""
         if not self._url:
             return
@@ -89,7 +90,7 @@ class DecisionRecorder:
                 del self._noted[next(iter(self._noted))]
             self._noted[key] = plan_id, because
             if plan_id:
-                row = _row(self._clock(), kind, plan_id, because, field_manager(resource, annotation), state, status)
+                row = _row(self._clock(), kind, plan_id, because, field_manager(record, annotation), state, status)
                 self._waiting = [*self._waiting[-MAX_NOTED + 1 :], NotedDecision(row, before is None)]
                 self._something.set()
             else:
@@ -147,9 +148,9 @@ class DecisionRecorder:
             self._preferences, self._weights = preferences, {}
 
 
-def field_manager(resource: Mapping[str, Any], annotation: str) -> str:
+def field_manager(record: JobRecord | None, annotation: str) -> str:
     """Return the field manager that wrote an annotation last, bounded and printable; "" where the object does not say."""
-    listed = _mapping(resource.get("metadata")).get("managedFields")
+    listed = _mapping(record.resource.get("metadata")).get("managedFields") if record is not None else None
     entries = [_mapping(entry) for entry in listed] if isinstance(listed, list) else []
     written = [
         (str(entry.get("time") or ""), str(entry.get("manager") or ""))

@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sql
 
 from hyperscale.control.history.runs_table import METADATA
-from hyperscale.model.alternatives import PlanAlternative
+from hyperscale.model.offers.plan_offers import PlanAlternative
 
 ID_DIGITS: Final = 16
 

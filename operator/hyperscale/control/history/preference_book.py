@@ -15,7 +15,7 @@ import msgspec
 from hyperscale.control.history.decisions_table import DecisionKind, PersonDecision, offers_of
 from hyperscale.evaluate.preferences.alternatives import Alternative, Answer
 from hyperscale.evaluate.preferences.revealed_weights import RevealedWeights, WeightBounds, reveal
-from hyperscale.model.alternatives import PlanAlternative
+from hyperscale.model.offers.plan_offers import PlanAlternative
 
 MAX_ANSWERS: Final = 500
 """Of one namespace, the newest."""

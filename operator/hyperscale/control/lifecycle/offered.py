@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternatives, PriorPlan, is_plan_id, prior_of
 from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.offers.plan_offers import PlanAlternatives, PriorPlan, is_plan_id, prior_of
 
 MAX_BECAUSE: Final = 256
 """Characters of a reason in a message."""
 
 
 def waits_for_person(state: ReconcileInput) -> bool:
-    """Return whether the job has a plan, nothing was created from it, and a person decides what becomes of it."""
+    """Return whether the job has a plan, nothing was created from it, and a person decides on the start."""
     job = state.job.parsed
     return (
         job is not None and state.plan.in_force is not None and state.gang.mpijob is None and job.start_policy is not StartPolicy.AUTOMATIC

@@ -15,11 +15,11 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.offered import waits_for_person
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.age import with_figures
@@ -79,8 +79,8 @@ class AlternativeSearch:
         if plan is None or job is None or not waits_for_person(state) or constants.PREVIEW_LABEL in state.job.metadata.labels:
             return
         wanted = spec_key(job)
-        known = (state.job.status.alternatives, self._results.get(key))
-        if any(each is not None and each.key == wanted and each.offer(plan.plan_id) is not None for each in known):
+        answers = (state.job.status.alternatives, self._results.get(key))
+        if any(each is not None and each.key == wanted and each.offer(plan.plan_id) is not None for each in answers):
             return
         if self._asked.get(key) == (plan.plan_id, wanted) or self._waiting.full():
             return

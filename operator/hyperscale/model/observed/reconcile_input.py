@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from hyperscale.model import constants
-from hyperscale.model.alternatives import PlanAlternatives
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
@@ -13,6 +12,7 @@ from hyperscale.model.decision import Reason
 from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import BatchJobView, MpiJobView
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, ProposedMigration, ProposedPreemption, QueueDecision

@@ -7,14 +7,16 @@ like any other, and the independent checker accepts it for the job's own questio
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.model.alternatives import MAX_OFFERED_WORKERS, PlanAlternative, PlanAlternatives, trimmed
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.offers.plan_offers import MAX_OFFERED_WORKERS, PlanAlternative, PlanAlternatives, trimmed
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
@@ -26,7 +28,7 @@ MAX_QUESTIONS: Final = 6
 MIN_GAIN_RATIO: Final = 0.02
 """An offer is better in time, cost or risk by at least this part: less is no reason to choose."""
 MAX_LOSS_RATIO: Final = 4.0
-"""An offer is at most so many times worse in each."""
+"""Factor by which an offer may be worse in each."""
 MIN_RATIO: Final = 1e-9
 """Of a figure that is 0."""
 Weights = tuple[float, float, float]
@@ -149,18 +151,22 @@ def _fewer_nodes(request: PlanRequest, plan: Plan, snapshot: ClusterSnapshot) ->
     """On the roomiest nodes that hold as many workers, where these are fewer than planned."""
     if request.apart:
         return
-    each = request.job.workers.gpus_per_worker
-    usable = [node for node in snapshot.nodes if node.ready and node.schedulable and node.name not in request.excluded_nodes]
-    room = {node.name: request.free_gpus.get(node.name, node.free_gpus) // each for node in usable}
+    room = _room(request, snapshot)
     # Planned nodes first where several have as much room: an alternative that moves less is easier to judge.
     roomiest = sorted(room, key=lambda name: (-room[name], name not in plan.ranks_by_node, name))
-    kept: list[str] = []
-    while roomiest and sum(room[name] for name in kept) < len(plan.workers):
-        kept.append(roomiest.pop(0))
-    if len(kept) < len(plan.ranks_by_node) and sum(room[name] for name in kept) >= len(plan.workers):
-        excluded = {node.name for node in snapshot.nodes} - set(kept)
+    cumulative = list(accumulate(room[name] for name in roomiest))
+    needed = bisect_left(cumulative, len(plan.workers)) + 1
+    if needed < len(plan.ranks_by_node) and needed <= len(cumulative):
+        excluded = {node.name for node in snapshot.nodes} - set(roomiest[:needed])
         without = tuple(sorted({*request.excluded_nodes, *excluded}))
         yield replace(request, excluded_nodes=without, workers_fixed=len(plan.workers))
+
+
+def _room(request: PlanRequest, snapshot: ClusterSnapshot) -> dict[str, int]:
+    """Workers that fit each usable node by its free GPUs; the planners look at the rest."""
+    each = request.job.workers.gpus_per_worker
+    usable = [node for node in snapshot.nodes if node.ready and node.schedulable and node.name not in request.excluded_nodes]
+    return {node.name: request.free_gpus.get(node.name, node.free_gpus) // each for node in usable}
 
 
 def _is_sound(answer: Plan, plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,16 +22,18 @@ def cheaper_candidates(problem: Problem, expired: Expired) -> list[tuple[Candida
     """
     if problem.request.weights is None or problem.pinned:
         return []
-    prices = [speed.price_per_hour for speed in problem.speeds]
+    known_prices = {speed.price_per_hour for speed in problem.speeds if speed.price_per_hour is not None}
+    limits = sorted(known_prices)[:-1][:MAX_PRICES]
+    return [(candidate, Heuristic.name) for limit in limits if not expired() for candidate in _up_to(problem, limit, expired)]
+
+
+def _up_to(problem: Problem, limit: float, expired: Expired) -> Iterator[Candidate]:
+    """Placements on nodes whose GPUs have a price of at most `limit`."""
+    priced = zip(problem.names, problem.speeds, strict=True)
+    dear = {name for name, speed in priced if speed.price_per_hour is None or speed.price_per_hour > limit}
+    request = replace(problem.request, excluded_nodes=tuple(sorted({*problem.request.excluded_nodes, *dear})), weights=None)
+    smaller = pose(request, problem.graph, problem.workload, problem.policy)
     position = {name: at for at, name in enumerate(problem.names)}
-    proposed: list[tuple[Candidate, str]] = []
-    for limit in sorted({price for price in prices if price is not None})[:-1][:MAX_PRICES]:
-        if expired():
-            break
-        dear = [name for name, price in zip(problem.names, prices, strict=True) if price is None or price > limit]
-        request = replace(problem.request, excluded_nodes=tuple(sorted({*problem.request.excluded_nodes, *dear})), weights=None)
-        smaller = pose(request, problem.graph, problem.workload, problem.policy)
-        for candidate in Heuristic().candidates(smaller, expired):
-            order = tuple(position[smaller.names[member]] for member in candidate.order)
-            proposed.append((Candidate(candidate.objective, candidate.workers, candidate.names, order), Heuristic.name))
-    return proposed
+    for candidate in Heuristic().candidates(smaller, expired):
+        order = tuple(position[smaller.names[member]] for member in candidate.order)
+        yield Candidate(candidate.objective, candidate.workers, candidate.names, order)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hyperscale.control.cache.records import JobRecord
 from hyperscale.control.history.database import HistoryError
 from hyperscale.control.history.decision_recorder import DecisionRecorder, field_manager
 from hyperscale.control.history.decision_store import DecisionStore
@@ -21,10 +22,10 @@ from hyperscale.control.history.preference_book import figures_of, preferences_o
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.evaluate.preferences.revealed_weights import WeightBounds
-from hyperscale.model.alternatives import PlanAlternative, PlanAlternatives
 from hyperscale.model.api.policy import PolicySpec, PreferenceMode
 from hyperscale.model.api.preference_policy import PreferenceBounds, PreferencePolicy, WeightRange
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.offers.plan_offers import PlanAlternative, PlanAlternatives
 from hyperscale.model.status import JobStatus
 from tests.builders.seen import UID, job_spec, last_step, plan, seen
 from tests.unit.cli.cli_samples import run
@@ -147,9 +148,9 @@ class Desk:
         self.url = url_of(folder)
         self.recorder = DecisionRecorder(self.reader, Telemetry(), self.url, lambda: self.now)
 
-    def look(self, resource: dict[str, Any] | None = None, **annotations: str) -> None:
+    def look(self, **annotations: str) -> None:
         self.now += 1.0
-        self.recorder.note(resource or {}, *state_with(**annotations))
+        self.recorder.note(None, *state_with(**annotations))
 
     async def written(self) -> tuple[PersonDecision, ...]:
         """All rows, once the recorder has worked for a moment."""
@@ -214,14 +215,14 @@ async def test_weights_follow_the_mode_of_the_policy(tmp_path: Path) -> None:
 def test_without_history_nothing_is_kept_and_there_are_no_weights() -> None:
     reader = JobReader()
     recorder = DecisionRecorder(reader, Telemetry(), "", lambda: 0.0)
-    recorder.note({}, *state_with(approved_plan=FAST.plan_id))
+    recorder.note(None, *state_with(approved_plan=FAST.plan_id))
     asyncio.run(recorder.run())
     assert reader.weights_of("team", APPLY) is None
 
 
 async def test_a_database_that_is_away_ends_no_operator(tmp_path: Path) -> None:
     recorder = DecisionRecorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/absent/history.sqlite", lambda: 0.0)
-    recorder.note({}, *state_with(approved_plan=FAST.plan_id))
+    recorder.note(None, *state_with(approved_plan=FAST.plan_id))
     working = asyncio.create_task(recorder.run())
     await asyncio.sleep(0.3)
     assert not working.done()
@@ -251,8 +252,8 @@ MANAGED = {"manager": "kubectl-annotate", "time": "2026-01-01T00:00:00Z", "field
     ],
 )
 def test_the_manager_of_an_annotation_is_kept_as_given_and_bounded(fields: Any, name: str) -> None:
-    assert field_manager({"metadata": {"managedFields": fields}}, "note") == name
-    assert field_manager({}, "note") == ""
+    assert field_manager(JobRecord({"metadata": {"managedFields": fields}}, JobStatus()), "note") == name
+    assert field_manager(JobRecord({}, JobStatus()), "note") == field_manager(None, "note") == ""
 
 
 # The command line

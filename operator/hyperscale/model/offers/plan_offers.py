@@ -1,4 +1,4 @@
-"""What a person who decides on a plan compares: plans of the same job that trade time, cost and risk, and the plan before this one."""
+"""What a person compares who decides on a plan: others that trade time, cost and risk, and the plan before this one."""
 
 from __future__ import annotations
 
