@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.cli.explain.plan_difference import difference, difference_sentences, offers_lines
+from hyperscale.cli.explain.plan_difference import difference, difference_sentences
+from hyperscale.cli.plan.offers_view import offers_lines
 from hyperscale.model.offers.plan_offers import PlanAlternatives, prior_of
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, StateWord, to_wire
@@ -104,6 +105,17 @@ def test_explain_of_a_running_job_offers_nothing(files: Files) -> None:
     status = replace(waiting(), conditions=told(StateWord.RUNNING).conditions)
     shown = json.loads(run("explain", "-f", files.write("job.json", json.dumps({**job(), "status": to_wire(status)})), "-o", "json").out)
     assert (shown["alternatives"], shown["difference"]) == (None, None)
+
+
+def test_a_preview_shows_alternatives_with_the_wide_output(files: Files) -> None:
+    plain, wide = (
+        run("plan", "-f", files.job, "--snapshot", files.snapshot),
+        run("plan", "-f", files.job, "--snapshot", files.snapshot, "-o", "wide"),
+    )
+    assert (wide.code, wide.err) == (0, plain.err)
+    assert wide.out.startswith(plain.out)
+    assert wide.out.count("ALTERNATIVES") == 1
+    assert "ALTERNATIVES" not in plain.out
 
 
 def test_a_single_offer_is_no_choice() -> None:

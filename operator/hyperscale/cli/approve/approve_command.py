@@ -9,7 +9,8 @@ import msgspec
 from hyperscale.cli import exit_codes
 from hyperscale.cli.approve.decided_job import WAITING, WaitingJob, annotate, because_of, check_plan, read_waiting
 from hyperscale.cli.explain.explanation import plan_sentence
-from hyperscale.cli.explain.plan_difference import PlanDifference, difference, difference_lines, offers_lines
+from hyperscale.cli.explain.plan_difference import PlanDifference, difference, difference_lines
+from hyperscale.cli.plan.offers_view import offers_lines
 from hyperscale.cli.text_tables import print_answer, printable
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus

@@ -8,7 +8,7 @@ import msgspec
 
 from hyperscale.cli import exit_codes
 from hyperscale.cli.approve.decided_job import PLANNED, annotate, because_of, check_plan, read_waiting
-from hyperscale.cli.explain.plan_difference import offers_lines
+from hyperscale.cli.plan.offers_view import offers_lines
 from hyperscale.cli.text_tables import print_answer, printable
 from hyperscale.model import constants
 

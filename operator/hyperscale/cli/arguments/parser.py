@@ -98,7 +98,7 @@ def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")
     command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
     _add_snapshot_source(command, (*SOURCES, "job"))
-    _add_output(command, ("table", "json", "yaml"))
+    _add_output(command, ("table", "json", "yaml", "wide"))
 
 
 def _add_explain(commands: argparse._SubParsersAction[Parser], prog: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.cli.explain.explanation import Explanation, plan_sentence
-from hyperscale.cli.explain.plan_difference import difference_lines, offers_lines
+from hyperscale.cli.explain.plan_difference import difference_lines
+from hyperscale.cli.plan.offers_view import offers_lines
 from hyperscale.cli.plan.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, rejected_lines, worker_row
 from hyperscale.cli.text_tables import bullets, pairs, score_text, table
 from hyperscale.model.plan import Plan

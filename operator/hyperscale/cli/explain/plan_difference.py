@@ -7,11 +7,10 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.cli.text_tables import bullets, counted, predicted_text, table
-from hyperscale.model.offers.plan_offers import MAX_OFFERED_WORKERS, PlanAlternative, PriorPlan
+from hyperscale.cli.text_tables import bullets, counted, predicted_text
+from hyperscale.model.offers.plan_offers import MAX_OFFERED_WORKERS, PriorPlan
 from hyperscale.model.plan import Plan
 
-RATED_BEST: Final = " (rated best by preferences)"
 SHOWN: Final = 16
 """Nodes and moved workers in a sentence or table."""
 
@@ -87,27 +86,6 @@ def difference_sentences(change: PlanDifference) -> list[str]:
 def difference_lines(change: PlanDifference) -> list[str]:
     """Return the difference as a titled list."""
     return bullets(f"Against plan {change.before}", difference_sentences(change))
-
-
-def offers_lines(offers: Sequence[PlanAlternative], in_force: str, recommended: str = "") -> list[str]:
-    """Return the offers as a table after an empty line; nothing where there is no choice."""
-    if len(offers) < 2:
-        return []
-    rows = [
-        (
-            f"{offer.plan_id}{' *' if offer.plan_id == in_force else ''}",
-            str(offer.workers),
-            str(offer.nodes),
-            str(offer.gpus),
-            predicted_text(offer.epoch_seconds),
-            "unknown" if offer.cost_per_epoch is None else _amount(offer.cost_per_epoch),
-            f"{offer.failure_risk:.2%}",
-            (offer.trades or "the planners' choice") + (RATED_BEST if offer.plan_id == recommended else ""),
-        )
-        for offer in offers
-    ]
-    header = ("ALTERNATIVES", "WORKERS", "NODES", "GPUS", "EPOCH", "COST", "NODE FAILURE", "TRADES")
-    return ["", *table(header, rows, right=frozenset({1, 2, 3, 4, 5, 6}))]
 
 
 def _change(before: float, after: float, shown: Callable[[float], str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -21,6 +22,7 @@ from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import inputs, known_inputs
 from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.cli.plan.known_inputs import KnownInputs, UnavailableError
+from hyperscale.cli.plan.offers_view import offers_lines, preview_offers
 from hyperscale.cli.plan.outcome import outcome_of, sentence
 from hyperscale.cli.plan.plan_view import refused, show
 from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
     from hyperscale.cli.plan.operator_preview import AskedJob, Decided
 
+WIDE: Final = "wide"
+"""Output of a table with alternatives."""
 GRACE_SECONDS: Final = 5.0
 """Planners keep the deadline themselves; so long after it the process stops waiting for them."""
 
@@ -136,8 +140,21 @@ def _single(sources: KnownInputs, job: JobInput, spec: JobSpec, arguments: argpa
     answer = only_answer(decided(sources, [asked], asked.request.deadline_seconds))
     if isinstance(answer, Infeasible):
         return refuse(answer, arguments)
-    print(show(answer, job, sentence(asked.outcome, job, answer), sources.shown, arguments.output, sources), end="")
+    form = "table" if arguments.output == WIDE else arguments.output
+    print(show(answer, job, sentence(asked.outcome, job, answer), sources.shown, form, sources), end="")
+    if arguments.output == WIDE:
+        print("\n".join(_offers(sources, asked, answer)))
     return exit_codes.OK
+
+
+def _offers(sources: KnownInputs, asked: AskedJob, plan: Plan) -> list[str]:
+    """The plans that the operator would offer beside this one, looked for as long as the plan itself may take."""
+    state, ends = sources.state, time.monotonic() + asked.request.deadline_seconds
+    request = asked.request
+    if state is not None:
+        request = replace(request, free_gpus=dict(state.free_gpus), reserved_amounts=dict(state.reserved_amounts))
+    offered = preview_offers(request, plan, sources.snapshot, sources.policy, lambda: time.monotonic() >= ends)
+    return offers_lines(offered.offers, plan.plan_id) or ["", "No alternative trades time, cost and risk."]
 
 
 def only_answer(decisions: Decided | Infeasible) -> Plan | Infeasible:
@@ -172,7 +189,8 @@ def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     age = answer.figures.age_seconds if answer.figures is not None else None
     oldest = "" if age is None else f", from figures up to {age:g} s old"
     shown = f"of the operator, asked with the temporary job {job.namespace}/{name}{oldest}"
-    print(show(answer, job, sentence(outcome_of(job, spec), job, answer), shown, arguments.output), end="")
+    form = "table" if arguments.output == WIDE else arguments.output  # a temporary job is not searched for alternatives
+    print(show(answer, job, sentence(outcome_of(job, spec), job, answer), shown, form), end="")
     return exit_codes.OK
 
 
@@ -180,7 +198,7 @@ def refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
     """Print why there is no plan; return the exit code."""
     waits = answer.reason in (Reason.WAITING_FOR_ADMISSION, Reason.WAITING_FOR_BETTER_NODES)
     print(exit_codes.one_line(f"{'waits' if waits else 'no plan'}: {answer.message or answer.reason}"), file=sys.stderr)
-    print(refused(answer, arguments.output), end="")
+    print(refused(answer, "table" if arguments.output == WIDE else arguments.output), end="")
     return exit_codes.INFEASIBLE
 
 

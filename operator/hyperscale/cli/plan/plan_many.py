@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, jobs: Sequence[JobInput], specs: Sequence
     if isinstance(came, Infeasible):
         print(exit_codes.one_line(came.message), file=sys.stderr)
         return exit_codes.INFEASIBLE
-    print(_table(came, sources) if arguments.output == "table" else _data(came, sources, arguments.output), end="")
+    print(_table(came, sources) if arguments.output in ("table", "wide") else _data(came, sources, arguments.output), end="")
     planned = came.starts or any(isinstance(answer, Plan) for _, answer in came.others)
     return exit_codes.OK if planned else exit_codes.INFEASIBLE
 
