@@ -38,6 +38,9 @@ FILES: Final[dict[str, dict[str, Run]]] = {
         "hyperscale analyze GAT --vertices 65536 --edges 1020660 --features 128 --hidden 64 --heads 4 --classes 16": Run(),
         "hyperscale analyze examples/own-script/train.py": Run(),
     },
+    "tasks/approve-and-prefer.md": {
+        "hyperscale plan -f job.yaml -o wide": Run("hyperscale plan -f examples/arxiv-sage-s3.yaml -o wide" + SNAPSHOT),
+    },
     "tasks/compare-results.md": {
         "hyperscale compare examples/results/metis.json examples/results/refined.json": Run(),
         "hyperscale compare rows.json --by method --metric cut": Run(
@@ -96,6 +99,7 @@ SERVER: Final[dict[str, dict[str, Run]]] = {
         "kubectl -n hyperscale-system create secret generic hyperscale-agent-token --from-literal=token=$(openssl rand -hex 32)": Run(),
         "kubectl -n hyperscale-system create secret generic hyperscale-preview --from-literal=key=$(openssl rand -hex 32)": Run(),
     },
+    "tasks/approve-and-prefer.md": {"hyperscale explain JOB": Run("hyperscale explain own-script")},
     "tasks/evaluate.md": {
         "kubectl get gnntj JOB -o jsonpath='{.status.evaluation}'": Run("kubectl get gnntj own-script -o jsonpath='{.status.evaluation}'"),
         "hyperscale explain JOB": Run("hyperscale explain own-script"),
@@ -137,7 +141,19 @@ TRY: Final[dict[str, Run]] = {
 }
 """Of try.md: run by tests/unit/layout/test_commands_run.py, with the packages of this interpreter."""
 
+_WAITS: Final = "needs a job that waits for a person; tests/api/test_approvals.py and e2e/test_people.py run it"
+_DECIDED: Final = "needs decisions in history; tests/unit/control/history/test_decisions_of_people.py runs it"
 NOT_RUN: Final[dict[str, str]] = {
+    "hyperscale prefer JOB PLAN --dry-run": _WAITS,
+    'hyperscale prefer JOB PLAN --because "cost matters more this week"': _WAITS,
+    'hyperscale reject JOB --because "these nodes are for the deadline"': _WAITS,
+    "hyperscale history --decisions": _DECIDED,
+    "hyperscale preferences -n team-a": _DECIDED,
+    "kubectl get gnntj -A -o json | hyperscale preferences -f -": _DECIDED,
+    "hyperscale preferences -n team-a --forget ANSWER": _DECIDED,
+    "hyperscale preferences -n team-a --recall ANSWER": _DECIDED,
+    "hyperscale preferences -n team-a --set time=0.2,cost=0.6,risk=0.2": _DECIDED,
+    "hyperscale preferences -n team-a --clear": _DECIDED,
     "coqc plan.v": "Coq is no part of an installation; tests/unit/evaluate runs it on certificates where its packages can be had",
     ".venv-try/bin/pip install msgspec==0.22.0 numpy==2.4.6 pyyaml==6.0.3 safetensors==0.8.0": (
         "downloads packages; test_reference_pages.py compares the versions with requirements/dev.lock"

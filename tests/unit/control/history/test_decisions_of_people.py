@@ -26,7 +26,7 @@ from hyperscale.model.api.policy import PolicySpec, PreferenceMode
 from hyperscale.model.api.preference_policy import PreferenceBounds, PreferencePolicy, WeightRange
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.offers.plan_offers import PlanAlternative, PlanAlternatives
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, to_wire
 from tests.builders.seen import UID, job_spec, last_step, plan, seen
 from tests.unit.cli.cli_samples import run
 
@@ -282,6 +282,23 @@ def test_preferences_are_shown_with_answers_and_the_next_comparison(history: str
     text = run("preferences", "--url", history).out
     assert "the comparison that would teach most" in text
     assert f"u1:{CHEAP.plan_id}:{FAST.plan_id}" in text
+
+
+def test_the_next_comparison_is_looked_for_among_jobs_that_wait(history: str, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.json"
+    waiting = {
+        "kind": "GNNTrainingJob",
+        "metadata": {"name": "now", "namespace": "team"},
+        "status": to_wire(JobStatus(alternatives=OFFERED)),
+    }
+    jobs.write_text(json.dumps({"kind": "List", "items": [waiting, {**waiting, "status": 3}, 4]}))
+    (shown,) = preferences(history, "-f", str(jobs))
+    assert shown["nextComparison"]["job"] == "now"
+    other = {**waiting, "metadata": {"name": "now", "namespace": "new"}}
+    jobs.write_text(json.dumps({"kind": "List", "items": [other]}))
+    assert [one["namespace"] for one in preferences(history, "-f", str(jobs))] == ["new", "team"]
+    jobs.write_text("{}")
+    assert "holds no GNNTrainingJob" in run("preferences", "--url", history, "-f", str(jobs)).err
 
 
 def test_an_answer_is_forgotten_recalled_and_weights_are_set_and_cleared(history: str) -> None:
