@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from hyperscale.control.cache.assumed_plans import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle import movable, stoppable
 from hyperscale.control.lifecycle.unscheduled import NOTHING
@@ -14,8 +15,9 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Reason, Stop
-from hyperscale.model.evaluation import PreflightOutcome
-from hyperscale.model.observed.reconcile_input import AdmissionAnswer, ReconcileInput
+from hyperscale.model.evaluation import EvaluationStatus, PreflightOutcome
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer, PlanState, ReconcileInput
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, StatusScheduling
 
@@ -156,3 +158,19 @@ def is_warning(state: ReconcileInput, decision: Decision) -> bool:
 def spec_revision(record: JobRecord) -> tuple[str, int]:
     """Differs where the spec does."""
     return record.uid, record.generation
+
+
+def plan_state(
+    run: ReconcileContext, status: JobStatus, plans: PlanRecord, evaluation: EvaluationStatus | None, alternatives: PlanAlternatives | None
+) -> PlanState:
+    """Return the plan in force, and the answers that this reconcile got."""
+    return PlanState(
+        in_force=plans.in_force,
+        recorded=plans.recorded is not None and run.is_recorded(status, plans.recorded),
+        refusal=run.refusal,
+        admission=run.turn,
+        metrics=run.metrics,
+        evaluation=evaluation,
+        alternatives=alternatives,
+        preference_fault=run.preference_fault,
+    )

@@ -81,7 +81,7 @@ class Operator:
         nodes = NodeSource(lambda: self.cache.snapshots.names()[0], partial(cluster_id, client))
         kept = (settings.history_url, settings.history_min_runs)
         self._recorder = RunRecorder(self._reader, self.telemetry, *kept, time.time, settings.history_days, nodes)
-        self._decisions = DecisionRecorder(self._reader, self.telemetry, settings.history_url, time.time, settings.history_days)
+        self._decisions = DecisionRecorder(self._reader, self.telemetry, kept[0], time.time, settings.history_days)
         self.reconciler = Reconciler(context, self.queue, planning, actions, (self._recorder, self._decisions), hooks)
         self.previews = Previews(self.cache, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
         self._progress = ProgressWatch(self.cache, reader, settings.progress_poll_seconds, time.time, self.queue.add)
@@ -117,17 +117,14 @@ class Operator:
                 group.create_task(self.queue.run(self.reconciler.reconcile))
                 group.create_task(self._metrics.run())
                 group.create_task(self._resync_forever())
-                group.create_task(self._planning.migration.run())
-                group.create_task(self._planning.preemption.run())
-                group.create_task(self._planning.alternatives.run())
                 if self._planning.evaluator is not None:
                     group.create_task(self._planning.evaluator.run())
                 group.create_task(self.reconciler.preflights.run())
                 group.create_task(self._heartbeat())
                 group.create_task(_tidy(keeper))
-                group.create_task(self._recorder.run())
-                group.create_task(self._decisions.run())
-                group.create_task(self._topology.run())
+                searches = (self._planning.migration.run(), self._planning.preemption.run(), self._planning.alternatives.run())
+                for component in (*searches, self._recorder.run(), self._decisions.run(), self._topology.run()):
+                    group.create_task(component)
                 if self.settings.prometheus_url:
                     group.create_task(self._progress.run())
         finally:

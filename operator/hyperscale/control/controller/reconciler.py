@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_answers import ApiError, ConflictError
 from hyperscale.control.apply.dependents import DependentRefusedError
-from hyperscale.control.cache.assumed_plans import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.controller.context import DriftCount, ReconcileContext, events_for, is_progress, spec_revision
+from hyperscale.control.controller.context import DriftCount, ReconcileContext, events_for, is_progress, plan_state, spec_revision
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
@@ -44,12 +43,10 @@ from hyperscale.model.observed.reconcile_input import (
     CapacityState,
     GangState,
     JobState,
-    PlanState,
     ReconcileClock,
     ReconcileInput,
     RestartState,
 )
-from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.pods import INSPECT, PARTITION
 from hyperscale.model.status import JobStatus
 
@@ -218,7 +215,7 @@ class Reconciler:
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.scheduling_timeout_seconds,
             ),
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._cache.measured(run.key, pods)),
-            plan=_plan_state(run, record.status, plans, self._evaluation(run.key), self._planning.alternatives.view(run.key)),
+            plan=plan_state(run, record.status, plans, self._evaluation(run.key), self._planning.alternatives.view(run.key)),
             restart=self._restart(run, record.status, mpijob),
             partitions=BatchJobState(
                 key=partition_key(job, plans.in_force) if job is not None else "",
@@ -295,19 +292,3 @@ class Reconciler:
         if due > 0:
             self._queue.add_after(key, due)
         return due > 0
-
-
-def _plan_state(
-    run: ReconcileContext, status: JobStatus, plans: PlanRecord, evaluation: EvaluationStatus | None, alternatives: PlanAlternatives | None
-) -> PlanState:
-    """Return the plan in force, and the answers that this reconcile got."""
-    return PlanState(
-        in_force=plans.in_force,
-        recorded=plans.recorded is not None and run.is_recorded(status, plans.recorded),
-        refusal=run.refusal,
-        admission=run.turn,
-        metrics=run.metrics,
-        evaluation=evaluation,
-        alternatives=alternatives,
-        preference_fault=run.preference_fault,
-    )
