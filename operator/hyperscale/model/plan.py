@@ -30,6 +30,8 @@ MAX_FALLBACK_LENGTH = 128
 MAX_MESSAGE_LENGTH = 256
 """Characters of a rejection's message."""
 MAX_PRODUCTS_LENGTH = 512
+MIN_SPREAD = 0.05
+"""Of ln(measured / corrected prediction): a few runs of the same job differ by less than the next job will."""
 """Characters of all GPU products of a correction together."""
 
 NodeName = Annotated[str, Meta(max_length=253)]
@@ -64,7 +66,8 @@ class Calibration(Struct, frozen=True, gc=False, rename="camel"):
     factor: float
     """Median of measured / uncorrected prediction."""
     spread: float
-    """Of ln(measured / uncorrected prediction) about its median: 1.4826 × median absolute deviation (Rousseeuw & Croux 1993)."""
+    """Of ln(measured / uncorrected prediction) about its median: 1.4826 × median absolute deviation (Rousseeuw & Croux 1993).
+    It is widened until it covers 68 of 100 runs that were predicted from those before them."""
     runs: int
     curve: StepTime | None = None
     """Of the very workload that is asked about, where its own runs taught one that foretells better than the factor."""

@@ -80,18 +80,18 @@ def test_the_forecast_names_the_finished_run_that_it_is_like_and_a_node_that_fai
     facts = tuple(facts_of(run, ["elsewhere"]) for run in runs)
     failed = tuple(facts_of(dataclasses.replace(run, run=f"failed-{run.run}"), [node]) for run in runs[:6])
     past = (*facts, *(dataclasses.replace(each, failed=True) for each in failed))
-    outcome, epoch = forecast_epoch(question(runs=tuple(runs), past=past))
+    outcome, epoch = forecast_epoch(question(runs=tuple(runs), facts=past))
     assert any(finding.startswith("Most like") and "same model, same graph" in finding for finding in outcome.findings)
     assert any(f"runs with node {node}, 6 failed" in finding for finding in outcome.findings)
     assert epoch.neighbours
-    assert evaluated(runs=tuple(runs), past=past).neighbours == epoch.neighbours
+    assert evaluated(runs=tuple(runs), facts=past).neighbours == epoch.neighbours
     assert evaluated(runs=tuple(runs), stages=frozenset({"proof"})).neighbours[0].run.startswith("ml/cora")
 
 
 def test_failed_runs_alone_are_evidence_too() -> None:
     asked = question_of(question())
     past = (dataclasses.replace(facts_of(asked, ["x"]), run="ml/first", failed=True),)
-    outcome, epoch = forecast_epoch(question(past=past))
+    outcome, epoch = forecast_epoch(question(facts=past))
     assert "Most like ml/first (same model, same graph, same GPUs): it failed." in outcome.findings
     assert epoch.neighbours[0].outcome == "failed"
     assert forecast_epoch(question())[1].neighbours == ()

@@ -23,8 +23,6 @@ from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob
 from hyperscale.cli.text_tables import data_text
-from hyperscale.evaluate.forecast.forecast_types import ForecastRun
-from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.pipeline.evaluation_question import (
     ASSUMED_RESTART_SECONDS,
     ASSUMED_WRITE_SECONDS,
@@ -35,6 +33,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
     first_epoch_deadline,
     of_table,
 )
+from hyperscale.evaluate.pipeline.learned_runs import PastRuns
 from hyperscale.evaluate.pipeline.run_stages import Evaluated, evaluate
 from hyperscale.evaluate.twin.failure_table import read_failure_table
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER
@@ -61,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(plan, asked.request, sources.snapshot, arguments.output)
     if arguments.certificate is not None:
         write_certificate(plan, asked.request, sources.snapshot, arguments.certificate)
-    taught, past = _runs(arguments)
+    known = _history(arguments)
     spinner.say("playing futures")
     question = EvaluationQuestion(
         plan=plan,
@@ -73,8 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         restart_seconds=_given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS),
         queue=queue_figures(sources),
         policy=sources.policy,
-        runs=taught,
-        past=past,
+        runs=known.runs,
+        past=known.past,
+        facts=known.facts,
         futures=arguments.futures,
         seed=asked.request.seed,
         stages=frozenset(arguments.stage or ()),
@@ -157,11 +157,11 @@ def _failures(arguments: argparse.Namespace) -> FailureAssumption:
     return constant_rate(rate, f"As given: {rate:g} failures per 1,000 node-days.")
 
 
-def _runs(arguments: argparse.Namespace) -> tuple[tuple[ForecastRun, ...], tuple[RunFacts, ...]]:
-    """Runs of the history that teach, and what is known of all of them; none where no history is named."""
+def _history(arguments: argparse.Namespace) -> PastRuns:
+    """What finished runs teach, where a history is named."""
     url = arguments.history or os.environ.get(HISTORY_VARIABLE, "")
     if not url:
-        return (), ()
+        return PastRuns()
     from hyperscale.cli.evaluate.past_runs import read_runs  # SQLAlchemy is another extra
 
     return read_runs(url)

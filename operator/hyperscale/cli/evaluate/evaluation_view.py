@@ -42,6 +42,7 @@ def _head(answer: Evaluation, plan: Plan, figures: str) -> list[tuple[str, str]]
         ("Top risk", answer.top_risk or "none found"),
         ("Checkpoints", "" if answer.checkpoint_every_epochs is None else f"best every {counted(answer.checkpoint_every_epochs, 'epoch')}"),
         ("HyperScore", "" if answer.hyper_score is None or answer.value is None else f"{answer.hyper_score:.1f} (V = {answer.value:.3f})"),
+        ("Value", answer.value_source),
         ("Figures", figures),
     ]
 

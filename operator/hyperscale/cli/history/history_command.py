@@ -11,9 +11,12 @@ from typing import Final
 import msgspec
 
 from hyperscale.cli.exit_codes import OK, InputError
+from hyperscale.cli.history.calibration_view import calibration_lines
 from hyperscale.cli.text_tables import print_answer, seconds_text, table
+from hyperscale.control.history.run_lessons import lessons_and_report
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
 from hyperscale.model.plan import Correction
@@ -78,6 +81,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     """By architecture."""
     curves: tuple[ShownCurve, ...] = ()
     """Of workloads with enough runs, those that ran last first."""
+    report: CalibrationReport | None = None
+    """How well the newest runs were predicted; with --architecture of all architectures all the same."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,6 +106,7 @@ def lines(shown: Shown, min_runs: int) -> list[str]:
         return ["No run has finished yet."]
     header = ("JOB", "FINISHED", "STATE", "MODEL", "GPUS", "WORKERS", "PREDICTED", "MEASURED", "RATIO", "BY", "ACCURACY")
     text = table(header, map(_cells, shown.runs), right=frozenset({5, 6, 7, 8, 10}))
+    text += calibration_lines(shown.report)
     factors = [(name, each) for name, listed in sorted(shown.calibrations.items()) for each in listed]
     if not factors:
         return [*text, "", f"Predictions are not corrected: no architecture has {min_runs} finished runs on one mix of GPUs."]
@@ -151,6 +157,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
             runs = history.runs(arguments.limit, architecture)
             calibrations = history.calibrations(arguments.min_runs)
             curves = _taught(history, arguments.min_runs, architecture)
+            _, report = lessons_and_report(history, (), 0.0)
         finally:
             history.close()
     except HistoryError as error:
@@ -160,7 +167,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
         for name, factors in calibrations.items()
         if architecture in (None, name)
     }
-    return Shown(tuple(map(_shown, runs)), kept, curves)
+    return Shown(tuple(map(_shown, runs)), kept, curves, report)
 
 
 def _taught(history: RunStore, min_runs: int, architecture: str | None) -> tuple[ShownCurve, ...]:

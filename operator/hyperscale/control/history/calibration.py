@@ -9,11 +9,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hyperscale.model.plan import Calibration
+from hyperscale.evaluate.calibration.widening import MIN_RUNS, WINDOW, covering
+from hyperscale.model.plan import MIN_SPREAD, Calibration
 from hyperscale.model.step_curves import Step
 
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
+MIN_BEFORE: Final = 5
+"""Runs before one that its error is measured by."""
 
 
 class MeasuredStep(NamedTuple):
@@ -52,10 +55,29 @@ def placement(plan: str) -> dict[str, int]:
 
 
 def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
-    """Median and spread of measured / predicted; a single wild run moves neither. ValueError without any ratio above 0."""
-    logarithms = sorted(math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio))
+    """Median and spread of measured / predicted, oldest first; a single wild run moves neither. ValueError without any ratio above 0.
+
+    With enough runs the spread is that which would have covered 68 of 100 of them, each predicted from the ones before it.
+    """
+    logarithms = [math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio)]
     if not logarithms:
         raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
-    middle = statistics.median(logarithms)
-    spread = SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
+    middle, spread = _middle_and_spread(logarithms)
+    widening = _widening(logarithms)
+    if widening > 1.0:
+        spread = widening * max(spread, MIN_SPREAD)
     return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{spread:.6g}"), len(logarithms))
+
+
+def _middle_and_spread(logarithms: Sequence[float]) -> tuple[float, float]:
+    middle = statistics.median(logarithms)
+    return middle, SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
+
+
+def _widening(logarithms: Sequence[float]) -> float:
+    """The factor of the spread at which the newest runs are covered, each by the runs before it; 1 from too few."""
+    errors = []
+    for place in range(max(MIN_BEFORE, len(logarithms) - WINDOW), len(logarithms)):
+        middle, spread = _middle_and_spread(logarithms[:place])
+        errors.append((logarithms[place] - middle) / max(spread, MIN_SPREAD))
+    return covering(errors) if len(errors) >= MIN_RUNS else 1.0

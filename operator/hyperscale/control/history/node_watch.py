@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from hyperscale.evaluate.service.lessons import MAX_LIVES, NodeLife
+from hyperscale.evaluate.calibration.lessons import MAX_LIVES, NodeLife
 from hyperscale.observe.kube.fields import is_gpu_node
 from hyperscale.observe.kube.node_labels import gpu_product
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, unix_seconds

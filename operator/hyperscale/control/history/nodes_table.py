@@ -7,7 +7,7 @@ from typing import Final
 import sqlalchemy as sql
 
 from hyperscale.control.history.runs_table import METADATA
-from hyperscale.evaluate.service.lessons import MAX_LIVES, NodeLife
+from hyperscale.evaluate.calibration.lessons import MAX_LIVES, NodeLife
 
 NODES: Final = sql.Table(
     "hyperscale_node_lives",

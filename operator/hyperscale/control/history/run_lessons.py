@@ -10,9 +10,9 @@ import msgspec
 
 from hyperscale.control.history.runs_table import SUCCEEDED, FinishedRun
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport, report_of
+from hyperscale.evaluate.calibration.lessons import MAX_ASKED_PAST, MAX_FORECAST_RUNS, ForecastRow, Lessons, NodeLife
 from hyperscale.evaluate.calibration.past_run import MAX_PAST_RUNS, PastRun
 from hyperscale.evaluate.calibration.stated_figure import StatedFigure, error_of
-from hyperscale.evaluate.service.lessons import MAX_ASKED_PAST, MAX_FORECAST_RUNS, ForecastRow, Lessons, NodeLife
 from hyperscale.model.evaluation import EvaluationStatus
 
 if TYPE_CHECKING:
@@ -21,16 +21,13 @@ if TYPE_CHECKING:
 _EVALUATIONS = msgspec.json.Decoder(EvaluationStatus)
 
 
-def teaches(run: FinishedRun) -> bool:
-    """As runs_table.TEACHES: ended well on the plan that it began with, on the graph and the way that were predicted."""
-    stand_in = '"generated":true' in run.measured or '"hostStaging":true' in run.measured
-    return run.phase == SUCCEEDED and run.replans == 0 and run.ratio is not None and not stand_in
-
-
 def forecast_row(run: FinishedRun) -> ForecastRow | None:
     """Return the row of a run that teaches; None where its figures cannot be those of a run."""
-    if run.measured_seconds is None or run.gpus < 1:
-        return None
+    return None if run.measured_seconds is None or run.gpus < 1 else features_row(run)
+
+
+def features_row(run: FinishedRun) -> ForecastRow:
+    """Return what a run was like; an unknown epoch counts as predicted."""
     return ForecastRow(
         run=f"{run.namespace}/{run.name} ({run.uid[:8]})",
         architecture=run.architecture,
@@ -40,9 +37,9 @@ def forecast_row(run: FinishedRun) -> ForecastRow | None:
         feature_size=run.feature_size,
         hidden_size=run.hidden_size,
         layers=run.layers,
-        ranks=run.gpus,
+        ranks=max(1, run.gpus),
         hosts=max(1, min(run.hosts if run.hosts is not None else hosts_of(run.plan), run.gpus)),
-        measured_seconds=run.measured_seconds,
+        measured_seconds=run.predicted_seconds if run.measured_seconds is None else run.measured_seconds,
         physical_seconds=run.predicted_seconds,
         batch_size=run.batch_size,
     )
@@ -59,7 +56,7 @@ def hosts_of(plan: str) -> int:
 def past_run(run: FinishedRun, measured_as_planned: bool) -> PastRun | None:
     """Return what was predicted before a run and what happened; None where nothing was, or it cannot be read.
 
-    measured_as_planned: its epoch is that of the plan, as `teaches` says.
+    measured_as_planned: its epoch is that of the plan, as runs_table.TEACHES says.
     """
     if not run.evaluation:
         return None

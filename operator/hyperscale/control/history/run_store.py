@@ -19,7 +19,7 @@ from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import RUNS, TEACHES, FinishedRun
-from hyperscale.evaluate.service.lessons import NodeLife
+from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload, one_kind, placed
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
@@ -121,7 +121,7 @@ class RunStore:
         ratios: dict[tuple[str, str], list[float]] = {}
         try:
             with self._engine.connect() as connection:
-                for row in connection.execute(sql.select(newest).where(newest.c.place <= MOST_RUNS)):
+                for row in connection.execute(sql.select(newest).where(newest.c.place <= MOST_RUNS).order_by(newest.c.place.desc())):
                     ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
         except SQLAlchemyError as error:
             raise self._fault(error) from error

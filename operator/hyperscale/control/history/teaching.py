@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hyperscale.control.history.workload_curves import Curves
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
-from hyperscale.evaluate.service.lessons import Lessons
+from hyperscale.evaluate.calibration.lessons import Lessons
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload
 

@@ -39,7 +39,7 @@ class Curves:
             fitted[workload] = last_fit
         self._known = fitted
         return {
-            workload: replace(calibrate(workload.products, [run.ratio for run in runs]), curve=curve)
+            workload: replace(calibrate(workload.products, [run.ratio for run in reversed(runs)]), curve=curve)
             for workload, (runs, curve) in fitted.items()
             if curve is not None
         }

@@ -59,6 +59,7 @@ class PlanEvaluator:
     def __init__(self, context: ControlContext, evaluations: Evaluations, question: PutQuestion) -> None:
         """question: what the planners would be asked about the job now."""
         self._cache, self._telemetry, self._clock, self._wake = context.cache, context.telemetry, context.clock, context.wake
+        self._reader = context.reader
         self._evaluations = evaluations
         self._question = question
         self._asked: dict[Key, str] = {}
@@ -117,7 +118,9 @@ class PlanEvaluator:
     def _ask(self, waiting: WaitingPlan) -> EvaluationAsk:
         snapshot = self._cache.snapshot(waiting.policy, self._clock())
         request = self._question(waiting.key, waiting.job, waiting.policy, snapshot)
-        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES)
+        products = {worker.product or "" for worker in waiting.plan.workers}
+        lessons = self._reader.lessons.about(products, self._clock())
+        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES, lessons)
 
 
 def evaluation_key(plan: Plan, job: JobSpec) -> str:

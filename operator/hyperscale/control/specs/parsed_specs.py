@@ -9,7 +9,7 @@ from hyperscale.control.render.mpijob import render
 from hyperscale.control.render.pod import runs_own_program
 from hyperscale.control.render.template import RenderError
 from hyperscale.control.specs.plan_question import worker_asks
-from hyperscale.evaluate.service.lessons import NO_LESSONS, Lessons
+from hyperscale.evaluate.calibration.lessons import NO_LESSONS, Lessons
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy

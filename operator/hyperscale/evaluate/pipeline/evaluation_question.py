@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.impact.queue_effect import QueueFigures
@@ -69,9 +70,10 @@ def assumed_failures() -> FailureAssumption:
     )
 
 
-def of_table(records: Sequence[UnitRecord]) -> FailureAssumption:
+def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) -> FailureAssumption:
     """Return each cause's law as fitted to a table of events; raises ValueError where nothing in it failed.
 
+    until_seconds: end of the records; None takes the latest time in them.
     A location `node/unit` is one of several units of its node, which fails when one of them does. Units of a class are alike.
     """
     failed = [record for record in records if record.remove_seconds is not None and record.cause not in NO_FAILURES]
@@ -80,11 +82,11 @@ def of_table(records: Sequence[UnitRecord]) -> FailureAssumption:
     units = _units_by_class(records)
     laws = {
         "/".join(part for part in (unit_class, cause, str(number)) if part): fitted.law
-        for (unit_class, cause), fitted in fitted_laws(records).items()
+        for (unit_class, cause), fitted in fitted_laws(records, until_seconds).items()
         for number in range(0 if cause in NO_FAILURES else units[unit_class])
     }
     causes = ", ".join(sorted({record.cause[:MAX_CAUSE] for record in failed})[:MAX_CAUSES])
-    age = _age_seconds(records)
+    age = _age_seconds(records, until_seconds)
     source = (
         f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({causes}), {sum(units.values())} units on a node; "
         f"nodes are taken as {f'{duration_text(age)} old' if age > 0.0 else 'new'}."
@@ -108,9 +110,10 @@ def _units_by_class(records: Sequence[UnitRecord]) -> dict[str, int]:
     return most
 
 
-def _age_seconds(records: Sequence[UnitRecord]) -> float:
+def _age_seconds(records: Sequence[UnitRecord], until_seconds: float | None) -> float:
     """Median age of the units in service at the end of the records; 0 where none is."""
-    last = max(record.insert_seconds if record.remove_seconds is None else record.remove_seconds for record in records)
+    ends = (record.insert_seconds if record.remove_seconds is None else record.remove_seconds for record in records)
+    last = max(ends) if until_seconds is None else until_seconds
     ages = sorted(last - record.insert_seconds for record in records if record.remove_seconds is None)
     return max(0.0, ages[len(ages) // 2]) if ages else 0.0
 
@@ -138,8 +141,10 @@ class EvaluationQuestion:
     policy: PolicySpec = field(default_factory=PolicySpec)
     runs: tuple[ForecastRun, ...] = ()
     """Finished ones that teach."""
-    past: tuple[RunFacts, ...] = ()
-    """All finished ones, failed ones too, oldest first."""
+    past: tuple[PastRun, ...] = ()
+    """Predictions of finished runs with what happened, oldest first."""
+    facts: tuple[RunFacts, ...] = ()
+    """What is known of finished runs, failed ones too, oldest first."""
     futures: int = FUTURES
     seed: int = 0
     stages: frozenset[str] = field(default_factory=frozenset)

@@ -6,14 +6,19 @@ import math
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
+from hyperscale.evaluate.calibration.stated_figure import recalibrated
 from hyperscale.evaluate.forecast.epoch_forecast import Forecaster, learn_forecaster
 from hyperscale.evaluate.forecast.forecast_types import ForecastQuestion, RunFeatures
 from hyperscale.evaluate.forecast.run_evidence import evidence, like_runs
 from hyperscale.evaluate.forecast.run_facts import facts_of, judged
 from hyperscale.evaluate.forecast.run_graph import RunGraph
 from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
+from hyperscale.evaluate.pipeline.stage_trust import recalibration_of, saying_recalibrated, with_trust
 from hyperscale.model.api.datasets import dataset_size
-from hyperscale.model.evaluation import LikeRun, StageOutcome, StageState
+from hyperscale.model.evaluation import Interval, LikeRun, Recalibration, StageOutcome, StageState
 from hyperscale.util.rfc3339 import duration_text
 
 FORECAST: Final = "forecast"
@@ -32,8 +37,27 @@ class EpochSeconds(NamedTuple):
     """95 % bounds."""
     high: float
     sources: tuple[str, ...]
+    runs: int = 0
+    """Finished runs that it rests on; 0: the plan's own range."""
+    unlike: bool = False
+    """Whether it is unlike all of them: then no error of theirs moves it."""
+    recalibration: Recalibration | None = None
+    """Applied to these bounds."""
     neighbours: tuple[LikeRun, ...] = ()
     """Finished runs most like it."""
+
+    @property
+    def interval(self) -> Interval:
+        """The seconds alone."""
+        return Interval(self.middle, self.low, self.high)
+
+    def recalibrated(self, by: Recalibration | None) -> EpochSeconds:
+        """The seconds as finished runs teach; an unlike run's bounds are widened and not moved."""
+        if by is None:
+            return self
+        used = replace(by, shift=0.0) if self.unlike else by
+        after = recalibrated(self.interval, used)
+        return self._replace(middle=after.middle, low=after.low, high=after.high, recalibration=used)
 
     def at(self, part: float) -> float:
         """Seconds that this part of all runs stays below, 0 < part < 1; each side has a normal ln(seconds) of its own."""
@@ -42,9 +66,14 @@ class EpochSeconds(NamedTuple):
         return self.middle * math.exp(abs(sigmas) / SIGMAS_95 * math.log(bound / self.middle))
 
 
-def forecast_epoch(question: EvaluationQuestion) -> tuple[StageOutcome, EpochSeconds]:
-    """Return the outcome and the seconds that later stages build on."""
-    epoch = _from_runs(question) if len(question.runs) >= LEAST_RUNS else _from_plan(question)
+def forecast_epoch(question: EvaluationQuestion, report: CalibrationReport | None = None) -> tuple[StageOutcome, EpochSeconds]:
+    """Return the outcome and the seconds that later stages build on.
+
+    report: on the question's past runs; None applies nothing of what they teach about earlier forecasts.
+    """
+    stated = _from_runs(question) if len(question.runs) >= LEAST_RUNS else _from_plan(question)
+    by = None if report is None else recalibration_of(question.past, report, FORECAST, stated.runs > 0)
+    epoch = stated.recalibrated(by)
     half = math.log(epoch.high / epoch.low) / 2.0
     epochs = question.request.job.model.epochs
     sentence = (
@@ -52,7 +81,9 @@ def forecast_epoch(question: EvaluationQuestion) -> tuple[StageOutcome, EpochSec
         f"{epochs} epochs {duration_text(epochs * epoch.middle)}"
     )
     state = StageState.WARNED if half > WIDE else StageState.PASSED
-    return StageOutcome(FORECAST, state, sentence, epoch.sources, min(1.0, math.exp(-half))), epoch
+    outcome = StageOutcome(FORECAST, state, sentence, epoch.sources, min(1.0, math.exp(-half)))
+    outcome = saying_recalibrated(outcome, epoch.recalibration, stated.interval)
+    return (outcome if report is None else with_trust(outcome, report)), epoch
 
 
 def _from_plan(question: EvaluationQuestion) -> EpochSeconds:
@@ -70,19 +101,20 @@ def _from_plan(question: EvaluationQuestion) -> EpochSeconds:
     if predicted.calibration is None:
         sources.append(f"No finished run corrects it: give --history with at least {LEAST_RUNS} runs.")
     epoch = EpochSeconds(predicted.epoch_seconds, low, high, tuple(sources))
-    return _with_evidence(question, epoch, None) if question.past else epoch
+    return _with_evidence(question, epoch, None) if question.facts else epoch
 
 
 def _from_runs(question: EvaluationQuestion) -> EpochSeconds:
     learned = learn_forecaster(question.runs)
     answer = learned.ask(question_of(question))
-    return _with_evidence(question, EpochSeconds(answer.seconds, answer.low_95, answer.high_95, answer.sources), learned)
+    epoch = EpochSeconds(answer.seconds, answer.low_95, answer.high_95, answer.sources, len(question.runs), answer.like is None)
+    return _with_evidence(question, epoch, learned)
 
 
 def _with_evidence(question: EvaluationQuestion, epoch: EpochSeconds, learned: Forecaster | None) -> EpochSeconds:
     """What the graph of finished runs says of the forecast, behind what it rests on."""
     asked = question_of(question)
-    past = question.past or tuple(facts_of(run) for run in question.runs)
+    past = question.facts or tuple(facts_of(run) for run in question.runs)
     graph = RunGraph(past if learned is None else judged(past, learned))
     planned = facts_of(asked, sorted({worker.node for worker in question.plan.workers}))
     unlike = None if learned is None else learned.index.nearest(asked)[0].unlike

@@ -1,15 +1,18 @@
 """What the stages make together: AHP weights, the value V, each stage's Shapley share in it, and the HyperScore.
 
-Until finished runs say which values ended in time, V is not calibrated: it is the weighted mean of the stages' scores.
+With enough finished runs V is the chance to end in time; until then it is the weighted mean of the stages' scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from hyperscale.evaluate.calibration.past_run import PastRun
+from hyperscale.evaluate.pipeline.calibrated_value import calibrated_subsets
 from hyperscale.evaluate.score.ahp import weights
 from hyperscale.evaluate.score.hyperscore import hyperscore
 from hyperscale.evaluate.score.shapley import shapley
@@ -27,10 +30,17 @@ class FusedStages(NamedTuple):
     value: float | None
     """None where no stage has a score."""
     hyper_score: float | None
+    base: float = 0.0
+    """Value without any stage; it and the shares sum to the value."""
+    source: str = ""
+    """What the value is, in a sentence."""
 
 
-def fuse(outcomes: Sequence[StageOutcome]) -> FusedStages:
-    """Return the stages with weight and share; one without a score keeps neither and is left out of the value."""
+def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> FusedStages:
+    """Return the stages with weight and share; one without a score keeps neither and is left out of the value.
+
+    past: finished runs, oldest first, that the value is calibrated by where enough of them had a deadline.
+    """
     scored = [outcome for outcome in outcomes if outcome.score is not None]
     if not scored:
         return FusedStages(tuple(outcomes), None, None)
@@ -38,14 +48,16 @@ def fuse(outcomes: Sequence[StageOutcome]) -> FusedStages:
     weight_of = dict(zip(names, weights(names, comparisons(names)).weights, strict=True))
     score_of = {outcome.stage: outcome.score or 0.0 for outcome in scored}
     no = frozenset(outcome.stage for outcome in scored if outcome.state is StageState.FAILED)
-    shares = shapley(names, lambda members: _value(members, no, weight_of, score_of))
+    calibrated, source = calibrated_subsets(names, weight_of, score_of, past)
+    subset = calibrated if calibrated is not None else partial(_mean, weight_of=weight_of, score_of=score_of)
+    shares = shapley(names, lambda members: 0.0 if members & no else subset(members))
     share_of = dict(zip(shares.names, shares.shares, strict=True))
     stages = tuple(
         replace(outcome, weight=weight_of[outcome.stage], share=share_of[outcome.stage]) if outcome.stage in share_of else outcome
         for outcome in outcomes
     )
     value = min(1.0, max(0.0, shares.value))
-    return FusedStages(stages, value, hyperscore(value))
+    return FusedStages(stages, value, hyperscore(value), shares.empty, source)
 
 
 def comparisons(names: Sequence[str]) -> list[list[float]]:
@@ -53,9 +65,9 @@ def comparisons(names: Sequence[str]) -> list[list[float]]:
     return [[IMPORTANCE[row] / IMPORTANCE[column] for column in names] for row in names]
 
 
-def _value(members: frozenset[str], no: frozenset[str], weight_of: dict[str, float], score_of: dict[str, float]) -> float:
-    """The weighted mean of some stages, as if there were no others; 0 for none of them, and where one says no."""
-    if not members or members & no:
+def _mean(members: frozenset[str], weight_of: Mapping[str, float], score_of: Mapping[str, float]) -> float:
+    """The weighted mean of some stages, as if there were no others; 0 for none of them."""
+    if not members:
         return 0.0
     chosen = sorted(members)
     return sum(weight_of[name] * score_of[name] for name in chosen) / sum(weight_of[name] for name in chosen)

@@ -8,15 +8,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from hyperscale.evaluate.calibration.calibration_report import report_of
+from hyperscale.evaluate.calibration.stated_figure import recalibrated
 from hyperscale.evaluate.impact.energy import energy
 from hyperscale.evaluate.impact.queue_effect import QueueEffect, queue_effect
 from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
 from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, EpochSeconds, forecast_epoch
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
 from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
+from hyperscale.evaluate.pipeline.stage_trust import recalibration_of, saying_recalibrated, with_trust
 from hyperscale.evaluate.pipeline.twin_stage import TWIN, play_twin
 from hyperscale.evaluate.twin.twin_types import Outlook
-from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState
+from hyperscale.model.evaluation import Evaluation, Interval, Recalibration, StageOutcome, StageState
 
 STAGES: Final = (PROOF, FORECAST, TWIN)
 """In the order in which they are asked."""
@@ -33,21 +36,25 @@ class Evaluated(NamedTuple):
 def evaluate(question: EvaluationQuestion) -> Evaluated:
     """Return what every asked stage found; the same question gives the same bytes."""
     asked = question.stages or frozenset(STAGES)
-    forecast, epoch = forecast_epoch(question)
+    report = report_of(question.past)
+    forecast, epoch = forecast_epoch(question, report)
     proved = [proof(question)] if PROOF in asked else []
     forecasts = [forecast] if FORECAST in asked else []
     if TWIN not in asked:
-        return Evaluated(replace(_evaluation(question, [*proved, *forecasts]), neighbours=epoch.neighbours), None)
+        return Evaluated(replace(_evaluation(question, [*proved, *forecasts], epoch), neighbours=epoch.neighbours), None)
     answer = play_twin(question, epoch)
+    by = recalibration_of(question.past, report, TWIN, epoch.runs > 0)
+    end = answer.end if answer.end is None or by is None else recalibrated(answer.end, by)
+    outcome = answer.outcome if answer.end is None else saying_recalibrated(answer.outcome, by, answer.end)
     advised = question.request.job.checkpoint is not None and answer.outlook.expected_end_seconds is not None
     effect = _queue_effect(question, epoch)
     best = answer.outlook.best_interval.epochs if advised else None
     whole = replace(
-        _evaluation(question, [*proved, *forecasts, answer.outcome]),
-        end_seconds=answer.end,
+        _evaluation(question, [*proved, *forecasts, with_trust(outcome, report)], epoch, by),
+        end_seconds=end,
         ends_by_deadline=answer.by_deadline,
-        cost=_cost(question, answer.end),
-        energy_kilowatt_hours=None if answer.end is None else energy(question.plan, answer.end, question.policy),
+        cost=_cost(question, end),
+        energy_kilowatt_hours=None if end is None else energy(question.plan, end, question.policy),
         wait_seconds=None if effect is None else effect.wait,
         delay_of_others_seconds=None if effect is None or not effect.others else effect.delay,
         checkpoint_every_epochs=best,
@@ -58,16 +65,23 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
     return Evaluated(whole, answer.outlook)
 
 
-def _evaluation(question: EvaluationQuestion, outcomes: Sequence[StageOutcome]) -> Evaluation:
-    """What follows from the outcomes alone."""
-    fused = fuse(outcomes)
+def _evaluation(
+    question: EvaluationQuestion, outcomes: Sequence[StageOutcome], epoch: EpochSeconds, twin: Recalibration | None = None
+) -> Evaluation:
+    """What follows from the outcomes; twin: applied to its interval."""
+    fused = fuse(outcomes, question.past)
     return Evaluation(
         job=question.request.job_key,
         plan_id=question.plan.plan_id,
         stages=fused.stages,
+        epoch_seconds=epoch.interval,
+        forecast_runs=epoch.runs,
+        recalibrations=tuple(each for each in (epoch.recalibration, twin) if each is not None),
         deadline_seconds=question.deadline_seconds,
         top_risk=top_risk(outcomes),
         value=fused.value,
+        base_value=fused.base or None,
+        value_source=fused.source,
         hyper_score=fused.hyper_score,
     )
 

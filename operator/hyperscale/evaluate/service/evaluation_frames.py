@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from hyperscale.evaluate.calibration.lessons import NO_LESSONS, Lessons
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.plan import Plan
@@ -23,6 +24,8 @@ class EvaluationAsk(msgspec.Struct, frozen=True, rename="camel"):
     snapshot: ClusterSnapshot
     """Of the planned nodes and the links between them."""
     futures: int
+    lessons: Lessons = NO_LESSONS
+    """What history teaches about such a plan."""
 
 
 QUESTIONS: Final[msgspec.json.Decoder[EvaluationAsk]] = msgspec.json.Decoder(EvaluationAsk)

@@ -10,7 +10,9 @@ import sys
 
 import msgspec
 
-from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, assumed_failures, first_epoch_deadline
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, first_epoch_deadline
+from hyperscale.evaluate.pipeline.learned_failures import learned_failures
+from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import MAX_QUESTION_BYTES, QUESTIONS, EvaluationAsk
 from hyperscale.model.evaluation import EvaluationStatus, status_of
@@ -23,10 +25,12 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         plan=ask.plan,
         request=ask.request,
         snapshot=ask.snapshot,
-        failures=assumed_failures(),
+        failures=learned_failures(ask.lessons.nodes, ask.lessons.now),
         deadline_seconds=first_epoch_deadline(ask.request.job),
         futures=ask.futures,
         seed=ask.request.seed,
+        runs=tuple(map(forecast_run, ask.lessons.runs)),
+        past=ask.lessons.past,
     )
     return status_of(evaluate(question).answer)
 

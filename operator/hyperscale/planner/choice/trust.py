@@ -12,7 +12,7 @@ import numpy as np
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
-from hyperscale.model.plan import Calibration, Correction, Plan
+from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
 from hyperscale.planner.check.artifact import rounded
@@ -43,8 +43,6 @@ ESTIMATED_LINK_RANGE: Final = (0.3, 3.0)
 
 CALIBRATED_SPREADS: Final = 2.0
 """Spreads about the median that a calibrated prediction spans: 95 % of runs where their logarithms are normal."""
-LEAST_SPREAD: Final = 0.05
-"""A few runs of the same job differ by less than the next job will."""
 IDLE_UTILIZATION: Final = 0.1
 """Of planned GPUs, up to which a curve speaks of them: it was learnt from runs that had theirs for themselves."""
 
@@ -111,7 +109,7 @@ def mix(products: Iterable[str | None]) -> str:
 
 def corrected_range(correction: Correction, figures: Breakdown) -> tuple[float, float]:
     """Low and high epoch seconds by how much finished runs differed."""
-    width = math.exp(CALIBRATED_SPREADS * max(correction.spread, LEAST_SPREAD))
+    width = math.exp(CALIBRATED_SPREADS * max(correction.spread, MIN_SPREAD))
     middle = correction.factor * figures.epoch_seconds
     return middle / width, middle * width
 

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+from hyperscale.evaluate.calibration.lessons import ForecastRow
+from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun, RunFeatures
-from hyperscale.evaluate.service.lessons import ForecastRow
+from hyperscale.evaluate.forecast.run_facts import RunFacts
+
+
+class PastRuns(NamedTuple):
+    """Finished runs, oldest first."""
+
+    runs: tuple[ForecastRun, ...] = ()
+    """Those that teach: ended well on the plan that they began with."""
+    past: tuple[PastRun, ...] = ()
+    """Those that were evaluated before they began."""
+    facts: tuple[RunFacts, ...] = ()
+    """Of all, failed ones too."""
 
 
 def forecast_run(row: ForecastRow) -> ForecastRun:

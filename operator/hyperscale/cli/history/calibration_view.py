@@ -1,0 +1,35 @@
+"""How well finished runs were predicted, as a table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.cli.text_tables import table
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
+from hyperscale.evaluate.calibration.stage_verdict import Coverage, StageVerdict
+
+HEADER: Final = ("STAGE", "RUNS", "JUDGED", "CALIBRATED", "REASON", "BIAS", "SPREAD", "DRIFT", "IN 68 %", "IN 95 %")
+NUMBERS: Final = frozenset({1, 2, 5, 6, 7})
+
+
+def calibration_lines(report: CalibrationReport | None) -> list[str]:
+    """Return the table of stages; empty where no run had a prediction to compare with. Errors are in stated deviations."""
+    if report is None or not report.stages:
+        return []
+    return ["", *table(HEADER, map(_row, report.stages), right=NUMBERS)]
+
+
+def _row(stage: StageVerdict) -> tuple[str, ...]:
+    figures = (_signed(stage.bias), "-" if stage.spread is None else f"{stage.spread:.2f}", _signed(stage.drift))
+    verdict = (stage.verdict.value, stage.reason.value)
+    return stage.stage, str(stage.runs), str(stage.judged), *verdict, *figures, _share(stage.one_sigma), _share(stage.two_sigma)
+
+
+def _signed(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:+.2f}"
+
+
+def _share(coverage: Coverage | None) -> str:
+    if coverage is None:
+        return "-"
+    return f"{100 * coverage.held / coverage.runs:.0f} % ({100 * coverage.low:.0f} to {100 * coverage.high:.0f})"

@@ -1,0 +1,85 @@
+"""How nodes fail, as their own lives say: a law fitted to enough failures, else the published rate corrected by what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hyperscale.evaluate.calibration.lessons import NodeLife
+from hyperscale.evaluate.pipeline.evaluation_question import (
+    ASSUMED_FAILURES,
+    DAY_SECONDS,
+    NO_FAILURES,
+    FailureAssumption,
+    assumed_failures,
+    constant_rate,
+    of_table,
+)
+from hyperscale.evaluate.twin.failure_table import UnitRecord
+from hyperscale.evaluate.twin.fit_laws import MIN_SHAPE_EVENTS
+
+PRIOR_FAILURES: Final = 1.0
+"""Failures that the published rate weighs as: its node-days are those in which it expects so many."""
+PER: Final = 1_000.0
+"""Node-days that a rate is stated for."""
+HALF: Final = 0.025
+"""On each side of a 95 % interval."""
+
+
+class RateBounds(NamedTuple):
+    """Failures per 1,000 node-days."""
+
+    mean: float
+    low: float
+    """95 % bounds."""
+    high: float
+
+
+def learned_failures(lives: Sequence[NodeLife], until_seconds: float) -> FailureAssumption:
+    """Return how the nodes of these lives fail, all of one kind, observed until then (Unix seconds)."""
+    records = [record for life in lives if (record := _record(life, until_seconds)) is not None]
+    node_days = sum((until_seconds if r.remove_seconds is None else r.remove_seconds) - r.insert_seconds for r in records) / DAY_SECONDS
+    failures = sum(record.remove_seconds is not None and record.cause not in NO_FAILURES for record in records)
+    if node_days <= 0.0:
+        return assumed_failures()
+    rate, counted = posterior_rate(failures, node_days), exact_rate(failures, node_days)
+    alone = f"{failures} failures in {node_days:.0f} node-days of such nodes, {_text(counted)} per {PER:,.0f} node-days"
+    if failures < MIN_SHAPE_EVENTS:
+        return constant_rate(
+            rate.mean,
+            f"Learned: {alone} alone; with the published {ASSUMED_FAILURES:.2f} of 16,000 A100 (arXiv 2410.21680), which weighs as "
+            f"{PRIOR_FAILURES:g} failure, {_text(rate)} are taken.",
+        )
+    fitted = of_table(records, until_seconds)
+    return FailureAssumption(fitted.laws, f"Learned: {alone}. {fitted.source}", age_seconds=fitted.age_seconds)
+
+
+def posterior_rate(failures: int, node_days: float) -> RateBounds:
+    """Return the rate after `failures` in `node_days`, with the published rate as gamma prior (conjugate to Poisson counts)."""
+    from scipy.special import gammaincinv
+
+    shape, days = PRIOR_FAILURES + failures, PER * PRIOR_FAILURES / ASSUMED_FAILURES + node_days
+    low, high = (PER * float(gammaincinv(shape, part)) / days for part in (HALF, 1.0 - HALF))
+    return RateBounds(PER * shape / days, low, high)
+
+
+def exact_rate(failures: int, node_days: float) -> RateBounds:
+    """Return the counted rate with exact bounds of a Poisson mean (Garwood 1936). ValueError for node-days that are not above 0."""
+    from scipy.special import gammaincinv
+
+    if not node_days > 0.0:
+        raise ValueError(f"{node_days} node-days: a rate needs a time above 0")
+    low = float(gammaincinv(failures, HALF)) if failures else 0.0
+    return RateBounds(PER * failures / node_days, PER * low / node_days, PER * float(gammaincinv(failures + 1, 1.0 - HALF)) / node_days)
+
+
+def _text(rate: RateBounds) -> str:
+    return f"{rate.mean:.3g} ({rate.low:.2g} to {rate.high:.2g})"
+
+
+def _record(life: NodeLife, until_seconds: float) -> UnitRecord | None:
+    """None for a life that says nothing yet."""
+    end = until_seconds if life.remove_seconds is None else life.remove_seconds
+    if not life.insert_seconds < end <= until_seconds:
+        return None
+    return UnitRecord(0, life.node, life.insert_seconds, life.remove_seconds, life.cause)
