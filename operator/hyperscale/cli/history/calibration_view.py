@@ -32,4 +32,4 @@ def _signed(figure: float | None) -> str:
 def _share(coverage: Coverage | None) -> str:
     if coverage is None:
         return "-"
-    return f"{100 * coverage.held / coverage.runs:.0f} % ({100 * coverage.low:.0f} to {100 * coverage.high:.0f})"
+    return f"{100 * coverage.covered / coverage.runs:.0f} % ({100 * coverage.low:.0f} to {100 * coverage.high:.0f})"

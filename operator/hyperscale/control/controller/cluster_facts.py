@@ -1,4 +1,4 @@
-"""What the operator's parts are told of the cluster that they run in."""
+"""Facts of the cluster that the operator runs in: its id, and where previews are served."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Taught(NamedTuple):
-    """What planners, evaluations and people get of it."""
+    """The lessons of history, for planners, evaluations and people."""
 
     calibrations: Mapping[str, tuple[Calibration, ...]]
     curves: Mapping[Workload, Calibration]

@@ -170,7 +170,7 @@ class Telemetry:
             for coverage in (stage.one_sigma, stage.two_sigma):
                 if coverage is not None:
                     level = f"{100 * coverage.stated:.0f}"
-                    self.coverage.labels(stage=stage.stage, level=level).set(coverage.held / coverage.runs)
+                    self.coverage.labels(stage=stage.stage, level=level).set(coverage.covered / coverage.runs)
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is reported of one job; jobs come and go, series must not pile up."""

@@ -18,7 +18,7 @@ _SAYINGS: Final = {
     VerdictReason.TOO_NARROW: "its intervals are too narrow",
     VerdictReason.TOO_WIDE: "its intervals are wider than stated",
     VerdictReason.DRIFTING: "recent runs differ from earlier ones",
-    VerdictReason.BOUNDS_OPEN: "the bounds leave it open",
+    VerdictReason.BOUNDS_OPEN: "the bounds do not decide",
 }
 
 
@@ -33,7 +33,7 @@ class CalibrationReport(Struct, frozen=True, rename="camel"):
     stages: tuple[StageVerdict, ...] = ()
 
     def of(self, stage: str) -> StageVerdict | None:
-        """The verdict on a stage; None where no finished run had a statement of it."""
+        """The verdict on a stage; None where no finished run had its statement."""
         return next((each for each in self.stages if each.stage == stage), None)
 
 
@@ -71,4 +71,4 @@ def sentence(stage: StageVerdict) -> str:
 
 def _share(coverage: Coverage) -> str:
     bounds = f"{100 * coverage.low:.0f} to {100 * coverage.high:.0f} %"
-    return f"{coverage.held} of {coverage.runs} within the {100 * coverage.stated:.0f} % interval (true share {bounds})"
+    return f"{coverage.covered} of {coverage.runs} within the {100 * coverage.stated:.0f} % interval (true share {bounds})"

@@ -1,4 +1,4 @@
-"""What history teaches an evaluation, as the operator's evaluation process is told: finished runs, past predictions, lives of nodes.
+"""What history teaches an evaluation, as the operator sends it to an evaluation: finished runs, past predictions, lives of nodes.
 
 Without numpy: the operator itself reads this module.
 """

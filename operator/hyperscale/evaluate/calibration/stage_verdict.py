@@ -61,7 +61,7 @@ class Coverage(Struct, frozen=True, rename="camel"):
     """How many outcomes an interval held."""
 
     stated: float
-    held: int
+    covered: int
     runs: int
     low: float
     """Exact bounds of the true coverage, at the confidence of this look."""
@@ -136,9 +136,9 @@ def _verdict(one: Coverage, two: Coverage, drift: float | None) -> tuple[Coverag
 
 
 def _coverage(errors: Sequence[float], sigmas: float, stated: float, tolerance: float, stages: int) -> Coverage:
-    held, runs = sum(abs(error) <= sigmas for error in errors), len(errors)
-    bounds = clopper_pearson(held, runs, 1.0 - WRONG_COVERAGE / (2 * len(LOOKS) * stages))
-    return Coverage(stated, held, runs, bounds.low, bounds.high, _within(clopper_pearson(held, runs, CONFIDENCE), stated, tolerance))
+    covered, runs = sum(abs(error) <= sigmas for error in errors), len(errors)
+    bounds = clopper_pearson(covered, runs, 1.0 - WRONG_COVERAGE / (2 * len(LOOKS) * stages))
+    return Coverage(stated, covered, runs, bounds.low, bounds.high, _within(clopper_pearson(covered, runs, CONFIDENCE), stated, tolerance))
 
 
 def _within(bounds: ProportionBounds, stated: float, tolerance: float) -> bool:

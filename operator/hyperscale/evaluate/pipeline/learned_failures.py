@@ -19,7 +19,7 @@ from hyperscale.evaluate.twin.failure_table import UnitRecord
 from hyperscale.evaluate.twin.fit_laws import MIN_SHAPE_EVENTS
 
 PRIOR_FAILURES: Final = 1.0
-"""Failures that the published rate weighs as: its node-days are those in which it expects so many."""
+"""Failures that the published rate weighs as: its node-days are those in which it expects this number."""
 PER: Final = 1_000.0
 """Node-days that a rate is stated for."""
 HALF: Final = 0.025
