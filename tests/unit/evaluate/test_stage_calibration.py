@@ -18,7 +18,7 @@ from hyperscale.model.evaluation import EvaluationStatus, Interval, Recalibratio
 
 
 def normal(count: int, seed: int = 1, scale: float = 1.0, shift: float = 0.0) -> list[float]:
-    return (shift + scale * np.random.default_rng(seed).normal(size=count)).tolist()
+    return [shift + scale * float(error) for error in np.random.default_rng(seed).normal(size=count)]
 
 
 def past(outcome: float | None, *, seconds: float = 10.0, **fields: Any) -> PastRun:
@@ -37,7 +37,8 @@ def test_an_error_is_in_the_deviations_of_its_own_side() -> None:
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0, -1.0])
 @pytest.mark.parametrize("field", ["middle", "low", "high", "outcome"])
 def test_a_figure_that_is_none_is_no_error_of_zero(field: str, wrong: float) -> None:
-    assert error_of(StatedFigure(10.0, 5.0, 40.0, 20.0)._replace(**{field: wrong})) is None
+    figures = {"middle": 10.0, "low": 5.0, "high": 40.0, "outcome": 20.0} | {field: wrong}
+    assert error_of(StatedFigure(**figures)) is None
     assert error_of(StatedFigure(1.0, 2.0, 3.0, 2.0)) is None
 
 

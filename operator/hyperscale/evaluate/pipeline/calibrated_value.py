@@ -43,16 +43,26 @@ def calibrated_subsets(
 ) -> tuple[Callable[[frozenset[str]], float] | None, str]:
     """Return the value of any subset of stages, calibrated again on it, and a sentence; None and the reason where runs are too few.
 
-    Of no stage it is the base rate of the runs.
+    Of no stage it is the base rate of the runs. A stage whose score was the same in all runs, as of a proof that never fails, tells
+    nothing of the outcome and adds nothing.
     """
     history = outcome_history(names, past)
     count = len(history.outcomes)
     if count < MIN_OUTCOMES:
         return None, f"Not calibrated: {count} of {MIN_OUTCOMES} finished runs with a deadline; V is the weighted mean of the scores."
-    value = subset_value(OUTCOME, names, (history.scores, history.outcomes), weight_of, score_of)
-    judged = judge_held_out(OUTCOME, history.scores, history.outcomes, [weight_of[name] for name in names])
+    telling = [at for at in range(len(names)) if len(set(_given(history.scores[:, at]))) > 1]
+    chosen, scores = [names[at] for at in telling], history.scores[:, telling]
+    if not chosen:
+        return None, f"Not calibrated: no stage's score differed among {count} finished runs; V is the weighted mean of the scores."
+    value = subset_value(OUTCOME, chosen, (scores, history.outcomes), weight_of, score_of)
+    judged = judge_held_out(OUTCOME, scores, history.outcomes, [weight_of[name] for name in chosen])
     better = "" if judged.skill > 0.0 else "; the stages tell no more than the base rate"
-    return value, (
+    return lambda members: value(members & frozenset(chosen)), (
         f'V is the chance of "{OUTCOME}", calibrated on {count} finished runs, of which {sum(history.outcomes)} did; '
         f"Brier score {judged.brier:.3f} on runs held out, {judged.base_brier:.3f} for the base rate{better}."
     )
+
+
+def _given(column: FloatArray) -> list[float]:
+    """The scores of a stage without the runs that had none."""
+    return [score for score in column.tolist() if not math.isnan(score)]
