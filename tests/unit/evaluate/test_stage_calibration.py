@@ -38,7 +38,7 @@ def test_an_error_is_in_the_deviations_of_its_own_side() -> None:
 @pytest.mark.parametrize("field", ["middle", "low", "high", "outcome"])
 def test_a_figure_that_is_none_is_no_error_of_zero(field: str, wrong: float) -> None:
     figures = {"middle": 10.0, "low": 5.0, "high": 40.0, "outcome": 20.0} | {field: wrong}
-    assert error_of(StatedFigure(**figures)) is None
+    assert error_of(StatedFigure(figures["middle"], figures["low"], figures["high"], figures["outcome"])) is None
     assert error_of(StatedFigure(1.0, 2.0, 3.0, 2.0)) is None
 
 
