@@ -133,16 +133,21 @@ def open_rows(truth: Truth, count: int, seed: int) -> list[Row]:
         rows.append(Row(NAME, truth.name, method, "histories ever False", 100.0 * len(caught) / len(runs), "%", seed))
         if caught:
             rows.append(Row(NAME, truth.name, method, "runs until False, median", statistics.median(caught), "", seed))
-    reports = [_report([errors]) for errors in drawn]
-    true = sum(report.verdict is CoverageVerdict.TRUE for report in reports)
-    rows.append(Row(NAME, truth.name, OURS, f"True after {RUNS} runs", 100.0 * true / count, "%", seed))
+    return rows + verdict_rows(truth, [_report([errors]) for errors in drawn], firsts[OURS], seed)
+
+
+def verdict_rows(truth: Truth, reports: Sequence[CalibrationReport], firsts: Sequence[int | None], seed: int) -> list[Row]:
+    """The verdicts at the end of whole histories; firsts: the runs after which each was False."""
+    count = len(reports)
+    true = 100.0 * sum(report.verdict is CoverageVerdict.TRUE for report in reports) / count
+    rows = [Row(NAME, truth.name, OURS, f"True after {RUNS} runs", true, "%", seed)]
     for reason in (VerdictReason.TOO_NARROW, VerdictReason.DRIFTING, VerdictReason.TOO_WIDE):
         part = 100.0 * sum(report.reason == reason.value for report in reports) / count
         rows.append(Row(NAME, truth.name, OURS, f"{reason.value} after {RUNS} runs", part, "%", seed))
     if truth is OVERCONFIDENT:
-        missed = 100.0 * sum(first is None or first > LOOKS[2] for first in firsts[OURS]) / count
+        missed = 100.0 * sum(first is None or first > LOOKS[2] for first in firsts) / count
         rows.append(common.goal(NAME, f"overconfident 2x: not False after {LOOKS[2]} runs", OURS, missed, 5.0, "%"))
-        rows.append(common.goal(NAME, "overconfident 2x: called True", OURS, 100.0 * true / count, 5.0, "%"))
+        rows.append(common.goal(NAME, "overconfident 2x: called True", OURS, true, 5.0, "%"))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -76,7 +76,6 @@ def finished_run(
 
     size, correction = dataset_size(job), plan.predicted.calibration.factor if plan.predicted.calibration is not None else 1.0
     measured = status.measured or Measured(epoch=0, epochs=0)
-    evaluation = beginning.evaluation if beginning.evaluation is not None else status.evaluation
     return FinishedRun(
         uid=metadata.uid,
         namespace=metadata.namespace,
@@ -106,15 +105,23 @@ def finished_run(
         epochs=measured.epoch,
         plan=msgspec.json.encode(plan).decode(),
         measured=msgspec.json.encode(status.measured).decode() if status.measured is not None else "",
-        hosts=len({worker.node for worker in plan.workers}),
-        low_seconds=plan.predicted.low_seconds,
-        high_seconds=plan.predicted.high_seconds,
-        evaluation=msgspec.json.encode(evaluation).decode() if evaluation is not None else None,
-        run_seconds=_run_seconds(status, beginning.began or status.start_time or "", now),
-        deadline_seconds=evaluation.deadline_seconds if evaluation is not None else None,
-        restarts=status.restarts,
-        preemptions=status.preemptions,
+        **_outcome(plan, status, beginning, now),
     )
+
+
+def _outcome(plan: Plan, status: JobStatus, beginning: RunBeginning, now: float) -> dict[str, Any]:
+    """The fields of a run that earlier versions did not keep."""
+    evaluation = beginning.evaluation if beginning.evaluation is not None else status.evaluation
+    return {
+        "hosts": len({worker.node for worker in plan.workers}),
+        "low_seconds": plan.predicted.low_seconds,
+        "high_seconds": plan.predicted.high_seconds,
+        "evaluation": msgspec.json.encode(evaluation).decode() if evaluation is not None else None,
+        "run_seconds": _run_seconds(status, beginning.began or status.start_time or "", now),
+        "deadline_seconds": evaluation.deadline_seconds if evaluation is not None else None,
+        "restarts": status.restarts,
+        "preemptions": status.preemptions,
+    }
 
 
 def _run_seconds(status: JobStatus, began: str, now: float) -> float | None:

@@ -13,6 +13,7 @@ from hyperscale.evaluate.calibration.stage_verdict import Coverage, CoverageVerd
 PLAN: Final = "plan"
 """The range that a plan states of its epoch."""
 NO_RUNS: Final = "NoFinishedRuns"
+_WORST_FIRST: Final = (CoverageVerdict.FALSE, CoverageVerdict.UNKNOWN, CoverageVerdict.TRUE)
 _SAYINGS: Final = {
     VerdictReason.CALIBRATED: "its intervals hold as stated",
     VerdictReason.TOO_NARROW: "its intervals are too narrow",
@@ -52,13 +53,11 @@ def combined(errors: Mapping[str, Sequence[float]]) -> CalibrationReport:
     if not stages:
         return CalibrationReport(CoverageVerdict.UNKNOWN, NO_RUNS, "no finished run had a prediction to compare with", 0)
     runs = max(stage.runs for stage in stages)
-    wrong = [stage for stage in stages if stage.verdict is CoverageVerdict.FALSE]
-    unsure = [stage for stage in stages if stage.verdict is CoverageVerdict.UNKNOWN]
-    verdict = CoverageVerdict.FALSE if wrong else CoverageVerdict.UNKNOWN if unsure else CoverageVerdict.TRUE
-    decisive = (wrong or unsure or list(stages))[0]
-    shown = [*wrong, *(stage for stage in stages if stage not in wrong)]
+    by_verdict = {verdict: [stage for stage in stages if stage.verdict is verdict] for verdict in _WORST_FIRST}
+    verdict = next(each for each in _WORST_FIRST if by_verdict[each])
+    shown = [stage for each in _WORST_FIRST for stage in by_verdict[each]]
     unknown = f"Unknown ({runs} runs): " if verdict is CoverageVerdict.UNKNOWN else ""
-    return CalibrationReport(verdict, decisive.reason.value, unknown + "; ".join(map(sentence, shown)), runs, stages)
+    return CalibrationReport(verdict, shown[0].reason.value, unknown + "; ".join(map(sentence, shown)), runs, stages)
 
 
 def sentence(stage: StageVerdict) -> str:

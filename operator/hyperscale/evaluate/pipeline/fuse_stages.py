@@ -5,7 +5,7 @@ With enough finished runs V is the chance to end in time; until then it is the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -48,8 +48,7 @@ def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> Fuse
     weight_of = dict(zip(names, weights(names, comparisons(names)).weights, strict=True))
     score_of = {outcome.stage: outcome.score or 0.0 for outcome in scored}
     no = frozenset(outcome.stage for outcome in scored if outcome.state is StageState.FAILED)
-    calibrated, source = calibrated_subsets(names, weight_of, score_of, past)
-    subset = calibrated if calibrated is not None else partial(_mean, weight_of=weight_of, score_of=score_of)
+    subset, source = _subsets(names, weight_of, score_of, past)
     shares = shapley(names, lambda members: 0.0 if members & no else subset(members))
     share_of = dict(zip(shares.names, shares.shares, strict=True))
     stages = tuple(
@@ -63,6 +62,14 @@ def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> Fuse
 def comparisons(names: Sequence[str]) -> list[list[float]]:
     """The default comparison matrix (n, n) of these stages."""
     return [[IMPORTANCE[row] / IMPORTANCE[column] for column in names] for row in names]
+
+
+def _subsets(
+    names: Sequence[str], weight_of: Mapping[str, float], score_of: Mapping[str, float], past: Sequence[PastRun]
+) -> tuple[Callable[[frozenset[str]], float], str]:
+    """The value of any subset of stages, and what it is: calibrated by finished runs, else the weighted mean."""
+    calibrated, source = calibrated_subsets(names, weight_of, score_of, past)
+    return calibrated if calibrated is not None else partial(_mean, weight_of=weight_of, score_of=score_of), source
 
 
 def _mean(members: frozenset[str], weight_of: Mapping[str, float], score_of: Mapping[str, float]) -> float:
