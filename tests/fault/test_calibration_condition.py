@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def seed(url: str, count: int, scale: float) -> None:
     """Finished runs whose epochs lie `scale` stated deviations from what their plans said."""
     errors = np.random.default_rng(3).normal(size=count) * scale * SIGMA
-    half = math.exp(1.959964 * SIGMA)
+    half, now = math.exp(1.959964 * SIGMA), time.time()
     ranged = replace(RUN, predicted_seconds=10.0, low_seconds=10.0 / half, high_seconds=10.0 * half, hosts=1)
     with closing(RunStore(url)) as store:
         store.prune(math.inf)
         store.record(
             [
-                replace(ranged, uid=f"{scale}-{place}", finished_at=1_700_000_000.0 + place, measured_seconds=10.0 * math.exp(error))
+                replace(ranged, uid=f"{scale}-{place}", finished_at=now - count + place, measured_seconds=10.0 * math.exp(error))
                 for place, error in enumerate(errors.tolist())
             ]
         )
