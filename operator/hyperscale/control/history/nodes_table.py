@@ -24,7 +24,9 @@ NODES: Final = sql.Table(
 
 def read_lives(connection: sql.Connection, cluster: str) -> tuple[NodeLife, ...]:
     """Return the newest `MAX_LIVES` lives of a cluster's nodes, oldest first."""
-    newest = sql.select(NODES).where(NODES.c.cluster == cluster).order_by(NODES.c.insert_seconds.desc(), NODES.c.node).limit(MAX_LIVES)
+    newest = (
+        sql.select(NODES).where(NODES.c.cluster == cluster).order_by(NODES.c.insert_seconds.desc(), NODES.c.node.desc()).limit(MAX_LIVES)
+    )
     rows = connection.execute(newest).all()
     return tuple(NodeLife(row.node, row.unit_class, row.insert_seconds, row.remove_seconds, row.cause) for row in reversed(rows))
 
