@@ -86,6 +86,13 @@ def test_a_heavy_weight_earns_no_share_where_the_stage_does_not_tell_the_outcome
     assert abs(proof.share or 0.0) < abs(twin.share or 0.0)
 
 
+def test_where_no_stage_tells_the_outcome_the_value_is_the_base_rate() -> None:
+    past = [scored(0.9, number % 4 > 0) for number in range(40)]
+    fused = fuse([*outcomes(proof=1.0), StageOutcome("twin", StageState.PASSED, "", (), None)], past)
+    assert fused.value == fused.base == pytest.approx(31 / 42)
+    assert fused.source.endswith("Left out: twin.")
+
+
 def test_a_stage_that_says_no_leaves_no_value_whatever_runs_say() -> None:
     past = [scored(0.9, True)] * 100
     refused = [StageOutcome("proof", StageState.FAILED, "", (), 0.0), *outcomes(twin=1.0)]

@@ -53,7 +53,8 @@ def calibrated_subsets(
     telling = [at for at in range(len(names)) if len(set(_given(history.scores[:, at]))) > 1]
     chosen, scores = [names[at] for at in telling], history.scores[:, telling]
     if not chosen:
-        return None, f"Not calibrated: no stage's score differed among {count} finished runs; V is the weighted mean of the scores."
+        base = (sum(history.outcomes) + 1.0) / (count + 2.0)
+        return lambda members: base, f'V is how often {count} finished runs "{OUTCOME}": no stage had scores that differ among them.'
     value = subset_value(OUTCOME, chosen, (scores, history.outcomes), weight_of, score_of)
     judged = judge_held_out(OUTCOME, scores, history.outcomes, [weight_of[name] for name in chosen])
     better = "" if judged.skill > 0.0 else "; the stages tell no more than the base rate"

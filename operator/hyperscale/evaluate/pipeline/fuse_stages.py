@@ -41,7 +41,7 @@ def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> Fuse
 
     past: finished runs, oldest first, that the value is calibrated by where enough of them had a deadline.
     """
-    scored = [outcome for outcome in outcomes if outcome.score is not None]
+    scored = _scored(outcomes)
     if not scored:
         return FusedStages(tuple(outcomes), None, None)
     names = [outcome.stage for outcome in scored]
@@ -56,12 +56,22 @@ def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> Fuse
         for outcome in outcomes
     )
     value = min(1.0, max(0.0, shares.value))
-    return FusedStages(stages, value, hyperscore(value), shares.empty, source)
+    return FusedStages(stages, value, hyperscore(value), shares.empty, source + _left_out(outcomes))
 
 
 def comparisons(names: Sequence[str]) -> list[list[float]]:
     """The default comparison matrix (n, n) of these stages."""
     return [[IMPORTANCE[row] / IMPORTANCE[column] for column in names] for row in names]
+
+
+def _scored(outcomes: Sequence[StageOutcome]) -> list[StageOutcome]:
+    return [outcome for outcome in outcomes if outcome.score is not None]
+
+
+def _left_out(outcomes: Sequence[StageOutcome]) -> str:
+    """A sentence on stages without a score; empty where each has one."""
+    missing = ", ".join(outcome.stage for outcome in outcomes if outcome.score is None)
+    return f" Left out: {missing}." if missing else ""
 
 
 def _subsets(
