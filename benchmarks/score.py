@@ -19,9 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks.common import Row, goal, parser, report
-from hyperscale.evaluate.score import ahp, outcome_calibration
+from hyperscale.evaluate.score import outcome_calibration
 from hyperscale.evaluate.score.hyperscore import HyperScoreSettings, hyperscore
 from hyperscale.evaluate.score.shapley import shapley
+from hyperscale.util import ahp
 
 NAME: Final = "score"
 GAMES: Final = 60

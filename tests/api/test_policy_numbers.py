@@ -88,6 +88,20 @@ def test_a_number_out_of_bounds_is_refused_in_the_same_words(api: Api, field: st
     assert words in refusal(api, spec)
 
 
+@pytest.mark.parametrize("others", [("Twin", "Twin"), ("Twin", "Proof", "Proof", "Twin"), ("Twin", "Proof", "Twin", "Proof")])
+def test_a_pair_of_stages_that_is_none_or_given_twice_is_refused_by_both(api: Api, others: tuple[str, ...]) -> None:
+    pairs = zip(others[::2], others[1::2], strict=True)
+    spec: Object = {"evaluation": {"comparisons": [{"stage": one, "comparedWith": other, "importance": "1"} for one, other in pairs]}}
+    fault = fault_path(spec)
+    assert fault is not None
+    assert fault in refusal(api, spec)
+
+
+def test_a_negative_gamma_is_stored_as_written(api: Api) -> None:
+    assert stored(api, {"evaluation": {"hyperScore": {"gamma": "-0.25"}}}).evaluation.hyper_score.gamma == -0.25
+    assert "evaluation.hyperScore.gamma" in refusal(api, {"evaluation": {"hyperScore": {"gamma": "-1001"}}})
+
+
 @pytest.mark.parametrize(
     "old",
     [

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
 from hyperscale.model.api.container_resources import ResourceRequirements
 from hyperscale.model.api.datasets import BUILTIN_SIZES, DatasetSize
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import DatasetSpec, Direction, JobSpec, PartitioningMethod, PartitioningSpec, WorkersSpec
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.written_numbers import DECIMAL, WRITTEN
+from hyperscale.model.api.written_numbers import DECIMAL_PATTERNS, SIGNED_DECIMAL, WRITTEN
 from hyperscale.spec.introspect import choices_of, shape_of, struct_of
-from hyperscale.spec.parse import parse_job
+from hyperscale.spec.parse import SpecError, check_comparisons, parse_job
+from hyperscale.spec.written import read
 from hyperscale.util.quantity import parse_exact, shortest
 from tests.builders.wire import spec_of
 from tests.corpus.jobs import GOOD_JOBS
@@ -60,10 +63,11 @@ def written(form: str, bare: inspect.Type) -> st.SearchStrategy[Any]:
     if isinstance(bare, inspect.StrType):
         return st.integers(1, 2**40) | st.sampled_from(_QUANTITIES)
     assert isinstance(bare, inspect.IntType | inspect.FloatType)
-    if form == DECIMAL[WRITTEN]:
+    if form in DECIMAL_PATTERNS:
         low, high = bare.ge if bare.ge is not None else bare.gt, bare.le if bare.le is not None else bare.lt
         within = st.floats(low, high, exclude_min=bare.gt is not None, exclude_max=bare.lt is not None)
-        return within.filter(lambda number: number == 0 or number > 1e-90).map(lambda number: str(abs(number)))
+        signed = form == SIGNED_DECIMAL[WRITTEN]
+        return within.filter(lambda number: number == 0 or abs(number) > 1e-90).map(lambda number: str(number if signed else abs(number)))
     assert bare.ge is not None
     assert bare.le is not None
     whole = st.integers(int(bare.ge), int(bare.le))
@@ -149,4 +153,18 @@ WIRES = values(struct_of(JobSpec))
 """JSON of job specs within the bounds of each field; rules between fields may be broken."""
 JOBS = WIRES.map(lambda wire: repaired(spec_of(wire)))
 """Jobs that every check must accept."""
-POLICY_WIRES = values(struct_of(PolicySpec))
+
+
+def weighed(wire: dict[str, Any]) -> dict[str, Any]:
+    """The policy without comparisons that contradict each other: no rule of a CRD can tell."""
+    evaluation = wire.get("evaluation", {})
+    try:
+        given = read({"comparisons": evaluation.get("comparisons", [])}, struct_of(EvaluationPolicy))
+        check_comparisons(msgspec.convert(given, EvaluationPolicy).comparisons)
+    except SpecError as error:
+        if "consistency ratio" in str(error):
+            return wire | {"evaluation": {name: value for name, value in evaluation.items() if name != "comparisons"}}
+    return wire
+
+
+POLICY_WIRES = values(struct_of(PolicySpec)).map(weighed)

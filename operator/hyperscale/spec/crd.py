@@ -21,6 +21,7 @@ from hyperscale.model.status import SUMMARY_CONDITION, JobStatus
 from hyperscale.spec.crd_schema import Schema, root_rules, spec_rules, struct_schema
 from hyperscale.spec.former_fields import chart_data
 from hyperscale.spec.introspect import struct_of
+from hyperscale.spec.rules import PAIRS_ONCE, SAME_STAGE
 
 REPOSITORY: Final = Path(__file__).parents[3]
 FOLDERS: Final = ("crds", "charts/hyperscale/files/crds")
@@ -72,6 +73,7 @@ def _plan_of_any_version(plan: Schema) -> None:
 def _policy() -> Schema:
     spec = struct_schema(struct_of(PolicySpec), defaults=True)
     spec["properties"]["gpus"]["items"]["minProperties"] = 2
+    _pairs_of_stages(spec["properties"]["evaluation"]["properties"]["comparisons"])
     schema = _root("How plans are made and judged; jobs without a policyRef take the one named default.", {"spec": spec}, ["spec"])
     columns = [
         ("Lambda", "string", ".spec.communicationWeight", 0),
@@ -80,6 +82,15 @@ def _policy() -> Schema:
         ("Age", "date", ".metadata.creationTimestamp", 0),
     ]
     return _definition(constants.POLICY_KIND, constants.POLICY_PLURAL, "gnnpp", "Cluster", schema, columns)
+
+
+def _pairs_of_stages(comparisons: Schema) -> None:
+    """Every pair of two stages once; whether comparisons contradict each other is beyond CEL, and parse.py says it."""
+    same = "(a.stage == b.stage && a.comparedWith == b.comparedWith)"
+    turned = "(a.stage == b.comparedWith && a.comparedWith == b.stage)"
+    once = f"self.all(a, self.exists_one(b, {same} || {turned}))"
+    comparisons["x-kubernetes-validations"] = [{"rule": once, "message": PAIRS_ONCE}]
+    comparisons["items"]["x-kubernetes-validations"] = [{"rule": "self.stage != self.comparedWith", "message": SAME_STAGE}]
 
 
 def _topology() -> Schema:

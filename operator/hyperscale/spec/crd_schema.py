@@ -177,9 +177,9 @@ def _written(shape: Shape, path: str) -> Schema:
     limits = tuple((sign, limit) for sign, limit in given if limit is not None)
     if len(limits) != 2:
         raise TypeError(f"{path}: a number written as text needs a lower and an upper bound")
-    if shape.written == forms.DECIMAL[forms.WRITTEN]:
+    if (pattern := forms.DECIMAL_PATTERNS.get(shape.written)) is not None:
         rule = decimal_rule(limits, words_of(shape))
-        return {"type": "string", "maxLength": forms.MAX_LENGTH, "pattern": forms.DECIMAL_PATTERN, "x-kubernetes-validations": [rule]}
+        return {"type": "string", "maxLength": forms.MAX_LENGTH, "pattern": pattern, "x-kubernetes-validations": [rule]}
     if bare.ge is None or bare.le is None:
         raise TypeError(f"{path}: a quantity needs Meta(ge=..., le=...)")
     return _quantity(quantity_rule(int(bare.ge), int(bare.le), words_of(shape)))

@@ -103,11 +103,12 @@ def _number_words(bare: inspect.IntType | inspect.FloatType) -> str:
 
 def _written_words(form: str, bare: inspect.IntType | inspect.FloatType) -> str:
     """Of a decimal string or a quantity; both have a lower and an upper bound."""
-    if form == forms.DECIMAL[forms.WRITTEN]:
+    if form in forms.DECIMAL_PATTERNS:
         low = f"from {bare.ge:g}" if bare.ge is not None else f"above {bare.gt:g}"
         high = f"to {bare.le:g}" if bare.le is not None else f"to below {bare.lt:g}"
-        least = f"{bare.ge or bare.gt or 0:g}"
-        return f'a decimal number in quotes {low} {high}, such as "{least if "." in least else f"{least}.5"}"'
+        lowest = max(bare.ge or bare.gt or 0, 0)
+        example = f"{lowest:g}.5" if lowest == int(lowest) else f"{lowest:g}"
+        return f'a decimal number in quotes {low} {high}, such as "{example}"'
     return f"a quantity from {shortest(bare.ge or 0)} to {shortest(bare.le or 1)}, such as 10G or 24Gi"
 
 

@@ -14,11 +14,12 @@ import msgspec
 
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import DatasetStatus, SizeSource, dataset_key, is_sized, with_sizes
+from hyperscale.model.api.evaluation_policy import EvaluationStage, StageComparison, comparison_matrix
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.spec import errors, former_fields, introspect, written
 from hyperscale.spec.api_objects import fault_of
-from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
+from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN, PAIRS_ONCE, SAME_STAGE
 
 
 def with_read_sizes(job: JobSpec, resource: Mapping[str, Any]) -> JobSpec:
@@ -96,7 +97,30 @@ def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
                 f"spec.gpus[{index}]",
                 "has no figure; write gigaflops, pricePerHour, intraNodeBytesPerSecond or intraNodeLatencyNanoseconds",
             )
+    check_comparisons(policy.evaluation.comparisons)
     return policy
+
+
+def check_comparisons(comparisons: tuple[StageComparison, ...]) -> None:
+    """Raise SpecError where a pair of stages is no pair, is given twice, or contradicts the others too much."""
+    path = "spec.evaluation.comparisons"
+    pairs: list[frozenset[EvaluationStage]] = []
+    for index, one in enumerate(comparisons):
+        if one.stage is one.compared_with:
+            raise SpecError(f"{path}[{index}]", SAME_STAGE)
+        pair = frozenset((one.stage, one.compared_with))
+        if pair in pairs:
+            raise SpecError(path, f"{one.stage} and {one.compared_with} are given twice; {PAIRS_ONCE}")
+        pairs.append(pair)
+    if comparisons:
+        from hyperscale.util import ahp  # numpy is loaded for policies alone that compare stages
+
+        try:
+            ahp.weights([str(stage) for stage in EvaluationStage], comparison_matrix(comparisons))
+        except ahp.InconsistentComparisonsError as error:
+            entry = frozenset(EvaluationStage(name) for name in error.contradiction.entry)
+            place = f"[{pairs.index(entry)}].importance" if entry in pairs else ""
+            raise SpecError(path + place, str(error)) from None
 
 
 def _check_kind(resource: object, kind: str) -> None:

@@ -15,7 +15,7 @@ from hyperscale.spec import errors
 from hyperscale.spec.introspect import Shape, shape_of, struct_of, words_of
 from hyperscale.util import quantity
 
-_DECIMAL: Final = re.compile(forms.DECIMAL_PATTERN, re.ASCII)
+_DECIMALS: Final = {form: re.compile(pattern, re.ASCII) for form, pattern in forms.DECIMAL_PATTERNS.items()}
 
 _Change = Callable[[object, Shape, str], object]
 
@@ -91,8 +91,8 @@ def _outside(number: Decimal, bare: inspect.Type) -> str:
 
 def _exact(value: object, form: str) -> Decimal | None:
     """The number behind a text; None where it has another form."""
-    if form == forms.DECIMAL[forms.WRITTEN]:
-        is_decimal = isinstance(value, str) and len(value) <= forms.MAX_LENGTH and _DECIMAL.fullmatch(value)
+    if form in _DECIMALS:
+        is_decimal = isinstance(value, str) and len(value) <= forms.MAX_LENGTH and _DECIMALS[form].fullmatch(value)
         return Decimal(float(value)) if is_decimal else None  # type: ignore[arg-type] # is_decimal
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
@@ -110,4 +110,4 @@ def _text(value: object, shape: Shape, _path: str) -> str:
         return value
     if not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
-    return repr(value).removesuffix(".0") if shape.written == forms.DECIMAL[forms.WRITTEN] else quantity.shortest(value)
+    return repr(value).removesuffix(".0") if shape.written in _DECIMALS else quantity.shortest(value)

@@ -72,6 +72,34 @@ def test_more_failures_end_later_and_less_often_in_time(files: Files) -> None:
     assert rough["endSeconds"]["high"] >= calm["endSeconds"]["high"] if "endSeconds" in rough else True
 
 
+def twin_findings(document: dict[str, Any]) -> list[str]:
+    return next(list(stage["findings"]) for stage in document["stages"] if stage["stage"] == "twin")
+
+
+def test_the_policys_figures_count_unless_the_command_line_gives_others(files: Files) -> None:
+    said = {"failuresPerThousandNodeDays": "2", "repairSeconds": 3600, "restartSeconds": 30, "checkpointWriteSeconds": "0.5"}
+    resource = {"kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": {"evaluation": said}}
+    by = ("--policy", files.write("policy.json", json.dumps(resource)))
+    sentences = twin_findings(answer(files, *by))
+    assert sentences[0] == "By the PlannerPolicy: 2 failures per 1,000 node-days."
+    assert sentences[1] == "Taken: 60 min until a failed node is back and no spare node, then 30 s to train again; 500 ms a checkpoint."
+    other = twin_findings(answer(files, *by, "--failure-rate", "3", "--repair-seconds", "60"))
+    assert other[0] == "As given: 3 failures per 1,000 node-days."
+    assert other[1].startswith("Taken: 60 s until a failed node is back and no spare node, then 30 s")
+
+
+def test_a_policy_whose_comparisons_contradict_each_other_is_bad_input(files: Files) -> None:
+    comparisons = [
+        {"stage": stage, "comparedWith": other, "importance": importance}
+        for stage, other, importance in (("Proof", "Forecast", "9"), ("Forecast", "Twin", "9"), ("Twin", "Proof", "9"))
+    ]
+    resource = {"kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": {"evaluation": {"comparisons": comparisons}}}
+    ran = evaluated(files, "--policy", files.write("policy.json", json.dumps(resource)))
+    assert ran.code == 2
+    assert "spec.evaluation.comparisons" in ran.err
+    assert "Proof to Forecast to Twin" in ran.err or "Forecast to Twin to Proof" in ran.err or "Twin to Proof to Forecast" in ran.err
+
+
 def test_a_table_of_failures_is_fitted_and_said(files: Files) -> None:
     rows = "\n".join(f"n{unit},2026-01-01T00:00:00Z,2026-03-{1 + unit % 28:02d}T00:00:00Z,memory" for unit in range(60))
     table = files.write("events.csv", f"location,insert,remove,cause\n{rows}\n")

@@ -158,7 +158,7 @@ async def test_a_pass_never_waits_for_an_api_server_that_hangs() -> None:
         asked.set()
         await asyncio.Event().wait()
 
-    stage.writes.ensure_preflight = hang  # type: ignore[method-assign]
+    stage.writes.ensure_preflight = hang  # type: ignore[method-assign, assignment]
     await stage.look()
     assert asked.is_set()
     await stage.look()

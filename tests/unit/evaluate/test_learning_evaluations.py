@@ -54,14 +54,14 @@ def outcomes(**scores: float) -> list[StageOutcome]:
 
 def test_with_too_few_runs_the_value_is_the_mean_and_says_so() -> None:
     few = [scored(0.9, True)] * (MIN_OUTCOMES - 1) + [scored(0.9, None)] * 50
-    fused, plain = fuse(outcomes(proof=1.0, twin=0.5), few), fuse(outcomes(proof=1.0, twin=0.5))
+    fused, plain = fuse(outcomes(proof=1.0, twin=0.5), past=few), fuse(outcomes(proof=1.0, twin=0.5))
     assert (fused.value, fused.base) == (plain.value, 0.0)
     assert fused.source.startswith(f"Not calibrated: {MIN_OUTCOMES - 1} of {MIN_OUTCOMES} finished runs with a deadline")
 
 
 def test_with_enough_runs_the_value_is_how_often_such_runs_ended_in_time() -> None:
     past = [scored(0.9, True)] * 60 + [scored(0.6, False)] * 60
-    high, low = (fuse(outcomes(proof=1.0, twin=twin), past) for twin in (0.9, 0.6))
+    high, low = (fuse(outcomes(proof=1.0, twin=twin), past=past) for twin in (0.9, 0.6))
     assert high.value is not None
     assert low.value is not None
     assert high.value > 0.9
@@ -72,14 +72,14 @@ def test_with_enough_runs_the_value_is_how_often_such_runs_ended_in_time() -> No
 def test_shares_and_base_rate_sum_to_the_calibrated_value_to_the_last_bit() -> None:
     chance = np.random.default_rng(3)
     past = [scored(float(chance.random()), bool(chance.random() < 0.7)) for _ in range(80)]
-    fused = fuse(outcomes(proof=1.0, twin=0.4, forecast=0.8), past)
+    fused = fuse(outcomes(proof=1.0, twin=0.4, forecast=0.8), past=past)
     assert math.fsum([fused.base, *(stage.share or 0.0 for stage in fused.stages)]) == fused.value
     assert fused.base == pytest.approx((sum(bool(run.ended_in_time) for run in past) + 1) / 82)
 
 
 def test_a_heavy_weight_earns_no_share_where_the_stage_does_not_tell_the_outcome() -> None:
     past = [scored(0.9, True)] * 60 + [scored(0.3, False)] * 60
-    proof, twin = fuse(outcomes(proof=1.0, twin=0.9), past).stages
+    proof, twin = fuse(outcomes(proof=1.0, twin=0.9), past=past).stages
     assert proof.weight is not None
     assert twin.weight is not None
     assert proof.weight > twin.weight
@@ -88,7 +88,7 @@ def test_a_heavy_weight_earns_no_share_where_the_stage_does_not_tell_the_outcome
 
 def test_where_no_stage_tells_the_outcome_the_value_is_the_base_rate() -> None:
     past = [scored(0.9, number % 4 > 0) for number in range(40)]
-    fused = fuse([*outcomes(proof=1.0), StageOutcome("twin", StageState.PASSED, "", (), None)], past)
+    fused = fuse([*outcomes(proof=1.0), StageOutcome("twin", StageState.PASSED, "", (), None)], past=past)
     assert fused.value == fused.base == pytest.approx(31 / 42)
     assert fused.source.endswith("Left out: twin.")
 
@@ -96,7 +96,7 @@ def test_where_no_stage_tells_the_outcome_the_value_is_the_base_rate() -> None:
 def test_a_stage_that_says_no_leaves_no_value_whatever_runs_say() -> None:
     past = [scored(0.9, True)] * 100
     refused = [StageOutcome("proof", StageState.FAILED, "", (), 0.0), *outcomes(twin=1.0)]
-    assert fuse(refused, past).value == 0.0
+    assert fuse(refused, past=past).value == 0.0
 
 
 def test_forecasts_that_missed_widen_the_next_one_and_are_left_out_of_the_score() -> None:

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.score import PUBLISHED, exact_hyperscore
-from hyperscale.evaluate.score import ahp
 from hyperscale.evaluate.score.hyperscore import HyperScoreSettings, highest, hyperscore
 from hyperscale.evaluate.score.shapley import shapley
+from hyperscale.util import ahp
 
 
 def matrix(text: str) -> list[list[float]]:

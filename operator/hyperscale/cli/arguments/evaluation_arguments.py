@@ -61,22 +61,24 @@ def _add_failures(command: Parser) -> None:
         "--failure-rate",
         type=_Number(0.0, MAX_RATE, "6.5"),
         metavar="NUMBER",
-        help="failures per 1,000 node-days (default: 6.50, as published for 16,000 A100)",
+        help="failures per 1,000 node-days (default: the policy's, else 6.50, as published for 16,000 A100)",
     )
     command.add_argument("--history", metavar="URL", help="database of finished runs (default: $HYPERSCALE_HISTORY_URL)")
     command.add_argument(
         "--restart-seconds",
         type=_Number(0.0, MAX_SECONDS, "120"),
         metavar="SECONDS",
-        help="to create the pods again and load the graph (default: 120)",
+        help="to create the pods again and load the graph (default: the policy's, 120)",
     )
     command.add_argument(
         "--repair-seconds",
         type=_Number(0.0, MAX_SECONDS, "14400"),
         metavar="SECONDS",
-        help="until a failed node can take part again (default: 14400)",
+        help="until a failed node can take part again (default: the policy's, 14400)",
     )
-    command.add_argument("--write-seconds", type=_Number(0.0, MAX_SECONDS, "2"), metavar="SECONDS", help="of one checkpoint (default: 2)")
+    command.add_argument(
+        "--write-seconds", type=_Number(0.0, MAX_SECONDS, "2"), metavar="SECONDS", help="of one checkpoint (default: the policy's, 2)"
+    )
 
 
 def _add_planning(command: Parser) -> None:

@@ -24,18 +24,17 @@ from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob
 from hyperscale.cli.text_tables import data_text
 from hyperscale.evaluate.pipeline.evaluation_question import (
-    ASSUMED_RESTART_SECONDS,
-    ASSUMED_WRITE_SECONDS,
     EvaluationQuestion,
     FailureAssumption,
-    assumed_failures,
     constant_rate,
+    failures_of,
     first_epoch_deadline,
     of_table,
 )
 from hyperscale.evaluate.pipeline.learned_runs import PastRuns
 from hyperscale.evaluate.pipeline.run_stages import Evaluated, evaluate
 from hyperscale.evaluate.twin.failure_table import read_failure_table
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.evaluation import Evaluation
@@ -52,8 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     if len(jobs) != 1:
         raise InputError(f"-f: {display_name(arguments.filename)} holds {len(jobs)} jobs; write one")
     job = jobs[0]
-    failures = _failures(arguments)
+    given = _failures(arguments)
     sources = known_inputs.find(arguments, job)
+    policy = sources.policy.evaluation
     asked = plan_command.asked_about(job, plan_command.asked_spec(job, arguments), sources, arguments)
     plan = _plan(job, sources, asked, arguments)
     if isinstance(plan, Infeasible):
@@ -66,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
         plan=plan,
         request=asked.request,
         snapshot=sources.snapshot,
-        failures=failures if arguments.repair_seconds is None else replace(failures, repair_seconds=arguments.repair_seconds),
-        deadline_seconds=_deadline(job, arguments),
-        write_seconds=_given(arguments.write_seconds, ASSUMED_WRITE_SECONDS),
-        restart_seconds=_given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS),
+        failures=replace(given or failures_of(policy), repair_seconds=_given(arguments.repair_seconds, policy.repair_seconds)),
+        deadline_seconds=_deadline(job, arguments, policy),
+        write_seconds=_given(arguments.write_seconds, policy.checkpoint_write_seconds),
+        restart_seconds=_given(arguments.restart_seconds, policy.restart_seconds),
         queue=queue_figures(sources),
         policy=sources.policy,
         runs=known.runs,
@@ -143,8 +143,8 @@ def _read_plan(path: str) -> Plan:
     return plan
 
 
-def _failures(arguments: argparse.Namespace) -> FailureAssumption:
-    """What a table of events tells, else a rate."""
+def _failures(arguments: argparse.Namespace) -> FailureAssumption | None:
+    """What a table of events tells, else a rate; None where the command line gives neither, and the policy counts."""
     if arguments.failures is not None:
         try:
             return of_table(read_failure_table(Path(arguments.failures)))
@@ -152,9 +152,7 @@ def _failures(arguments: argparse.Namespace) -> FailureAssumption:
             shown = display_name(arguments.failures)
             raise InputError(f"--failures: {'' if str(error).startswith(shown) else f'{shown}: '}{error}") from None
     rate = arguments.failure_rate
-    if rate is None:
-        return assumed_failures()
-    return constant_rate(rate, f"As given: {rate:g} failures per 1,000 node-days.")
+    return None if rate is None else constant_rate(rate, f"As given: {rate:g} failures per 1,000 node-days.")
 
 
 def _history(arguments: argparse.Namespace) -> PastRuns:
@@ -167,9 +165,9 @@ def _history(arguments: argparse.Namespace) -> PastRuns:
     return read_runs(url)
 
 
-def _deadline(job: JobInput, arguments: argparse.Namespace) -> float | None:
+def _deadline(job: JobInput, arguments: argparse.Namespace, policy: EvaluationPolicy) -> float | None:
     seconds: float | None = arguments.deadline_seconds
-    restart = _given(arguments.restart_seconds, ASSUMED_RESTART_SECONDS)
+    restart = _given(arguments.restart_seconds, policy.restart_seconds)
     return seconds if seconds is not None else first_epoch_deadline(job.spec, restart)
 
 

@@ -120,7 +120,7 @@ class PlanEvaluator:
         request = self._question(waiting.key, waiting.job, waiting.policy, snapshot)
         products = {worker.product or "" for worker in waiting.plan.workers}
         lessons = self._reader.lessons.about(products, self._clock())
-        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES, lessons)
+        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES, waiting.policy, lessons)
 
 
 def evaluation_key(plan: Plan, job: JobSpec) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hyperscale.evaluate.calibration.past_run import PastRun
@@ -14,6 +14,7 @@ from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.impact.queue_effect import QueueFigures
 from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
@@ -21,13 +22,14 @@ from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.util.rfc3339 import duration_text
 
+BUILT_IN: Final = EvaluationPolicy()
 DAY_SECONDS: Final = 86_400.0
 ASSUMED_FAILURES: Final = 6.50
 """Per 1,000 node-days: RSC-1, 16,000 A100 (arXiv 2410.21680)."""
-ASSUMED_REPAIR_SECONDS: Final = 4 * 3600.0
-ASSUMED_RESTART_SECONDS: Final = 120.0
+ASSUMED_REPAIR_SECONDS: Final = float(BUILT_IN.repair_seconds)
+ASSUMED_RESTART_SECONDS: Final = float(BUILT_IN.restart_seconds)
 """To detect a failure, create the pods again and load the graph."""
-ASSUMED_WRITE_SECONDS: Final = 2.0
+ASSUMED_WRITE_SECONDS: Final = BUILT_IN.checkpoint_write_seconds
 """Of one checkpoint: a GNN's parameters are megabytes; the volume's latency rules."""
 FUTURES: Final = 10_000
 NO_FAILURES: Final = frozenset({"healthy", "planned"})
@@ -66,8 +68,15 @@ def assumed_failures() -> FailureAssumption:
     return constant_rate(
         ASSUMED_FAILURES,
         f"Assumed: {ASSUMED_FAILURES:.2f} failures per 1,000 node-days, as published for 16,000 A100 (arXiv 2410.21680); "
-        "say what your nodes do with --failures or --failure-rate.",
+        "say what your nodes do with --failures or --failure-rate, or in the PlannerPolicy.",
     )
+
+
+def failures_of(policy: EvaluationPolicy) -> FailureAssumption:
+    """Return what the policy says of failures and repairs; the published rate where it says none."""
+    rate = policy.failures_per_thousand_node_days
+    taken = assumed_failures() if rate is None else constant_rate(rate, f"By the PlannerPolicy: {rate:g} failures per 1,000 node-days.")
+    return replace(taken, repair_seconds=float(policy.repair_seconds))
 
 
 def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) -> FailureAssumption:

@@ -5,22 +5,21 @@ With enough finished runs V is the chance to end in time; until then it is the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.pipeline.calibrated_value import calibrated_subsets
-from hyperscale.evaluate.score.ahp import weights
-from hyperscale.evaluate.score.hyperscore import hyperscore
+from hyperscale.evaluate.pipeline.evaluation_question import BUILT_IN
+from hyperscale.evaluate.score.hyperscore import HyperScoreSettings, hyperscore
 from hyperscale.evaluate.score.shapley import shapley
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy, EvaluationStage, StageComparison, comparison_matrix
 from hyperscale.model.evaluation import StageOutcome, StageState
-
-IMPORTANCE: Final = {"proof": 6.0, "twin": 3.0, "forecast": 2.0, "preflight": 3.0, "novelty": 1.0}
-"""Entry (i, j) of the default comparison matrix is the ratio of two of these. A plan that cannot run is worth nothing. Whether a job ends
-in time matters more than how well its epoch is known."""
+from hyperscale.util.ahp import weights
 
 
 class FusedStages(NamedTuple):
@@ -36,16 +35,17 @@ class FusedStages(NamedTuple):
     """What the value is, in a sentence."""
 
 
-def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> FusedStages:
+def fuse(outcomes: Sequence[StageOutcome], policy: EvaluationPolicy = BUILT_IN, past: Sequence[PastRun] = ()) -> FusedStages:
     """Return the stages with weight and share; one without a score keeps neither and is left out of the value.
 
     past: finished runs, oldest first, that the value is calibrated by where enough of them had a deadline.
+    Raises InconsistentComparisonsError for comparisons of the policy that contradict each other.
     """
     scored = _scored(outcomes)
     if not scored:
         return FusedStages(tuple(outcomes), None, None)
     names = [outcome.stage for outcome in scored]
-    weight_of = dict(zip(names, weights(names, comparisons(names)).weights, strict=True))
+    weight_of = stage_weights(names, policy.comparisons)
     score_of = {outcome.stage: outcome.score or 0.0 for outcome in scored}
     no = frozenset(outcome.stage for outcome in scored if outcome.state is StageState.FAILED)
     subset, source = _subsets(names, weight_of, score_of, past)
@@ -56,12 +56,19 @@ def fuse(outcomes: Sequence[StageOutcome], past: Sequence[PastRun] = ()) -> Fuse
         for outcome in outcomes
     )
     value = min(1.0, max(0.0, shares.value))
-    return FusedStages(stages, value, hyperscore(value), shares.empty, source + _left_out(outcomes))
+    score = policy.hyper_score
+    points = hyperscore(value, HyperScoreSettings(score.beta, score.gamma, score.kappa))
+    return FusedStages(stages, value, points, shares.empty, source + _left_out(outcomes))
 
 
-def comparisons(names: Sequence[str]) -> list[list[float]]:
-    """The default comparison matrix (n, n) of these stages."""
-    return [[IMPORTANCE[row] / IMPORTANCE[column] for column in names] for row in names]
+def stage_weights(names: Sequence[str], comparisons: Sequence[StageComparison]) -> dict[str, float]:
+    """Return the weights of these stages, of sum 1, in the proportions that they have among all stages."""
+    everything = tuple(stage.value for stage in EvaluationStage)
+    of_all = {
+        name.lower(): weight for name, weight in zip(everything, weights(everything, comparison_matrix(comparisons)).weights, strict=True)
+    }
+    total = math.fsum(of_all[name] for name in names)
+    return {name: of_all[name] / total for name in names}
 
 
 def _scored(outcomes: Sequence[StageOutcome]) -> list[StageOutcome]:

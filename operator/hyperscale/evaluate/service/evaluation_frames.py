@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from hyperscale.evaluate.calibration.lessons import NO_LESSONS, Lessons
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.plan import Plan
@@ -24,6 +25,7 @@ class EvaluationAsk(msgspec.Struct, frozen=True, rename="camel"):
     snapshot: ClusterSnapshot
     """Of the planned nodes and the links between them."""
     futures: int
+    policy: PolicySpec = PolicySpec()
     lessons: Lessons = NO_LESSONS
     """What history teaches about such a plan."""
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
 import msgspec
 
-from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, first_epoch_deadline
+from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, FailureAssumption, failures_of, first_epoch_deadline
 from hyperscale.evaluate.pipeline.learned_failures import learned_failures
 from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
@@ -21,18 +22,30 @@ from hyperscale.util.child_process import begin
 
 def answer(ask: EvaluationAsk) -> EvaluationStatus:
     """What the status of the job says; the same question gives the same answer."""
+    terms = ask.policy.evaluation
     question = EvaluationQuestion(
         plan=ask.plan,
         request=ask.request,
         snapshot=ask.snapshot,
-        failures=learned_failures(ask.lessons.nodes, ask.lessons.now),
-        deadline_seconds=first_epoch_deadline(ask.request.job),
+        failures=_failures(ask),
+        deadline_seconds=first_epoch_deadline(ask.request.job, terms.restart_seconds),
+        write_seconds=terms.checkpoint_write_seconds,
+        restart_seconds=float(terms.restart_seconds),
+        policy=ask.policy,
         futures=ask.futures,
         seed=ask.request.seed,
         runs=tuple(map(forecast_run, ask.lessons.runs)),
         past=ask.lessons.past,
     )
     return status_of(evaluate(question).answer)
+
+
+def _failures(ask: EvaluationAsk) -> FailureAssumption:
+    """What the policy says of failures, else what the nodes themselves have shown."""
+    terms = ask.policy.evaluation
+    if terms.failures_per_thousand_node_days is not None:
+        return failures_of(terms)
+    return replace(learned_failures(ask.lessons.nodes, ask.lessons.now), repair_seconds=float(terms.repair_seconds))
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, field
 
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy as EvaluationPolicy
 from hyperscale.model.api.job import LabelKey, LabelValue, Name253, PlannerChoice, Spec
 from hyperscale.model.api.metric_queries import MetricQueries as MetricQueries
 from hyperscale.model.api.preference_policy import PreferenceMode as PreferenceMode
@@ -224,6 +225,7 @@ class PolicySpec(Spec, frozen=True):
     """
     queue: QueuePolicy = QueuePolicy()
     migration: MigrationPolicy = MigrationPolicy()
+    evaluation: EvaluationPolicy = EvaluationPolicy()
     preferences: PreferencePolicy = PreferencePolicy()
     queries: MetricQueries = MetricQueries()
     limits: QualityLimits = QualityLimits()

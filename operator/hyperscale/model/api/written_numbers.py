@@ -11,10 +11,15 @@ WRITTEN: Final = "written"
 """Key of `Meta(extra=...)` under which the form stands."""
 DECIMAL: Final = {WRITTEN: "decimal"}
 """A decimal string such as "0.1" or "5e-4": a float in JSON does not survive every client."""
+SIGNED_DECIMAL: Final = {WRITTEN: "signed"}
+"""A decimal string that may be below 0."""
 QUANTITY: Final = {WRITTEN: "quantity"}
 """A `resource.Quantity`: an integer or a string such as 24Gi."""
 
 DECIMAL_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"
+SIGNED_PATTERN: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"
+DECIMAL_PATTERNS: Final = {DECIMAL[WRITTEN]: DECIMAL_PATTERN, SIGNED_DECIMAL[WRITTEN]: SIGNED_PATTERN}
+"""By form."""
 QUANTITY_PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
