@@ -107,6 +107,13 @@ class Settings(msgspec.Struct, frozen=True):
 PLANNER_SHARE = 0.6
 """Part of the container's memory that the planner may write. With 5,000 nodes the planner held at most 830 MiB, the operator 425 MiB."""
 
+EVALUATION_SHARE = 0.375
+"""Part of the container's memory beyond the planner's that an evaluation may write: 230 MiB by default, of which a plan of 1,000 nodes
+takes at most 224 MiB, and one of a few nodes 64 MiB."""
+
+EVALUATION_MEMORY_BYTES = 384 * 2**20
+"""That an evaluation may write where the container's limit is not known."""
+
 RENEW_DEADLINE_SHARE = 2 / 3
 """Of the Lease's duration, in which its holder must have renewed it (client-go: 10 s of 15 s)."""
 
@@ -124,6 +131,12 @@ PREFIX = "HYPERSCALE_"
 def planner_limit_bytes(settings: Settings) -> int:
     """Return the memory limit of the planner process; 0 for none."""
     return settings.planner_memory_bytes or int(settings.container_memory_bytes * PLANNER_SHARE)
+
+
+def evaluation_limit_bytes(settings: Settings) -> int:
+    """Return the memory limit of an evaluation, which runs next to operator and planner."""
+    left = settings.container_memory_bytes - planner_limit_bytes(settings)
+    return int(left * EVALUATION_SHARE) if settings.container_memory_bytes else EVALUATION_MEMORY_BYTES
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:

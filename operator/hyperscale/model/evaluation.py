@@ -21,6 +21,14 @@ MAX_REPORT_BYTES = 4096
 MAX_NAMES = 16
 """Files, addresses and parameters kept of each kind."""
 
+EVALUATOR_BUSY = "EvaluatorBusy"
+"""First word of a fault: others wait already."""
+QUESTION_TOO_LARGE = "QuestionTooLarge"
+"""First word of a fault: the plan's nodes are more than an evaluation takes."""
+TOO_MANY_FAILURES = "TooManyFailures"
+"""First word of a fault: a run meets more failures than can be played in time."""
+FAULT_NAMES = (EVALUATOR_BUSY, QUESTION_TOO_LARGE, TOO_MANY_FAILURES)
+
 Sentence = Annotated[str, Meta(max_length=1024)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 ShortText = Annotated[str, Meta(max_length=128)]
@@ -157,7 +165,7 @@ class StageSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class EvaluationStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What was found out about the plan that waits for a person."""
+    """What was found out about the plan in force, before a person decides on it or while its job runs."""
 
     plan_id: Annotated[str, Meta(max_length=64)]
     """Of the plan that was evaluated."""

@@ -196,7 +196,7 @@ class JobStatus(Out, frozen=True):
     prior_plan: PriorPlan | None = None
     """The plan before this one, for comparison; absent with startPolicy Automatic."""
     evaluation: EvaluationStatus | None = None
-    """What was found out about the plan, where a person decides on it; absent with startPolicy Automatic."""
+    """What was found out about the plan; absent until it is evaluated, which no start waits for."""
     preflight: PreflightStatus | None = None
     """How the last preflight ended; absent with `preflight: Off`."""
     mpi_job_ref: ObjectReference | None = None

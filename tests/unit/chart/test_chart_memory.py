@@ -47,8 +47,10 @@ def environment(only: dict[str, Any]) -> dict[str, str]:
 def test_planner_and_operator_fit_into_the_containers_limit(render: Render, values: dict[str, Any]) -> None:
     only = container(render(values))
     limit = parse_bytes(str(only["resources"]["limits"]["memory"]))
-    planner = settings.planner_limit_bytes(settings.from_environment(environment(only)))
+    given = settings.from_environment(environment(only))
+    planner, evaluation = settings.planner_limit_bytes(given), settings.evaluation_limit_bytes(given)
     assert 256 * MIB <= planner <= limit - settings.MIN_OPERATOR_BYTES
+    assert 64 * MIB <= evaluation <= limit - planner - settings.MIN_OPERATOR_BYTES / 2
 
 
 @pytest.mark.parametrize("memory", ["1Gi", 1073741824, "1073741824"])
@@ -72,3 +74,4 @@ def test_the_operator_refuses_what_the_chart_could_not_see() -> None:
 def test_without_a_known_container_the_planner_gets_what_it_is_given() -> None:
     assert settings.planner_limit_bytes(settings.from_environment({})) == 0
     assert settings.planner_limit_bytes(settings.from_environment({"HYPERSCALE_PLANNER_MEMORY_BYTES": "5000000000"})) == 5_000_000_000
+    assert settings.evaluation_limit_bytes(settings.from_environment({})) == settings.EVALUATION_MEMORY_BYTES

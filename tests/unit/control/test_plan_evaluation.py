@@ -1,4 +1,4 @@
-"""Plans that wait for a person are evaluated, once each, and nothing waits for it."""
+"""Plans that wait for a person and those of running jobs are evaluated, once each, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,29 @@ from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.control.scheduler.plan_evaluation import PlanEvaluator, evaluation_key
+from hyperscale.control.scheduler.evaluation_queue import MAX_WAITING_EACH, WaitingPlan
+from hyperscale.control.scheduler.plan_evaluation import FUTURES, MIN_FUTURES, PlanEvaluator, evaluation_key
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.constants import PREVIEW_LABEL
 from hyperscale.model.evaluation import EvaluationStatus, Interval, StageState, StageSummary
+from hyperscale.model.meta import JobMetadata
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.status import JobStatus, read_status, to_wire
-from tests.builders.seen import job_spec, mpijob, plan, seen
+from tests.builders.seen import UID, job_spec, mpijob, plan, seen
 
 KEY = Key("team", "cora")
 MANUAL = job_spec(startPolicy="Manual")
 TWO = plan("node-a", "node-b")
+BUILT_IN = EvaluationPolicy()
+PREVIEW = JobMetadata(namespace="team", name="cora", uid=UID, generation=1, labels={PREVIEW_LABEL: "true"})
+RUNNING = mpijob(conditions={"Running": (True, "", "")})
 OTHER = plan("node-a", "node-c", plan_id="fedcba9876543210")
 
 
@@ -54,16 +62,28 @@ class Stage:
     def __init__(self, *answers: EvaluationStatus | Exception) -> None:
         self.woken: list[Key] = []
         self.answers = Answers(*answers)
-        context = ControlContext(ClusterCache(), JobReader(), Telemetry(), lambda: 1_800_000_000.0, self.woken.append)
-        self.evaluator = PlanEvaluator(context, self.answers, lambda key, job, policy, snapshot: PlanRequest(str(key), job))
+        self.context = ControlContext(ClusterCache(), JobReader(), Telemetry(), lambda: 1_800_000_000.0, self.woken.append)
+        self.evaluator = PlanEvaluator(self.context, self.answers, self.question)
+        self.as_planned = True
+
+    def question(self, waiting: WaitingPlan, snapshot: ClusterSnapshot) -> tuple[PlanRequest, ClusterSnapshot] | None:
+        return (PlanRequest(str(waiting.key), waiting.job), snapshot) if self.as_planned else None
+
+    def look(self, key: Key = KEY, **changes: Any) -> None:
+        """One reconcile's look at the job."""
+        state = seen(**{"job": MANUAL, "plan": TWO, "plan_recorded": True, **changes})
+        self.evaluator.consider(key, state, PolicySpec())
+
+    async def work(self) -> None:
+        """Let the evaluator work off its questions."""
+        working = asyncio.create_task(self.evaluator.run())
+        await asyncio.sleep(0.02)
+        working.cancel()
 
     async def consider(self, **changes: Any) -> None:
-        """Look at the job, and let the evaluator work off its questions."""
-        state = seen(**{"job": MANUAL, "plan": TWO, "plan_recorded": True, **changes})
-        self.evaluator.consider(KEY, state, PolicySpec())
-        working = asyncio.create_task(self.evaluator.run())
-        await asyncio.sleep(0.01)
-        working.cancel()
+        """Both."""
+        self.look(**changes)
+        await self.work()
 
 
 async def test_a_plan_that_waits_for_a_person_is_evaluated_once() -> None:
@@ -71,21 +91,127 @@ async def test_a_plan_that_waits_for_a_person_is_evaluated_once() -> None:
     await stage.consider()
     await stage.consider()
     assert [ask.plan.plan_id for ask in stage.answers.asked] == [TWO.plan_id]
-    assert stage.evaluator.view(KEY) == found(key=evaluation_key(TWO, MANUAL))
+    assert stage.evaluator.view(KEY) == found(key=evaluation_key(TWO, MANUAL, BUILT_IN))
     assert stage.woken == [KEY]
 
 
-async def test_a_job_that_starts_alone_or_runs_already_is_not_asked_about() -> None:
+async def test_a_job_that_starts_by_itself_is_asked_about_when_it_runs_and_once() -> None:
     stage = Stage()
     await stage.consider(job=job_spec())
-    await stage.consider(mpijob=mpijob())
+    await stage.consider(job=job_spec(), mpijob=mpijob())
     await stage.consider(plan=None)
     assert stage.answers.asked == []
+    await stage.consider(job=job_spec(), mpijob=RUNNING)
+    await stage.consider(job=job_spec(), mpijob=RUNNING)
+    assert [ask.plan.plan_id for ask in stage.answers.asked] == [TWO.plan_id]
+
+
+async def test_the_answer_before_the_start_is_that_of_the_run() -> None:
+    stage = Stage()
+    await stage.consider()
+    await stage.consider(mpijob=RUNNING)
+    await stage.consider(mpijob=RUNNING, status=JobStatus(evaluation=stage.evaluator.view(KEY)))
+    assert len(stage.answers.asked) == 1
+
+
+async def test_previews_and_runs_that_are_over_moved_or_of_others_are_not_asked_about() -> None:
+    stage = Stage()
+    await stage.consider(metadata=PREVIEW)
+    await stage.consider(metadata=PREVIEW, mpijob=RUNNING)
+    await stage.consider(mpijob=replace(RUNNING, owner_uid="another"))
+    await stage.consider(mpijob=replace(RUNNING, suspended=True))
+    await stage.consider(mpijob=replace(RUNNING, deleting=True))
+    assert stage.answers.asked == []
+
+
+async def test_a_job_whose_pods_are_not_as_planned_is_asked_about_again_later() -> None:
+    stage = Stage()
+    stage.as_planned = False
+    await stage.consider(mpijob=RUNNING)
+    assert (stage.answers.asked, stage.evaluator.view(KEY)) == ([], None)
+    stage.as_planned = True
+    stage.evaluator._rest_until = 0.0
+    await stage.consider(mpijob=RUNNING)
+    assert len(stage.answers.asked) == 1
+
+
+async def test_running_jobs_wait_while_planners_work_and_people_do_not() -> None:
+    stage = Stage()
+    async with stage.context.planner_lock:
+        stage.look(Key("team", "runs"), mpijob=RUNNING)
+        await stage.consider()
+        assert [ask.request.job_key for ask in stage.answers.asked] == [str(KEY)]
+    await stage.work()
+    assert [ask.request.job_key for ask in stage.answers.asked] == [str(KEY), "team/runs"]
+
+
+async def test_between_running_jobs_the_evaluator_rests() -> None:
+    stage = Stage()
+    stage.look(Key("team", "a"), mpijob=RUNNING)
+    stage.look(Key("team", "b"), mpijob=RUNNING)
+    stage.evaluator._rest_until = asyncio.get_running_loop().time() + 3600.0
+    await stage.consider()
+    assert [ask.request.job_key for ask in stage.answers.asked] == [str(KEY)]
+
+
+async def test_an_evaluation_that_hangs_holds_up_neither_the_look_nor_the_loop() -> None:
+    stage = Stage()
+    hanging = asyncio.Event()
+
+    async def hang(ask: EvaluationAsk) -> EvaluationStatus:
+        await hanging.wait()
+        raise EvaluationError("no answer within 30 s")
+
+    stage.answers.evaluate = hang  # type: ignore[method-assign] # an evaluation that never answers
+    await stage.consider(mpijob=RUNNING)
+    for number in range(20):
+        stage.look(Key("team", str(number)))
+    assert stage.evaluator.view(KEY) is None
+    assert decide(seen(job_spec(), plan=TWO)) == decide(seen(job_spec(), plan=TWO, status=JobStatus()))
+
+
+async def test_a_namespace_that_asks_too_much_is_told_so_and_keeps_no_other_waiting() -> None:
+    stage = Stage()
+    for number in range(MAX_WAITING_EACH + 1):
+        stage.look(Key("many", str(number)))
+    stage.look(KEY)
+    skipped = stage.evaluator.view(Key("many", str(MAX_WAITING_EACH)))
+    assert skipped is not None
+    assert skipped.fault.startswith("EvaluatorBusy: ")
+    stage.look(Key("many", str(MAX_WAITING_EACH)))
+    assert stage.evaluator.view(Key("many", str(MAX_WAITING_EACH))) is skipped
+    await stage.work()
+    asked = [ask.request.job_key for ask in stage.answers.asked]
+    assert str(KEY) in asked[:2]
+    stage.look(Key("many", str(MAX_WAITING_EACH)))
+    await stage.work()
+    after = stage.evaluator.view(Key("many", str(MAX_WAITING_EACH)))
+    assert after is None or not after.fault or after is skipped
+
+
+async def test_the_more_plans_wait_the_fewer_futures_are_played() -> None:
+    stage = Stage()
+    for number in range(60):
+        stage.look(Key("team", str(number)))
+    await stage.work()
+    futures = [ask.futures for ask in stage.answers.asked]
+    assert futures == sorted(futures)
+    assert futures[0] < FUTURES
+    assert min(futures) >= MIN_FUTURES
+
+
+async def test_another_policy_on_failures_is_evaluated_again() -> None:
+    stage = Stage()
+    await stage.consider()
+    state = seen(MANUAL, plan=TWO)
+    stage.evaluator.consider(KEY, state, PolicySpec(evaluation=EvaluationPolicy(repair_seconds=1)))
+    await stage.work()
+    assert [ask.policy.evaluation.repair_seconds for ask in stage.answers.asked] == [14_400, 1]
 
 
 async def test_after_a_restart_the_status_says_what_was_found() -> None:
     stage = Stage()
-    before = JobStatus(evaluation=found(key=evaluation_key(TWO, MANUAL)))
+    before = JobStatus(evaluation=found(key=evaluation_key(TWO, MANUAL, BUILT_IN)))
     await stage.consider(status=before)
     assert stage.answers.asked == []
     await stage.consider(status=before, plan=OTHER)
@@ -126,7 +252,9 @@ async def test_a_failure_is_told_and_ends_nothing(error: Exception) -> None:
 
 async def test_what_failed_before_a_restart_is_tried_again() -> None:
     stage = Stage()
-    await stage.consider(status=JobStatus(evaluation=EvaluationStatus(TWO.plan_id, key=evaluation_key(TWO, MANUAL), fault="killed")))
+    await stage.consider(
+        status=JobStatus(evaluation=EvaluationStatus(TWO.plan_id, key=evaluation_key(TWO, MANUAL, BUILT_IN), fault="killed"))
+    )
     assert len(stage.answers.asked) == 1
 
 
@@ -175,6 +303,8 @@ def test_the_condition_is_false_for_a_refuted_plan_and_unknown_without_an_answer
     )
     assert condition_of(**with_answer(found(state=StageState.WARNED, top_risk="twin: late"))) == ("True", "RisksFound", "twin: late")
     assert condition_of(**with_answer(EvaluationStatus(TWO.plan_id, fault="killed"))) == ("Unknown", "EvaluationFailed", "killed")
+    busy = "EvaluatorBusy: too many plans wait"
+    assert condition_of(**with_answer(EvaluationStatus(TWO.plan_id, fault=busy))) == ("Unknown", "EvaluatorBusy", busy)
     assert condition_of(**with_answer(EvaluationStatus(TWO.plan_id))) == ("Unknown", "EvaluationFailed", "")
     assert condition_of() is None
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from hyperscale.control.scheduler.plan_evaluation import part_of, worst
-from hyperscale.evaluate.service.evaluation_frames import MAX_ANSWER_BYTES, EvaluationAsk
+from hyperscale.control.scheduler.plan_evaluation import worst
+from hyperscale.evaluate.service.evaluation_frames import MAX_ANSWER_BYTES, EvaluationAsk, part_of
 from hyperscale.evaluate.service.evaluation_main import answer
 from hyperscale.evaluate.service.evaluation_process import ENVIRONMENT, EvaluationError, EvaluationProcess
 from hyperscale.model.evaluation import StageState

@@ -13,6 +13,7 @@ from hyperscale.control.apply import paths
 from hyperscale.control.apply.api_answers import ApiError, ConflictError, NotFoundError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.apply.dependents import HTTP_FORBIDDEN, UNACCEPTABLE, Companions, DependentRefusedError
+from hyperscale.control.apply.undeclared_fields import UndeclaredFields
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import resizes
@@ -54,6 +55,7 @@ class Actions:
         self._clock = clock
         self._on_milestone = on_milestone
         self._accepted: dict[str, None] = {}
+        self._undeclared = UndeclaredFields()
         self._companions = Companions(client, cache, defaults, on_milestone)
         self._told_of_workloads = False
 
@@ -198,15 +200,25 @@ class Actions:
             answer = await self._client.merge(f"{paths.jobs(*key)}/status", cleared, constants.FIELD_MANAGER)
             version = answer["metadata"]["resourceVersion"]
         identity = {"name": key.name, "namespace": key.namespace, "uid": metadata.uid}
-        body = {
+        body: Json = {
             "apiVersion": constants.API_VERSION,
             "kind": constants.JOB_KIND,
             "metadata": identity | ({"resourceVersion": version} if version else {}),
-            "status": to_wire(status),
         }
-        self._cache.see_job(await self._client.apply(f"{paths.jobs(*key)}/status", body, constants.FIELD_MANAGER))
+        self._cache.see_job(await self._apply_status(f"{paths.jobs(*key)}/status", body, to_wire(status)))
         self._cache.wrote_status(key, status)
         self._on_milestone(Milestone.AFTER_STATUS)
+
+    async def _apply_status(self, path: str, body: Json, status: Json) -> Json:
+        """Apply the status; without the fields that the API server does not know, where the CRD is of an earlier version."""
+        given = self._undeclared.left_out(status, self._clock())
+        try:
+            return await self._client.apply(path, {**body, "status": given}, constants.FIELD_MANAGER)
+        except ApiError as error:
+            if not self._undeclared.learn(error.message, self._clock()):
+                raise
+        given = self._undeclared.left_out(status, self._clock())
+        return await self._client.apply(path, {**body, "status": given}, constants.FIELD_MANAGER)
 
     async def emit(self, metadata: JobMetadata, reason: str, message: str, warning: bool) -> None:
         """A v1 Event on the job; losing one is logged and harms nothing."""

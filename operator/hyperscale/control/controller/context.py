@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,6 +20,9 @@ from hyperscale.model.observed.reconcile_input import AdmissionAnswer, PlanState
 from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, StatusScheduling
+
+PRUNED_RETRY_SECONDS: Final = 3600.0
+"""Between two writes of a status of which the API server drops a part."""
 
 
 class ReconcileContext:
@@ -91,6 +94,30 @@ class DriftCount:
     def forget(self, key: Key) -> None:
         """The job is gone."""
         self._drifted.pop(key, None)
+
+
+class PrunedStatuses:
+    """Statuses that came back other than written: an API server with an earlier CRD drops fields that it does not know."""
+
+    def __init__(self) -> None:
+        self._pruned: dict[Key, tuple[JobStatus, JobStatus, float]] = {}
+        """By job: as written, as stored, and Unix seconds of the write."""
+
+    def note(self, key: Key, written: JobStatus, stored: JobStatus, now: float) -> None:
+        """Take in what became of a write."""
+        if written == stored:
+            self._pruned.pop(key, None)
+        else:
+            self._pruned[key] = (written, stored, now)
+
+    def is_vain(self, key: Key, wanted: JobStatus, stored: JobStatus, now: float) -> bool:
+        """Whether the same write changed nothing lately; now and then it is tried again, as the CRD may be another."""
+        last = self._pruned.get(key)
+        return last is not None and last[:2] == (wanted, stored) and now - last[2] < PRUNED_RETRY_SECONDS
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self._pruned.pop(key, None)
 
 
 def is_progress(before: JobStatus, after: JobStatus) -> bool:

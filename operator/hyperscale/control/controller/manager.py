@@ -27,7 +27,7 @@ from hyperscale.control.history.progress import ProgressWatch
 from hyperscale.control.history.recorder import NodeSource, RunRecorder
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
-from hyperscale.control.settings import Settings, planner_limit_bytes
+from hyperscale.control.settings import Settings, evaluation_limit_bytes, planner_limit_bytes
 from hyperscale.control.specs.parsed_specs import DEFAULT_POLICY_NAME, JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology.writer import TopologyWriter
@@ -76,7 +76,8 @@ class Operator:
         reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
         self._metrics = MetricsPoll(self.cache.snapshots, reader, self._policy, self.telemetry, settings.metrics_poll_seconds)
         actions = Actions(client, self.cache, RenderDefaults(worker_image=settings.worker_image), hooks.on_milestone, time.time)
-        planning = self._planning = Planning(context, self._planner, claims, EvaluationProcess())
+        evaluations = EvaluationProcess(memory_bytes=evaluation_limit_bytes(settings))
+        planning = self._planning = Planning(context, self._planner, claims, evaluations)
         self._waiting = planning.waiting
         nodes = NodeSource(lambda: self.cache.snapshots.names()[0], partial(cluster_id, client))
         kept = (settings.history_url, settings.history_min_runs)

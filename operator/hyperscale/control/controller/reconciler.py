@@ -16,7 +16,15 @@ from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_answers import ApiError, ConflictError
 from hyperscale.control.apply.dependents import DependentRefusedError
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.controller.context import DriftCount, ReconcileContext, events_for, is_progress, plan_state, spec_revision
+from hyperscale.control.controller.context import (
+    DriftCount,
+    PrunedStatuses,
+    ReconcileContext,
+    events_for,
+    is_progress,
+    plan_state,
+    spec_revision,
+)
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
@@ -105,6 +113,7 @@ class Reconciler:
         self._clock = context.clock
         self._written_at: dict[Key, float] = {}
         self._drift = DriftCount(context.telemetry)
+        self._pruned = PrunedStatuses()
         self._unreported: dict[Key, ReconcileContext] = {}
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
@@ -118,6 +127,7 @@ class Reconciler:
             self._written_at.pop(key, None)
             self._unreported.pop(key, None)
             self._drift.forget(key)
+            self._pruned.forget(key)
             self._telemetry.forget(*key)
             self._planning.forget(key)
             self.preflights.forget(key)
@@ -261,13 +271,15 @@ class Reconciler:
         self._planning.alternatives.consider(run.key, state, run.policy)
         if self._planning.evaluator is not None:
             self._planning.evaluator.consider(run.key, state, run.policy)
+            state = replace(state, plan=replace(state.plan, evaluation=self._evaluation(run.key)))
         self.preflights.consider(run.key, state)
         record = self._cache.jobs.get(run.key)
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
         self._recorder.note(state, status)
         self._decisions.note(record, state, status)
-        if status == before and not (record is not None and record.status_fault):
+        same = status == before or self._pruned.is_vain(run.key, status, before, self._clock())
+        if same and not (record is not None and record.status_fault):
             return
         if is_progress(before, status) and run.plan is None and self._put_off(run.key):
             return
@@ -285,6 +297,8 @@ class Reconciler:
             self._cache.assume(key, None)
         await self._actions.write_status(key, state.job.metadata, status, version)
         self._written_at[key] = self._clock()
+        if (stored := self._cache.jobs.get(key)) is not None:
+            self._pruned.note(key, status, stored.status, self._clock())
 
     def _put_off(self, key: Key) -> bool:
         """Whether progress was written a moment ago; another pass then writes it later."""

@@ -1,39 +1,53 @@
-"""What is found out about plans that wait for a person, beside everything else: no start waits for it, and a failure is only told."""
+"""What is found out about plans, next to everything else: no start waits for it, and a failure is only reported.
+
+Plans that wait for a person go first. Those of running jobs are evaluated while nothing is planned, for a part of the time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
+from hyperscale.control.lifecycle.stoppable import run_is_over, undisturbed
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
+from hyperscale.control.scheduler.evaluation_queue import EvaluationQueue, WaitingPlan
+from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk, part_of
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
 from hyperscale.model import constants
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.evaluation import EvaluationStatus, StageState
+from hyperscale.model.evaluation import EVALUATOR_BUSY, EvaluationStatus, StageState
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.util.threads import in_daemon_thread
 
 _LOG = logging.getLogger(__name__)
 
 FUTURES: Final = 10_000
-MAX_WAITING: Final = 1_000
-"""Plans that wait for their evaluation; of the jobs beyond, plans are evaluated with their next reconcile."""
+MIN_FUTURES: Final = 1_000
+CROWD: Final = 10
+"""Plans that wait for each halving of the futures, a third, a quarter and so on."""
+REST_FACTOR: Final = 4.0
+"""Rest after the plan of a running job, in lengths of its evaluation: at most a fifth of one core."""
+BUSY_SECONDS: Final = 1.0
+"""Between two looks whether the planners are idle."""
 MAX_FAULT: Final = 512
 KEY_DIGITS: Final = 16
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
-PutQuestion = Callable[[Key, JobSpec, PolicySpec, ClusterSnapshot], PlanRequest]
+PutQuestion = Callable[[WaitingPlan, ClusterSnapshot], "tuple[PlanRequest, ClusterSnapshot] | None"]
+"""What the planners would be asked about the job now, and on which cluster; None where its pods are not as planned."""
 
 
 class Evaluations(Protocol):
@@ -44,15 +58,6 @@ class Evaluations(Protocol):
         ...
 
 
-class WaitingPlan(NamedTuple):
-    """A plan to be evaluated."""
-
-    key: Key
-    plan: Plan
-    job: JobSpec
-    policy: PolicySpec
-
-
 class PlanEvaluator:
     """Evaluates one plan after the other; each plan once."""
 
@@ -60,73 +65,140 @@ class PlanEvaluator:
         """question: what the planners would be asked about the job now."""
         self._cache, self._telemetry, self._clock, self._wake = context.cache, context.telemetry, context.clock, context.wake
         self._reader = context.reader
+        self._planner_lock = context.planner_lock
         self._evaluations = evaluations
         self._question = question
         self._asked: dict[Key, str] = {}
         """Key of the plan and spec that were asked about last."""
         self._results: dict[Key, EvaluationStatus] = {}
-        self._waiting: asyncio.Queue[WaitingPlan] = asyncio.Queue(MAX_WAITING)
+        self._awaited, self._running = EvaluationQueue(), EvaluationQueue()
+        """Plans that wait for a person, and those of running jobs."""
+        self._arrived = asyncio.Event()
+        self._rest_until = 0.0
+        """Time of the event loop before which no plan of a running job is evaluated."""
 
     def view(self, key: Key) -> EvaluationStatus | None:
         """What was found out since the operator started; None where what the status says stays."""
         return self._results.get(key)
 
     def consider(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> None:
-        """Ask about the plan in force where a person decides on it, once."""
+        """Ask about the plan in force, once: where a person decides on it, and of a job that runs."""
         plan, job = state.plan.in_force, state.job.parsed
-        if plan is None or job is None or job.start_policy is StartPolicy.AUTOMATIC or state.gang.mpijob is not None:
+        if plan is None or job is None or not _may_ask(state, job):
             return
-        if constants.PREVIEW_LABEL in state.job.metadata.labels:
-            return  # a question of `hyperscale plan`, gone in a moment
-        wanted, recorded = evaluation_key(plan, job), state.job.status.evaluation
+        wanted, recorded = evaluation_key(plan, job, policy.evaluation), state.job.status.evaluation
         was_answered = recorded is not None and not recorded.fault and recorded.key == wanted
-        if self._asked.get(key) == wanted or was_answered or self._waiting.full():
+        if self._asked.get(key) == wanted or was_answered:
             return
-        self._asked[key] = wanted
-        self._waiting.put_nowait(WaitingPlan(key, plan, job, policy))
+        running = state.gang.mpijob is not None
+        self._awaited.forget(key)
+        self._running.forget(key)
+        waits, gone = (self._running if running else self._awaited).put(WaitingPlan(key, plan, job, policy, running))
+        if gone is not None:
+            self._asked.pop(gone.key, None)
+        if waits:
+            self._asked[key] = wanted
+            self._arrived.set()
+        else:
+            self._skip(key, plan, wanted)
+
+    def _skip(self, key: Key, plan: Plan, wanted: str) -> None:
+        """Say that others wait already; the job's next reconcile asks again."""
+        before = self._results.get(key)
+        if before is None or before.key != wanted:
+            self._telemetry.evaluations.labels(outcome="Skipped").inc()
+            fault = f"{EVALUATOR_BUSY}: too many plans wait for their evaluation; it is asked for again later"
+            self._results[key] = EvaluationStatus(plan.plan_id, key=wanted, fault=fault)
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
         self._asked.pop(key, None)
         self._results.pop(key, None)
+        self._awaited.forget(key)
+        self._running.forget(key)
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            waiting = await self._waiting.get()
-            wanted = evaluation_key(waiting.plan, waiting.job)
+            self._arrived.clear()
+            waiting = self._next()
+            if waiting is None:
+                await self._pause()
+                continue
+            wanted = evaluation_key(waiting.plan, waiting.job, waiting.policy.evaluation)
             if self._asked.get(waiting.key) != wanted:
                 continue  # the job is gone, or has another plan
-            answer = await self._evaluate(waiting)
-            if self._asked.get(waiting.key) == wanted:
-                self._results[waiting.key] = answer
-                self._wake(waiting.key)
+            began = asyncio.get_running_loop().time()
+            answer = await self._evaluate(waiting, wanted)
+            now = asyncio.get_running_loop().time()
+            if waiting.running:
+                self._rest_until = now + REST_FACTOR * (now - began)
+            if self._asked.get(waiting.key) != wanted:
+                continue
+            if answer is None:
+                del self._asked[waiting.key]
+                continue
+            self._results[waiting.key] = answer
+            self._wake(waiting.key)
 
-    async def _evaluate(self, waiting: WaitingPlan) -> EvaluationStatus:
-        """The answer, or why there is none: whatever goes wrong here ends nothing."""
+    def _next(self) -> WaitingPlan | None:
+        """A plan that waits for a person, else one of a running job where neither planners nor the rest forbid it."""
+        if (awaited := self._awaited.take()) is not None:
+            return awaited
+        idle = not self._planner_lock.locked() and asyncio.get_running_loop().time() >= self._rest_until
+        return self._running.take() if idle else None
+
+    async def _pause(self) -> None:
+        """Until a plan arrives, or one of a running job may be due."""
+        left = self._rest_until - asyncio.get_running_loop().time()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(left, BUSY_SECONDS) if len(self._running) else None):
+                await self._arrived.wait()
+
+    async def _evaluate(self, waiting: WaitingPlan, wanted: str) -> EvaluationStatus | None:
+        """The answer, or why there is none: whatever goes wrong here ends nothing. None where the job is not as planned now."""
         try:
-            answer = await self._evaluations.evaluate(self._ask(waiting))
+            ask = await self._ask(waiting)
+            if ask is None:
+                return None
+            answer = await self._evaluations.evaluate(ask)
             if answer.plan_id != waiting.plan.plan_id or not answer.stages:
                 raise EvaluationError("answered about another plan")
         except Exception as error:  # no start, and no other part of the operator, depends on an evaluation
             _LOG.warning("%s: the plan was not evaluated: %s", waiting.key, error)
             self._telemetry.evaluations.labels(outcome="Unknown").inc()
-            return EvaluationStatus(waiting.plan.plan_id, key=evaluation_key(waiting.plan, waiting.job), fault=fault_text(error))
+            return EvaluationStatus(waiting.plan.plan_id, key=wanted, fault=fault_text(error))
         self._telemetry.evaluations.labels(outcome=worst(answer).value).inc()
-        return replace(answer, key=evaluation_key(waiting.plan, waiting.job))
+        return replace(answer, key=wanted)
 
-    def _ask(self, waiting: WaitingPlan) -> EvaluationAsk:
-        snapshot = self._cache.snapshot(waiting.policy, self._clock())
-        request = self._question(waiting.key, waiting.job, waiting.policy, snapshot)
-        products = {worker.product or "" for worker in waiting.plan.workers}
-        lessons = self._reader.lessons.about(products, self._clock())
-        return EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), FUTURES, waiting.policy, lessons)
+    async def _ask(self, waiting: WaitingPlan) -> EvaluationAsk | None:
+        """The question, with fewer futures the more plans wait."""
+        asked = self._question(waiting, self._cache.snapshot(waiting.policy, self._clock()))
+        if asked is None:
+            return None
+        request, snapshot = asked
+        part = await in_daemon_thread(lambda: part_of(snapshot, waiting.plan))  # a large cluster has a million links
+        crowd = len(self._awaited) + len(self._running)
+        futures = max(MIN_FUTURES, FUTURES // (1 + crowd // CROWD))
+        lessons = self._reader.lessons.about({worker.product or "" for worker in waiting.plan.workers}, self._clock())
+        return EvaluationAsk(waiting.plan, request, part, futures, waiting.policy, lessons)
 
 
-def evaluation_key(plan: Plan, job: JobSpec) -> str:
-    """16 hex digits that differ where plan or spec do: the plan's id says nothing of checkpoints and deadlines."""
+def _may_ask(state: ReconcileInput, job: JobSpec) -> bool:
+    """Whether a person decides on the plan, or the job runs on it; previews are gone in a moment."""
+    if constants.PREVIEW_LABEL in state.job.metadata.labels or run_is_over(state.job.status):
+        return False
+    view = state.gang.mpijob
+    if view is None:
+        return job.start_policy is not StartPolicy.AUTOMATIC
+    return view.owner_uid == state.job.metadata.uid and undisturbed(state.job.status, view)
+
+
+def evaluation_key(plan: Plan, job: JobSpec, policy: EvaluationPolicy) -> str:
+    """16 hex digits that differ where plan, spec or policy do: the plan's id says nothing of checkpoints, deadlines and failures."""
     text = bytearray(plan.plan_id.encode())
     _ENCODER.encode_into(job, text, -1)
+    _ENCODER.encode_into(policy, text, -1)
     return hashlib.sha256(text).hexdigest()[:KEY_DIGITS]
 
 
@@ -134,16 +206,6 @@ def fault_text(error: Exception) -> str:
     """The error in one bounded line of printable characters, never empty."""
     text = " ".join(str(error).split()) or type(error).__name__
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:MAX_FAULT]
-
-
-def part_of(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
-    """The planned nodes and the links between them."""
-    planned = set(plan.ranks_by_node)
-    return replace(
-        snapshot,
-        nodes=tuple(node for node in snapshot.nodes if node.name in planned),
-        links=tuple(link for link in snapshot.links if link.source in planned and link.destination in planned),
-    )
 
 
 def worst(answer: EvaluationStatus) -> StageState:

@@ -6,6 +6,7 @@ Jobs that are not decided on elsewhere (admission.py) are asked about together, 
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from hyperscale.control.lifecycle.unscheduled import refused_nodes
 from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionScheduler, PlanAnswer, is_pending
 from hyperscale.control.scheduler.alternative_search import AlternativeSearch
 from hyperscale.control.scheduler.control_context import ControlContext
+from hyperscale.control.scheduler.evaluated_question import question_as_planned
 from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
 from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.plan_evaluation import MAX_FAULT, Evaluations, PlanEvaluator
@@ -73,7 +75,7 @@ class Planning:
     ) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone.
 
-        evaluations: answers about plans that wait for a person; None in tests of planning alone
+        evaluations: answers about plans in force; None in tests of planning alone
         """
         self._cache, self._reader, self._telemetry, self._clock = context.cache, context.reader, context.telemetry, context.clock
         self._lock = context.planner_lock
@@ -85,7 +87,8 @@ class Planning:
         self.admission = AdmissionScheduler(context, planner, self.pending, self.running)
         self.migration = MigrationPlanner(context, planner, self._request_for)
         self.alternatives = AlternativeSearch(context, planner, self._unbound_question)
-        self.evaluator = PlanEvaluator(context, evaluations, self._unbound_question) if evaluations is not None else None
+        as_planned = partial(question_as_planned, context.cache, self._request_for)
+        self.evaluator = PlanEvaluator(context, evaluations, as_planned) if evaluations is not None else None
         self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
 
     async def make(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:

@@ -6,7 +6,7 @@ from typing import Final
 
 from hyperscale.control.status.run_conditions import new_condition
 from hyperscale.model.api.condition import Condition
-from hyperscale.model.evaluation import EvaluationStatus, StageState
+from hyperscale.model.evaluation import FAULT_NAMES, EvaluationStatus, StageState
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.util.rfc3339 import duration_text
 
@@ -25,7 +25,8 @@ def evaluated(answer: EvaluationStatus | None) -> Condition | None:
     if answer is None:
         return None
     if answer.fault or not answer.stages:
-        return Condition(type=EVALUATED_CONDITION, status="Unknown", reason="EvaluationFailed", message=answer.fault)
+        reason = next((name for name in FAULT_NAMES if answer.fault.startswith(f"{name}: ")), "EvaluationFailed")
+        return Condition(type=EVALUATED_CONDITION, status="Unknown", reason=reason, message=answer.fault)
     states = {stage.state for stage in answer.stages}
     if StageState.FAILED in states:
         return new_condition(EVALUATED_CONDITION, False, "PlanRefuted", answer.top_risk)

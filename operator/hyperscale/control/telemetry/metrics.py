@@ -92,7 +92,7 @@ class Telemetry:
             "hyperscale_planner_failures_total", "Fallbacks because the planner process failed.", "fallback"
         )
         self.evaluations = self._counter(
-            "hyperscale_evaluations_total", "Evaluated plans, by the worst stage: Passed, Warned, Failed or Unknown.", "outcome"
+            "hyperscale_evaluations_total", "Evaluated plans, by the worst stage: Passed, Warned, Failed, Unknown or Skipped.", "outcome"
         )
         self.preflights = self._counter("hyperscale_preflights_total", "Ended preflights: Passed, Failed or Unknown.", "outcome")
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
 from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, FailureAssumption, failures_of, first_epoch_deadline
+from hyperscale.evaluate.pipeline.futures_budget import affordable_futures
 from hyperscale.evaluate.pipeline.learned_failures import learned_failures
 from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import MAX_QUESTION_BYTES, QUESTIONS, EvaluationAsk
-from hyperscale.model.evaluation import EvaluationStatus, status_of
+from hyperscale.model.evaluation import FAULT_NAMES, EvaluationStatus, status_of
 from hyperscale.util.child_process import begin
+
+PIECE_BYTES: Final = 1 << 20
 
 
 def answer(ask: EvaluationAsk) -> EvaluationStatus:
@@ -37,7 +41,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         runs=tuple(map(forecast_run, ask.lessons.runs)),
         past=ask.lessons.past,
     )
-    return status_of(evaluate(question).answer)
+    return status_of(evaluate(replace(question, futures=affordable_futures(question))).answer)
 
 
 def _failures(ask: EvaluationAsk) -> FailureAssumption:
@@ -52,16 +56,24 @@ def main() -> int:
     """Answer on the standard streams; 0 with an answer, 1 without."""
     options = _options()
     sink = begin(options.nice, options.memory_bytes)
-    body = sys.stdin.buffer.read(MAX_QUESTION_BYTES + 1)
     try:
-        if len(body) > MAX_QUESTION_BYTES:
-            raise ValueError(f"a question of more than {MAX_QUESTION_BYTES} bytes")
-        sink.write(msgspec.json.encode(answer(QUESTIONS.decode(body))))
+        sink.write(msgspec.json.encode(answer(QUESTIONS.decode(_question()))))
         sink.flush()
     except (ValueError, ArithmeticError, LookupError, MemoryError, OSError) as error:
-        sys.stderr.write(f"evaluation: {type(error).__name__}: {error}\n")
+        named = str(error).partition(":")[0] in FAULT_NAMES
+        sys.stderr.write(f"{error}\n" if named else f"evaluation: {type(error).__name__}: {error}\n")
         return 1
     return 0
+
+
+def _question() -> bytes:
+    """Standard input. In pieces: one read of so many bytes would take them all before the first comes."""
+    body = bytearray()
+    while part := sys.stdin.buffer.read(PIECE_BYTES):
+        body += part
+        if len(body) > MAX_QUESTION_BYTES:
+            raise ValueError(f"a question of more than {MAX_QUESTION_BYTES} bytes")
+    return bytes(body)
 
 
 def _options() -> argparse.Namespace:

@@ -10,13 +10,11 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.evaluate.service.evaluation_frames import ANSWERS, MAX_ANSWER_BYTES, EvaluationAsk
-from hyperscale.model.evaluation import EvaluationStatus
+from hyperscale.evaluate.service.evaluation_frames import ANSWERS, MAX_ANSWER_BYTES, EvaluationAsk, QuestionTooLargeError, packed
+from hyperscale.model.evaluation import FAULT_NAMES, EvaluationStatus
 from hyperscale.util.child_process import ENVIRONMENT as ENVIRONMENT
 
-MEMORY_BYTES: Final = 384 * 2**20
-"""That the process may write: beside operator and planner within the chart's limit."""
-COMMAND: Final = (sys.executable, "-m", "hyperscale.evaluate.service.evaluation_main", "--nice", "10", "--memory-bytes", str(MEMORY_BYTES))
+COMMAND: Final = (sys.executable, "-m", "hyperscale.evaluate.service.evaluation_main", "--nice", "10")
 DEADLINE_SECONDS: Final = 30.0
 STDERR_BYTES: Final = 4096
 GRACE_SECONDS: Final = 5.0
@@ -31,14 +29,23 @@ class EvaluationProcess:
     """Starts one process a question."""
 
     def __init__(
-        self, command: Sequence[str] = COMMAND, *, environment: Mapping[str, str] = ENVIRONMENT, deadline_seconds: float = DEADLINE_SECONDS
+        self,
+        command: Sequence[str] = COMMAND,
+        *,
+        environment: Mapping[str, str] = ENVIRONMENT,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        memory_bytes: int = 0,
     ) -> None:
-        """Nothing is started yet."""
-        self._command, self._environment, self._deadline_seconds = tuple(command), dict(environment), deadline_seconds
+        """Nothing is started yet. memory_bytes: that the process may write; 0 sets no limit."""
+        self._command = (*command, *(("--memory-bytes", str(memory_bytes)) if memory_bytes else ()))
+        self._environment, self._deadline_seconds = dict(environment), deadline_seconds
 
     async def evaluate(self, ask: EvaluationAsk) -> EvaluationStatus:
         """Return the answer; raises EvaluationError after the deadline at the latest."""
-        body = msgspec.json.encode(ask)
+        try:
+            body = packed(ask)
+        except QuestionTooLargeError as error:
+            raise EvaluationError(str(error)) from None
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -58,7 +65,9 @@ class EvaluationProcess:
         finally:
             code = await _end(process, talking)
         if code != 0:
-            raise EvaluationError(f"ended with {code}: {said.strip()[-300:] or 'no words'}")
+            words = said.strip()
+            named = words.partition(":")[0] in FAULT_NAMES
+            raise EvaluationError(words if named else f"ended with {code}: {words[-300:] or 'no words'}")
         try:
             return ANSWERS.decode(text)
         except msgspec.DecodeError as error:
