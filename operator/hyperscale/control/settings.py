@@ -108,8 +108,8 @@ PLANNER_SHARE = 0.6
 """Part of the container's memory that the planner may write. With 5,000 nodes the planner held at most 830 MiB, the operator 425 MiB."""
 
 EVALUATION_SHARE = 0.375
-"""Part of the container's memory beyond the planner's that an evaluation may write: 230 MiB by default, of which a plan of 1,000 nodes
-takes at most 224 MiB, and one of a few nodes 64 MiB."""
+"""Part of the container's memory beyond the planner's that an evaluation may write: 230 MiB by default. A plan of 1,000 nodes takes at most
+224 MiB, one of a few nodes 64 MiB."""
 
 EVALUATION_MEMORY_BYTES = 384 * 2**20
 """That an evaluation may write where the container's limit is not known."""

@@ -72,6 +72,47 @@ def test_more_failures_end_later_and_less_often_in_time(files: Files) -> None:
     assert rough["endSeconds"]["high"] >= calm["endSeconds"]["high"] if "endSeconds" in rough else True
 
 
+def proof_of(ran: Ran) -> dict[str, Any]:
+    return next(dict(stage) for stage in json.loads(ran.out)["stages"] if stage["stage"] == "proof")
+
+
+def test_a_plan_of_another_job_is_taken_as_given_with_a_warning(files: Files) -> None:
+    other = files.write("other.yaml", yaml.safe_dump(job(model={"architecture": "GCN", "hiddenSize": 64})))
+    ran = run("evaluate", "-f", other, "--snapshot", files.snapshot, *FEW, "--plan", plan_file(files), "-o", "json")
+    assert ran.code == 0
+    proof = proof_of(ran)
+    assert proof["state"] == "Warned"
+    assert proof["findings"][0].startswith("Its figures are taken as given: the plan was made for another job or cluster")
+
+
+def test_a_plan_whose_figures_contradict_the_cost_model_is_refused(files: Files) -> None:
+    document = json.loads(files.plan("-o", "json").out)
+    predicted = {**document["predicted"], "epochSeconds": 1e-6, "lowSeconds": 1e-7, "highSeconds": 1e-5}
+    ran = evaluated(files, "--plan", plan_file(files, predicted=predicted), "-o", "json")
+    assert ran.code == 1
+    assert proof_of(ran)["sentence"] == "figures of the plan contradict the cost model"
+    assert "contradicts the cost model, which has" in proof_of(ran)["findings"][0]
+
+
+def test_a_plan_that_was_changed_by_hand_is_noticed(files: Files) -> None:
+    document = json.loads(files.plan("-o", "json").out)
+    assert len(document["workers"]) > 1
+    workers = [{**worker, "share": 1.0 / len(document["workers"])} for worker in document["workers"]]
+    workers[0]["share"] += 0.01
+    workers[1]["share"] -= 0.01
+    ran = evaluated(files, "--plan", plan_file(files, workers=workers), "-o", "json")
+    assert proof_of(ran)["state"] == "Warned"
+
+
+def test_a_plan_made_before_the_cluster_changed_says_so(files: Files) -> None:
+    before = plan_file(files)
+    later = json.loads(Path(files.snapshot).read_text())
+    later["nodes"][-1]["allocatableCpuCores"] = 1.0
+    ran = run("evaluate", "-f", files.job, "--snapshot", files.write("later.json", json.dumps(later)), *FEW, "--plan", before, "-o", "json")
+    assert proof_of(ran)["findings"] == ["The cluster's figures have changed since the plan was made."]
+    assert proof_of(ran)["state"] == "Passed"
+
+
 def twin_findings(document: dict[str, Any]) -> list[str]:
     return next(list(stage["findings"]) for stage in document["stages"] if stage["stage"] == "twin")
 

@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         deadline_seconds=_deadline(job, arguments, policy),
         write_seconds=_given(arguments.write_seconds, policy.checkpoint_write_seconds),
         restart_seconds=_given(arguments.restart_seconds, policy.restart_seconds),
+        given_by=None if arguments.plan is None else sources.policy,
         queue=queue_figures(sources),
         policy=sources.policy,
         runs=known.runs,

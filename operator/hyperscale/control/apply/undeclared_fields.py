@@ -1,4 +1,4 @@
-"""Fields of the status that the CRD in force does not know: one of them makes the API server refuse the whole of a server-side apply."""
+"""Fields of the status that the CRD in force does not know: the API server refuses a server-side apply with any of them."""
 
 from __future__ import annotations
 

@@ -154,6 +154,8 @@ class EvaluationQuestion:
     """Predictions of finished runs with what happened, oldest first."""
     facts: tuple[RunFacts, ...] = ()
     """What is known of finished runs, failed ones too, oldest first."""
+    given_by: PolicySpec | None = None
+    """Of a plan from a file: the policy to compute its figures again by. None for a plan that was made just now."""
     futures: int = FUTURES
     seed: int = 0
     stages: frozenset[str] = field(default_factory=frozenset)

@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _question() -> bytes:
-    """Standard input. In pieces: one read of so many bytes would take them all before the first comes."""
+    """Standard input. In pieces: one read of the longest question would take its memory before the first byte comes."""
     body = bytearray()
     while part := sys.stdin.buffer.read(PIECE_BYTES):
         body += part
