@@ -219,11 +219,20 @@ def test_a_plan_that_counts_no_ranks_is_refuted_not_a_crash(files: Files) -> Non
     assert "ranks by node are {}" in ran.out
 
 
-def test_a_node_without_a_name_is_one_line(files: Files) -> None:
+def test_a_node_without_a_name_is_refuted_and_not_played(files: Files) -> None:
     workers = json.loads(files.plan("-o", "json").out)["workers"]
-    ran = evaluated(files, "--plan", plan_file(files, workers=[{**workers[0], "node": ""}, *workers[1:]]))
-    assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "plan.json: cannot be evaluated: nodes[0].name" in ran.err
+    ran = evaluated(files, "--plan", plan_file(files, workers=[{**workers[0], "node": ""}, *workers[1:]]), "-o", "json")
+    assert (ran.code, ran.err) == (1, "")
+    states = {stage["stage"]: stage for stage in json.loads(ran.out)["stages"]}
+    assert (states["proof"]["state"], states["twin"]["state"]) == ("Failed", "Skipped")
+    assert states["twin"]["sentence"].startswith("not played, as the plan breaks its conditions: nodes[0].name")
+
+
+def test_lives_that_are_all_equal_are_taken_as_a_rate_and_said(files: Files) -> None:
+    rows = "\n".join(f"n{unit},0,864000,memory" for unit in range(60))
+    table = files.write("events.csv", f"location,insert,remove,cause\n{rows}\n")
+    document = answer(files, "--failures", table, "--deadline-seconds", "700000")
+    assert "All failures of memory came at one age: a constant rate is taken" in twin_findings(document)[0]
 
 
 EXAMPLES = ("arxiv-sage-s3", "cora-gat-manual", "cora-gcn", "plan-only", "suspended-queue", "own-script/job", "citation-impact/job")

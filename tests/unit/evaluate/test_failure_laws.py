@@ -46,11 +46,12 @@ def test_units_that_fail_together_count_one_after_the_other() -> None:
     assert nelson_aalen(together)[1][-1] == pytest.approx(nelson_aalen(apart)[1][-1])
 
 
-def test_lives_that_are_all_alike_still_have_a_law() -> None:
-    fit = fit_law(lives(*[(5.0, True)] * 40))
-    assert fit.law.family == LawFamily.EMPIRICAL
-    assert fit.law.ages_seconds == pytest.approx((5.0,))
-    assert math.isfinite(fit.law.scale_seconds)
+@pytest.mark.parametrize("units", [2, 9, 40, 500])
+def test_lives_that_are_all_alike_give_a_rate_and_no_certain_age(units: int) -> None:
+    fit = fit_law(lives(*[(5.0, True)] * units))
+    assert fit.law == exponential(pytest.approx(5.0))
+    assert fit.alike
+    assert not fit_law(lives(*[(5.0, True)] * units, (6.0, True))).alike
 
 
 def test_few_failures_give_the_exponential_law_in_closed_form() -> None:

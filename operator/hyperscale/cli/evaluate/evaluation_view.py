@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from hyperscale.cli.text_tables import bullets, counted, pairs, table
-from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome
+from hyperscale.model.evaluation import Evaluation, Interval, StageOutcome, StageState
 from hyperscale.model.plan import Plan
 from hyperscale.util.rfc3339 import duration_text
 
@@ -49,7 +49,7 @@ def _head(answer: Evaluation, plan: Plan, figures: str) -> list[tuple[str, str]]
 
 def _takes(answer: Evaluation) -> str:
     """Nothing where no future was played."""
-    if not any(stage.stage == "twin" for stage in answer.stages):
+    if not any(stage.stage == "twin" and stage.state is not StageState.SKIPPED for stage in answer.stages):
         return ""
     return _bounded(answer.end_seconds, duration_text) or "unknown: more than 1 of 40 futures was given up before its end"
 

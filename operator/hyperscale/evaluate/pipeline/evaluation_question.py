@@ -89,9 +89,10 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     if not failed:
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
     units = _units_by_class(records)
+    fits = fitted_laws(records, until_seconds)
     laws = {
         "/".join(part for part in (unit_class, cause, str(number)) if part): fitted.law
-        for (unit_class, cause), fitted in fitted_laws(records, until_seconds).items()
+        for (unit_class, cause), fitted in fits.items()
         for number in range(0 if cause in NO_FAILURES else units[unit_class])
     }
     causes = ", ".join(sorted({record.cause[:MAX_CAUSE] for record in failed})[:MAX_CAUSES])
@@ -100,6 +101,9 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
         f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({causes}), {sum(units.values())} units on a node; "
         f"nodes are taken as {f'{duration_text(age)} old' if age > 0.0 else 'new'}."
     )
+    alike = sorted({cause[:MAX_CAUSE] for (_, cause), fitted in fits.items() if fitted.alike and cause not in NO_FAILURES})
+    if alike:
+        source += f" All failures of {', '.join(alike[:MAX_CAUSES])} came at one age: a constant rate is taken, as one age shows no spread."
     return FailureAssumption(laws, source, age_seconds=age)
 
 

@@ -17,12 +17,14 @@ from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, EpochSeconds, 
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
 from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
 from hyperscale.evaluate.pipeline.stage_trust import recalibration_of, saying_recalibrated, with_trust
-from hyperscale.evaluate.pipeline.twin_stage import TWIN, play_twin
+from hyperscale.evaluate.pipeline.twin_stage import TWIN, TwinAnswer, play_twin
 from hyperscale.evaluate.twin.twin_types import Outlook
 from hyperscale.model.evaluation import Evaluation, Interval, Recalibration, StageOutcome, StageState
 
 STAGES: Final = (PROOF, FORECAST, TWIN)
 """In the order in which they are asked."""
+MAX_SENTENCE: Final = 1024
+"""Characters."""
 
 
 class Evaluated(NamedTuple):
@@ -42,27 +44,39 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
     forecasts = [forecast] if FORECAST in asked else []
     if TWIN not in asked:
         return Evaluated(replace(_evaluation(question, [*proved, *forecasts], epoch), neighbours=epoch.neighbours), None)
-    answer = play_twin(question, epoch)
+    try:
+        answer = play_twin(question, epoch)
+    except ValueError as error:
+        if not any(outcome.state is StageState.FAILED for outcome in proved):
+            raise
+        skipped = StageOutcome(TWIN, StageState.SKIPPED, f"not played, as the plan breaks its conditions: {error}"[:MAX_SENTENCE])
+        return Evaluated(_evaluation(question, [*proved, *forecasts, skipped], epoch), None)
     by = recalibration_of(question.past, report, TWIN, epoch.runs > 0)
-    end = answer.end if answer.end is None or by is None else recalibrated(answer.end, by)
     outcome = answer.outcome if answer.end is None else saying_recalibrated(answer.outcome, by, answer.end)
+    whole = _evaluation(question, [*proved, *forecasts, with_trust(outcome, report)], epoch, by)
+    return Evaluated(_with_twin(whole, question, epoch, answer, by), answer.outlook)
+
+
+def _with_twin(
+    whole: Evaluation, question: EvaluationQuestion, epoch: EpochSeconds, answer: TwinAnswer, by: Recalibration | None
+) -> Evaluation:
+    """The evaluation with what follows from the futures."""
+    end = answer.end if answer.end is None or by is None else recalibrated(answer.end, by)
     advised = question.request.job.checkpoint is not None and answer.outlook.expected_end_seconds is not None
     effect = _queue_effect(question, epoch)
-    best = answer.outlook.best_interval.epochs if advised else None
-    whole = replace(
-        _evaluation(question, [*proved, *forecasts, with_trust(outcome, report)], epoch, by),
+    return replace(
+        whole,
         end_seconds=end,
         ends_by_deadline=answer.by_deadline,
         cost=_cost(question, end),
         energy_kilowatt_hours=None if end is None else energy(question.plan, end, question.policy),
         wait_seconds=None if effect is None else effect.wait,
         delay_of_others_seconds=None if effect is None or not effect.others else effect.delay,
-        checkpoint_every_epochs=best,
+        checkpoint_every_epochs=answer.outlook.best_interval.epochs if advised else None,
         end_curve=answer.curve,
         time_parts=answer.outlook.time_parts,
         neighbours=epoch.neighbours,
     )
-    return Evaluated(whole, answer.outlook)
 
 
 def _evaluation(

@@ -28,6 +28,8 @@ TWO_SIDED: Final = 1.959964
 """Standard errors of a 95 % interval."""
 STEP: Final = 1e-4
 """Of the numerical second derivatives, in logarithms of the figures."""
+SAME_AGE: Final = 1e-9
+"""Relative difference of two ages that are one."""
 MAX_EMPIRICAL_ROWS: Final = 256
 TAIL_PART: Final = 0.9
 """Ages above this part of the failures give the hazard beyond an empirical table."""
@@ -57,6 +59,8 @@ class FittedLaw(msgspec.Struct, frozen=True):
     """Of the best family: largest |observed - expected failures| up to any age / sqrt(failures); above `MAX_MISFIT` no family fits."""
     candidates: tuple[FamilyFit, ...]
     """Lowest BIC first."""
+    alike: bool = False
+    """All failures came at one age, which says how often units fail and not how their lives spread: the law is exponential."""
 
 
 def fit_law(lives: Lives) -> FittedLaw:
@@ -66,7 +70,9 @@ def fit_law(lives: Lives) -> FittedLaw:
         raise ValueError(f"no unit failed, so no law can be fitted; with 95 % confidence fewer than {bound:.3g} fail per second")
     unit = lives.total_seconds / lives.events
     scaled = Lives(lives.seconds / unit, lives.failed)  # figures near 1: the search is then the same for hours and for years
-    families = FITS if lives.events >= MIN_SHAPE_EVENTS else (_exponential,)
+    failures = lives.seconds[lives.failed]
+    alike = lives.events > 1 and float(np.ptp(failures)) <= SAME_AGE * float(failures[0])
+    families = FITS if lives.events >= MIN_SHAPE_EVENTS and not alike else (_exponential,)
     candidates = sorted(
         (_family_fit(scaled, law) for law in (fit(scaled) for fit in families) if law is not None), key=lambda each: each.bic
     )
@@ -74,7 +80,7 @@ def fit_law(lives: Lives) -> FittedLaw:
     misfit = largest_misfit(scaled, best.law)
     low, high = _intervals(scaled, best.law)
     law = best.law
-    if misfit > MAX_MISFIT:
+    if misfit > MAX_MISFIT and not alike:
         law, low, high = empirical_law(scaled), (None, None), (None, None)
     return FittedLaw(
         law=_stretched(law, unit),
@@ -86,6 +92,7 @@ def fit_law(lives: Lives) -> FittedLaw:
         shape_high=high[1],
         misfit=misfit,
         candidates=tuple(msgspec.structs.replace(each, law=_stretched(each.law, unit)) for each in candidates),
+        alike=alike,
     )
 
 
