@@ -43,6 +43,9 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
         metavar="SECONDS",
         help="from the job's first epoch to when it must have ended (default: spec.runPolicy.activeDeadlineSeconds, less one restart)",
     )
+    command.add_argument(
+        "--model", metavar="FILE.py:NAME", help="the job's own torch module, to be tried; built-in networks are tried with --stage proof"
+    )
     _add_failures(command)
     command.add_argument(
         "--futures", type=parser._Whole(100, MAX_FUTURES), default=10_000, metavar="N", help="futures played (default: %(default)s)"

@@ -13,6 +13,7 @@ import msgspec
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.documents import display_name, read_text
 from hyperscale.cli.evaluate.evaluation_view import show
+from hyperscale.cli.evaluate.model_proof import model_proof
 from hyperscale.cli.evaluate.proofs import check_certificate, refuse, write_certificate
 from hyperscale.cli.evaluate.queue_view import queue_figures
 from hyperscale.cli.evaluate.rewritten import write_rewrite
@@ -61,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.certificate is not None:
         write_certificate(plan, asked.request, sources.snapshot, arguments.certificate)
     known = _history(arguments)
+    model = model_proof(job.spec, arguments)
     spinner.say("playing futures")
     question = EvaluationQuestion(
         plan=plan,
@@ -76,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         runs=known.runs,
         past=known.past,
         facts=known.facts,
+        model_faults=model.faults,
+        model_notes=model.notes,
         futures=arguments.futures,
         seed=asked.request.seed,
         stages=frozenset(arguments.stage or ()),

@@ -160,6 +160,10 @@ class EvaluationQuestion:
     """What is known of finished runs, failed ones too, oldest first."""
     given_by: PolicySpec | None = None
     """Of a plan from a file: the policy to compute its figures again by. None for a plan that was made just now."""
+    model_faults: tuple[str, ...] = ()
+    """Why the model does not train, as the command line found out."""
+    model_notes: tuple[str, ...] = ()
+    """What else is known of the model."""
     futures: int = FUTURES
     seed: int = 0
     stages: frozenset[str] = field(default_factory=frozenset)

@@ -49,11 +49,11 @@ def _recomputed(plan: Plan, problem: Problem) -> Prediction | None:
     """The cost model's figures of the very placement; None where a planned node takes no worker now, as the proof says."""
     place = {name: member for member, name in enumerate(problem.names)}
     names = tuple(worker.node for worker in plan.workers)
-    held = tuple(worker.share for worker in plan.workers)
-    if not set(names) <= place.keys() or min(held) <= 0.0:
+    own_shares = tuple(worker.share for worker in plan.workers)
+    if not set(names) <= place.keys() or min(own_shares) <= 0.0:
         return None
     candidate = Candidate(plan.objective, len(names), names, tuple(place[name] for name in names))
-    return describe(problem, candidate, plan.planner, held_shares=held).predicted
+    return describe(problem, candidate, plan.planner, held_shares=own_shares).predicted
 
 
 def _contradictions(plan: Plan, fresh: Prediction | None) -> tuple[str, ...]:

@@ -18,11 +18,13 @@ def proof(question: EvaluationQuestion) -> StageOutcome:
     asked = (question.plan, question.request, question.snapshot)
     broken = tuple(dict.fromkeys((*violations(*asked), *check_plan(*asked))))
     if broken:
-        return StageOutcome(PROOF, StageState.FAILED, f"the plan breaks {len(broken)} of its conditions", broken[:MAX_FINDINGS], 0.0)
+        findings = (*broken, *question.model_faults)[:MAX_FINDINGS]
+        return StageOutcome(PROOF, StageState.FAILED, f"the plan breaks {len(broken)} of its conditions", findings, 0.0)
     origin = plan_origin(*asked, question.given_by) if question.given_by is not None else PlanOrigin()
-    if origin.faults:
-        return StageOutcome(PROOF, StageState.FAILED, "figures of the plan contradict the cost model", origin.faults, 0.0)
-    findings = (*origin.doubts, *origin.notes)
+    if question.model_faults or origin.faults:
+        sentence = "the model does not train" if question.model_faults else "figures of the plan contradict the cost model"
+        return StageOutcome(PROOF, StageState.FAILED, sentence, (*question.model_faults, *origin.faults)[:MAX_FINDINGS], 0.0)
+    findings = (*origin.doubts, *origin.notes, *question.model_notes)
     if origin.doubts:
         return StageOutcome(PROOF, StageState.WARNED, "the plan keeps all of its conditions, its figures are taken as given", findings, 1.0)
     return StageOutcome(PROOF, StageState.PASSED, "the plan keeps all of its conditions, as two judges find", findings, 1.0)
