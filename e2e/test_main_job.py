@@ -198,6 +198,16 @@ def test_a_plan_that_waits_for_a_person_is_evaluated_before_they_decide(calm: Cl
     assert job.status()["evaluation"]["planId"] == planned, "what was known before the start stays to be read"
 
 
+def test_a_job_that_starts_by_itself_is_evaluated_while_it_runs(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create()
+    job.wait_state("Running")
+    job.wait(lambda: job.condition("Evaluated").get("status") == "True", "the plan of a running job is not evaluated")
+    found = job.status()["evaluation"]
+    assert found["planId"] == job.plan()["id"]
+    assert {stage["stage"]: stage["state"] for stage in found["stages"]}["proof"] == "Passed", "its own pods take nothing from it"
+
+
 def test_suspend_takes_the_pods_away_and_resume_plans_anew(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create()

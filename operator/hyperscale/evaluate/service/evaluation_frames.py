@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.lessons import NO_LESSONS, Lessons
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.cluster import ClusterSnapshot, Link
 from hyperscale.model.evaluation import QUESTION_TOO_LARGE, EvaluationStatus
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -55,11 +55,13 @@ def part_of(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
     planned = set(plan.ranks_by_node) | {worker.node for worker in plan.workers}
     nodes = [worker.node for worker in plan.workers]
     hops = set(zip(nodes, nodes[1:] + nodes[:1], strict=True))
-    ring = [link for link in snapshot.links if (link.source, link.destination) in hops]
-    no_bandwidth = (link for link in snapshot.links if link.bandwidth_bytes_per_second.value == 0.0)
-    dead = (link for link in no_bandwidth if {link.source, link.destination} <= planned and (link.source, link.destination) not in hops)
-    links = (*ring, *itertools.islice(dead, MAX_DEAD_LINKS))
+    read = (link for link in snapshot.links if (link.source, link.destination) in hops or _is_dead(link, planned))
+    links = tuple(itertools.islice(read, len(hops) + MAX_DEAD_LINKS))
     return replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name in planned), links=links)
+
+
+def _is_dead(link: Link, planned: set[str]) -> bool:
+    return link.bandwidth_bytes_per_second.value == 0.0 and link.source in planned and link.destination in planned
 
 
 QUESTIONS: Final[msgspec.json.Decoder[EvaluationAsk]] = msgspec.json.Decoder(EvaluationAsk)
