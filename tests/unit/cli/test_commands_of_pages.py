@@ -30,6 +30,17 @@ FORMER_JOB = {
     },
 }
 EVENTS = "location,insert,remove,cause\n" + "".join(f"node-{unit},0,{86_400 * (20 + unit)},memory\n" for unit in range(30))
+NET = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1433, 7)
+
+    def forward(self, graph, x):
+        return self.layer(x)
+"""
 WRITTEN = {
     "--report": "<!doctype html>",
     "--certificate": "checker of plans",
@@ -39,7 +50,7 @@ WRITTEN = {
     "--out": "startPolicy: Never",
 }
 """What the file that a flag names holds afterwards."""
-NEEDS = {"analyze GAT": "dgl", "partition": "pymetis"}
+NEEDS = {"analyze GAT": "dgl", "--model": "dgl", "partition": "pymetis"}
 COMMANDS = [(page, command) for page, each in page_commands.FILES.items() for command in each]
 
 
@@ -63,6 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "graphs").mkdir()
     (tmp_path / "graphs/cora.npz").symlink_to(builtin.FOLDER / "cora.npz")
     (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(FORMER_JOB))
+    (tmp_path / "train.py").write_text(NET)
     (tmp_path / "events.csv").write_text(EVENTS)
     record_runs(f"sqlite:///{tmp_path}/history.sqlite")
     monkeypatch.chdir(tmp_path)
