@@ -10,11 +10,14 @@ from hyperscale.evaluate.service.evaluation_main import answer
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.evaluation import StageState
 from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.check.drained_snapshot import emptied_snapshot
 from tests.unit.control.preemption_stage import LONG, Scene
 
 
 def asked(scene: Scene, waiting: WaitingPlan) -> tuple[PlanRequest, ClusterSnapshot] | None:
-    return scene.planning._evaluated_question(waiting, scene.cache.snapshot(scene.policy, scene.now))
+    whole = scene.cache.snapshot(scene.policy, scene.now)
+    question = scene.planning._evaluated_question(waiting, whole)
+    return None if question is None else (question[0], emptied_snapshot(part_of(whole, waiting.plan), question[1]))
 
 
 async def running() -> tuple[Scene, WaitingPlan]:
@@ -31,7 +34,7 @@ async def test_the_plan_of_a_running_job_is_proved_without_its_own_pods() -> Non
     question = asked(scene, waiting)
     assert question is not None
     request, snapshot = question
-    status = answer(EvaluationAsk(waiting.plan, request, part_of(snapshot, waiting.plan), 200))
+    status = answer(EvaluationAsk(waiting.plan, request, snapshot, 200))
     assert {stage.stage: stage.state for stage in status.stages}["proof"] is StageState.PASSED
     as_found = scene.cache.snapshot(scene.policy, scene.now)
     taken = answer(EvaluationAsk(waiting.plan, replace(request, free_gpus={}), part_of(as_found, waiting.plan), 200))

@@ -19,12 +19,14 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
+from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.constants import PREVIEW_LABEL
 from hyperscale.model.evaluation import EvaluationStatus, Interval, StageState, StageSummary
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.status import JobStatus, read_status, to_wire
 from tests.builders.seen import UID, job_spec, mpijob, plan, seen
@@ -66,8 +68,8 @@ class Stage:
         self.evaluator = PlanEvaluator(self.context, self.answers, self.question)
         self.as_planned = True
 
-    def question(self, waiting: WaitingPlan, snapshot: ClusterSnapshot) -> tuple[PlanRequest, ClusterSnapshot] | None:
-        return (PlanRequest(str(waiting.key), waiting.job), snapshot) if self.as_planned else None
+    def question(self, waiting: WaitingPlan, snapshot: ClusterSnapshot) -> tuple[PlanRequest, dict[str, Claim]] | None:
+        return (PlanRequest(str(waiting.key), waiting.job), {}) if self.as_planned else None
 
     def look(self, key: Key = KEY, **changes: Any) -> None:
         """One reconcile's look at the job."""
@@ -154,20 +156,27 @@ async def test_between_running_jobs_the_evaluator_rests() -> None:
     assert [ask.request.job_key for ask in stage.answers.asked] == [str(KEY)]
 
 
-async def test_an_evaluation_that_hangs_holds_up_neither_the_look_nor_the_loop() -> None:
+@pytest.mark.parametrize("view", [None, RUNNING], ids=["waits", "runs"])
+async def test_an_evaluation_that_hangs_holds_up_no_look_no_planner_and_no_decision(view: MpiJobView | None) -> None:
     stage = Stage()
-    hanging = asyncio.Event()
+    begun = asyncio.Event()
 
     async def hang(ask: EvaluationAsk) -> EvaluationStatus:
-        await hanging.wait()
-        raise EvaluationError("no answer within 30 s")
+        begun.set()
+        await asyncio.Event().wait()
+        raise EvaluationError("unreachable")
 
     stage.answers.evaluate = hang  # type: ignore[method-assign] # an evaluation that never answers
-    await stage.consider(mpijob=RUNNING)
+    stage.look(mpijob=view)
+    working = asyncio.create_task(stage.evaluator.run())
+    await asyncio.wait_for(begun.wait(), 10.0)
     for number in range(20):
         stage.look(Key("team", str(number)))
-    assert stage.evaluator.view(KEY) is None
-    assert decide(seen(job_spec(), plan=TWO)) == decide(seen(job_spec(), plan=TWO, status=JobStatus()))
+    assert not stage.context.planner_lock.locked()
+    assert (stage.evaluator.view(KEY), stage.woken) == (None, [])
+    asked = seen(job_spec(), plan=TWO, evaluation=stage.evaluator.view(KEY))
+    assert decide(asked) == decide(seen(job_spec(), plan=TWO, evaluation=found()))
+    working.cancel()
 
 
 async def test_a_namespace_that_asks_too_much_is_told_so_and_keeps_no_other_waiting() -> None:
@@ -236,14 +245,15 @@ ERRORS = [
 ]
 
 
+@pytest.mark.parametrize("view", [None, RUNNING], ids=["waits", "runs"])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_a_failure_is_told_and_ends_nothing(error: Exception) -> None:
+async def test_a_failure_is_told_and_ends_nothing(error: Exception, view: MpiJobView | None) -> None:
     stage = Stage(error)
-    await stage.consider()
-    view = stage.evaluator.view(KEY)
-    assert view is not None
-    assert view.fault
-    assert view.fault.isprintable()
+    await stage.consider(mpijob=view)
+    failed = stage.evaluator.view(KEY)
+    assert failed is not None
+    assert failed.fault
+    assert failed.fault.isprintable()
     await stage.consider(plan=OTHER)
     other = stage.evaluator.view(KEY)
     assert other is not None

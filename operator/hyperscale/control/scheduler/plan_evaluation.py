@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from hyperscale.control.scheduler.evaluation_queue import EvaluationQueue, Waiti
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk, part_of
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
 from hyperscale.model import constants
+from hyperscale.model.admission_query import Claim
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
@@ -30,6 +31,7 @@ from hyperscale.model.evaluation import EVALUATOR_BUSY, EvaluationStatus, StageS
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.check.drained_snapshot import emptied_snapshot
 from hyperscale.util.threads import in_daemon_thread
 
 _LOG = logging.getLogger(__name__)
@@ -46,8 +48,8 @@ MAX_FAULT: Final = 512
 KEY_DIGITS: Final = 16
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
-PutQuestion = Callable[[WaitingPlan, ClusterSnapshot], "tuple[PlanRequest, ClusterSnapshot] | None"]
-"""What the planners would be asked about the job now, and on which cluster; None where its pods are not as planned."""
+PutQuestion = Callable[[WaitingPlan, ClusterSnapshot], "tuple[PlanRequest, Mapping[str, Claim]] | None"]
+"""What the planners would be asked about the job as if it had no pods, and what these claim; None where they are not as planned."""
 
 
 class Evaluations(Protocol):
@@ -173,11 +175,13 @@ class PlanEvaluator:
 
     async def _ask(self, waiting: WaitingPlan) -> EvaluationAsk | None:
         """The question, with fewer futures the more plans wait."""
-        asked = self._question(waiting, self._cache.snapshot(waiting.policy, self._clock()))
+        snapshot = self._cache.snapshot(waiting.policy, self._clock())
+        asked = self._question(waiting, snapshot)
         if asked is None:
             return None
-        request, snapshot = asked
-        part = await in_daemon_thread(lambda: part_of(snapshot, waiting.plan))  # a large cluster has a million links
+        request, claims = asked
+        # In a thread: a large cluster has a million links, a large plan a thousand nodes.
+        part = await in_daemon_thread(lambda: emptied_snapshot(part_of(snapshot, waiting.plan), claims))
         crowd = len(self._awaited) + len(self._running)
         futures = max(MIN_FUTURES, FUTURES // (1 + crowd // CROWD))
         lessons = self._reader.lessons.about({worker.product or "" for worker in waiting.plan.workers}, self._clock())

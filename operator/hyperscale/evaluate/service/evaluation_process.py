@@ -13,6 +13,7 @@ import msgspec
 from hyperscale.evaluate.service.evaluation_frames import ANSWERS, MAX_ANSWER_BYTES, EvaluationAsk, QuestionTooLargeError, packed
 from hyperscale.model.evaluation import FAULT_NAMES, EvaluationStatus
 from hyperscale.util.child_process import ENVIRONMENT as ENVIRONMENT
+from hyperscale.util.threads import in_daemon_thread
 
 COMMAND: Final = (sys.executable, "-m", "hyperscale.evaluate.service.evaluation_main", "--nice", "10")
 DEADLINE_SECONDS: Final = 30.0
@@ -43,7 +44,7 @@ class EvaluationProcess:
     async def evaluate(self, ask: EvaluationAsk) -> EvaluationStatus:
         """Return the answer; raises EvaluationError after the deadline at the latest."""
         try:
-            body = packed(ask)
+            body = await in_daemon_thread(lambda: packed(ask))
         except QuestionTooLargeError as error:
             raise EvaluationError(str(error)) from None
         try:
