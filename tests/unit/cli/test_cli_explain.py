@@ -133,6 +133,13 @@ def test_progress_of_the_ranks_is_counted() -> None:
     assert "3 of 4 ranks are bound to a node, 1 are ready." in explained.summary
 
 
+@pytest.mark.parametrize("state", [StateWord.PLANNED, StateWord.RUNNING, StateWord.SUCCEEDED])
+def test_what_was_found_out_about_the_plan_is_told_until_the_run_has_ended(state: StateWord) -> None:
+    found = condition("Evaluated", "True", "NoRisksFound", "takes 60 s (50 s to 90 s)")
+    summary = explain(record(status(reason=Reason.RUNNING, state=state, conditions=(found,)))).summary
+    assert ("The plan was evaluated: takes 60 s (50 s to 90 s)." in summary) == (state is not StateWord.SUCCEEDED)
+
+
 def test_a_spec_that_is_newer_than_the_status_is_told() -> None:
     explained = explain(record(status(reason=Reason.RUNNING), generation=4))
     assert "The spec is newer (generation 4) than what the operator has answered to (1)." in explained.summary

@@ -197,9 +197,9 @@ def _progress(status: JobStatus) -> list[str]:
 
 
 def _evaluated(status: JobStatus) -> list[str]:
-    """What was condition out about the plan, until the run has begun."""
+    """What was found out about the plan, until the run has ended."""
     condition = status.condition("Evaluated")
-    if condition is None or not condition.message or status.state not in (StateWord.PENDING, StateWord.PLANNED):
+    if condition is None or not condition.message or status.ended:
         return []
     return [f"The plan {'was not evaluated' if condition.status == 'Unknown' else 'was evaluated'}: {condition.message}."]
 
