@@ -49,7 +49,7 @@ KEY_DIGITS: Final = 16
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 PutQuestion = Callable[[WaitingPlan, ClusterSnapshot], "tuple[PlanRequest, Mapping[str, Claim]] | None"]
-"""What the planners would be asked about the job as if it had no pods, and what these claim; None where they are not as planned."""
+"""The planners' question about the job without its pods, and what these claim; None where they are not as planned."""
 
 
 class Evaluations(Protocol):
