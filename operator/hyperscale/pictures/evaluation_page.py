@@ -68,6 +68,8 @@ def _head(answer: Evaluation) -> Iterator[str]:
     yield _pair("Top risk", answer.top_risk or "none found")
     if answer.hyper_score is not None and answer.value is not None:
         yield _pair("HyperScore", f"{answer.hyper_score:.1f} (V = {answer.value:.3f})")
+    if answer.value_source:
+        yield _pair("Value", answer.value_source)
     yield "</table>"
 
 
