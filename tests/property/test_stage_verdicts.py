@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.evaluate.calibration.calibration_report import combined
@@ -18,6 +18,7 @@ SECONDS = st.floats(1e-3, 1e6)
 BY = st.builds(Recalibration, st.just("twin"), st.just(50), st.floats(-3.0, 3.0), st.floats(1.0, 20.0))
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(ERRORS)
 def test_false_only_where_bounds_exclude_the_stated_coverage_or_errors_changed(errors: list[float]) -> None:
     stage = judge("twin", errors)
@@ -30,6 +31,7 @@ def test_false_only_where_bounds_exclude_the_stated_coverage_or_errors_changed(e
         assert all(each.confirmed for each in coverages)
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(ERRORS, st.integers(0, 50))
 def test_the_report_is_one_bounded_line_that_names_the_runs(errors: list[float], planned: int) -> None:
     report = combined({name: each for name, each in {"plan": [0.0] * planned, "twin": errors}.items() if each})
