@@ -135,6 +135,13 @@ def test_runs_between_two_looks_change_no_verdict() -> None:
     assert judge("twin", errors[:27]).one_sigma == judge("twin", errors[:20]).one_sigma
 
 
+def test_what_has_been_put_right_is_forgiven_after_enough_runs() -> None:
+    narrow, right = normal(80, scale=3.0), normal(420, seed=3)
+    assert judge("twin", narrow).reason is VerdictReason.TOO_NARROW
+    assert judge("twin", [*narrow, *right]).judged == 320
+    assert judge("twin", [*narrow, *right]).verdict is not CoverageVerdict.FALSE
+
+
 def test_a_change_of_recent_runs_is_drift_and_its_absence_is_none() -> None:
     assert drift_of(normal(160), 0.02) is None
     moved = drift_of([*normal(107), *normal(53, seed=2, shift=2.0)], 0.001)

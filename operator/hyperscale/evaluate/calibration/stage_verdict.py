@@ -20,7 +20,8 @@ from hyperscale.evaluate.statistics.binomial import ProportionBounds, clopper_pe
 
 LOOKS: Final = (20, 28, 40, 56, 80, 113, 160, 226, 320, 452, 640, 905)
 """Numbers of runs at which a stage is judged, a factor of about 1.41 apart."""
-MAX_JUDGED: Final = LOOKS[-1]
+MAX_JUDGED: Final = 320
+"""Newest runs at a look that count, so that a stage is not blamed for ever for what has been put right."""
 WRONG_COVERAGE: Final = 0.03
 """Chance that a stage with true intervals is ever called too narrow or too wide."""
 WRONG_DRIFT: Final = 0.02
@@ -84,7 +85,7 @@ class StageVerdict(Struct, frozen=True, rename="camel"):
     runs: int
     """Scored ones."""
     judged: int = 0
-    """Oldest of them, at the last look; 0 before the first."""
+    """Newest of them at the last look; 0 before the first."""
     bias: float | None = None
     """Median error in stated deviations; above 0 outcomes were larger than stated."""
     spread: float | None = None
@@ -111,7 +112,7 @@ def judge(stage: str, errors: Sequence[float], stages: int = 1) -> StageVerdict:
     look = max((count for count in LOOKS if count <= len(errors)), default=0)
     if look == 0:
         return StageVerdict(stage, CoverageVerdict.UNKNOWN, VerdictReason.TOO_FEW_RUNS, len(errors))
-    judged = errors[-MAX_JUDGED:] if look == MAX_JUDGED else errors[:look]
+    judged = (errors if look == LOOKS[-1] else errors[:look])[-MAX_JUDGED:]
     one, two = (
         _coverage(judged, sigmas, stated, tolerance, stages)
         for sigmas, stated, tolerance in ((1.0, ONE_SIGMA, TOLERANCE_68), (SIGMAS_95, STATED_95, TOLERANCE_95))
@@ -120,7 +121,7 @@ def judge(stage: str, errors: Sequence[float], stages: int = 1) -> StageVerdict:
     verdict, reason = _verdict(one, two, drift)
     middle = statistics.median(judged)
     spread = SAME_AS_SIGMA * statistics.median(abs(error - middle) for error in judged)
-    return StageVerdict(stage, verdict, reason, len(errors), look, middle, spread, one, two, drift)
+    return StageVerdict(stage, verdict, reason, len(errors), len(judged), middle, spread, one, two, drift)
 
 
 def _verdict(one: Coverage, two: Coverage, drift: float | None) -> tuple[CoverageVerdict, VerdictReason]:
