@@ -9,14 +9,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.topology import DEFAULT_FILE, load
-from e2e.jobs import PATIENCE_SECONDS
+from e2e.jobs import PATIENCE_SECONDS, Job
 from hyperscale.control.history.run_store import RunStore
+from hyperscale.model.evaluation import EvaluationStatus, Interval, StageState, StageSummary
 from tests.builders.history import RUN
 from tests.fault.conftest import Stage
 from tests.fault.process import running
@@ -45,6 +47,43 @@ def seed(url: str, count: int, scale: float) -> None:
                 for place, error in enumerate(errors.tolist())
             ]
         )
+
+
+def evaluated(place: int) -> dict[str, Any]:
+    """What was predicted of a run that missed its forecast by up to three deviations and, where that was late, its deadline."""
+    error = 3.0 * SIGMA * (place % 7 - 3) / 3.0
+    score = 0.95 if error <= 0.0 else 0.3
+    half = math.exp(1.959964 * SIGMA)
+    said = EvaluationStatus(
+        "0" * 16,
+        (StageSummary("proof", StageState.PASSED, 1.0), StageSummary("twin", StageState.PASSED, score)),
+        epoch_seconds=Interval(10.0, 10.0 / half, 10.0 * half),
+        forecast_runs=40,
+        deadline_seconds=1_000.0,
+    )
+    text = msgspec.json.encode(said).decode()
+    return {"evaluation": text, "measured_seconds": 10.0 * math.exp(error), "run_seconds": 900.0 if error <= 0.0 else 1_100.0}
+
+
+def test_the_evaluation_of_a_waiting_plan_learns_from_history(stage: Stage, job: Job, tmp_path: Path) -> None:
+    url, now, count = f"sqlite:///{tmp_path}/history.sqlite", time.time(), 42
+    ranged = replace(RUN, predicted_seconds=10.0, deadline_seconds=1_000.0, hosts=1)
+    with closing(RunStore(url)) as store:
+        store.record([replace(ranged, uid=str(place), finished_at=now - count + place, **evaluated(place)) for place in range(count)])
+    stage.proxy.reset()
+    with running(stage.operator(history_url=url), stage.api) as operator:
+        operator.wait_ready()
+        wait_until(lambda: operator.metric("hyperscale_scored_predictions", stage="forecast") == count, PATIENCE_SECONDS, "not scored")
+        job.create(startPolicy="Manual")
+        job.wait(lambda: bool(job.status().get("evaluation")), "the plan is not evaluated")
+        found = job.status()["evaluation"]
+        assert found.get("fault", "") == ""
+        assert found["forecastRuns"] == count
+        assert found["valueSource"].startswith(f'V is the chance of "ended in time", calibrated on {count} finished runs, of which 24 did')
+        (by,) = found["recalibrations"]
+        assert by["stage"] == "forecast"
+        assert by["widening"] == pytest.approx(2.0, abs=0.1)
+        assert job.mpijob() is None
 
 
 def condition(stage: Stage) -> dict[str, Any]:

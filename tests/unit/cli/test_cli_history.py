@@ -238,3 +238,18 @@ def test_runs_say_which_correction_was_used_and_curves_how_good_they_are(tmp_pat
     assert "error of runs held out" in text
     assert "full graph" in text
     assert run("history", "--url", url, "--architecture", "GAT").out == "No run has finished yet.\n"
+
+
+def test_how_often_intervals_held_is_a_table(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    ranged = replace(RUN, predicted_seconds=10.0, correction=1.0, low_seconds=5.0, high_seconds=20.0)
+    measured = [10.0 * 1.1 ** (place % 5 - 2) for place in range(30)]
+    history = RunStore(url)
+    history.record(
+        [replace(ranged, uid=str(place), finished_at=1000.0 + place, measured_seconds=seconds) for place, seconds in enumerate(measured)]
+    )
+    history.close()
+    ran = run("history", "--url", url)
+    (row,) = [line.split() for line in ran.out.splitlines() if line.startswith("plan ")]
+    assert row[:6] == ["plan", "30", "28", "False", "TooWide", "+0.00"]
+    assert row[8:10] == ["100", "%"]

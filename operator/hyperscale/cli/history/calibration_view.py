@@ -26,7 +26,7 @@ def _row(stage: StageVerdict) -> tuple[str, ...]:
 
 
 def _signed(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:+.2f}"
+    return "-" if figure is None else f"{round(figure, 2) + 0.0:+.2f}"
 
 
 def _share(coverage: Coverage | None) -> str:
