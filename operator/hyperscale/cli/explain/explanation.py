@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from hyperscale.cli.explain.meanings import MEANINGS, Meaning
-from hyperscale.cli.explain.plan_difference import PlanDifference, difference
+from hyperscale.cli.explain.plan_difference import PlanDifference, choosable_offers, prior_difference
 from hyperscale.cli.plan.workers_view import bounds_text
 from hyperscale.cli.text_tables import bytes_text, counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
@@ -25,8 +24,6 @@ from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.status import JobStatus, StateWord
 
 SHOWN_EVENTS: Final = 8
-CHOOSABLE: Final = (Reason.AWAITING_APPROVAL, Reason.REJECTED_BY_PERSON, Reason.START_POLICY_NEVER)
-"""Last steps at which a person may choose a plan."""
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,8 +108,8 @@ def explain(record: ExplainedJob) -> Explanation:
         plan=status.plan,
         conditions=status.conditions,
         events=record.events[-SHOWN_EVENTS:],
-        alternatives=_offers(status),
-        difference=_difference(status),
+        alternatives=choosable_offers(status),
+        difference=prior_difference(status),
     )
 
 
@@ -128,19 +125,6 @@ def plan_sentence(plan: Plan) -> str:
         f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds_text(predicted)}, "
         f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
-
-
-def _offers(status: JobStatus) -> PlanAlternatives | None:
-    """What may be preferred while nothing was created from the plan."""
-    if status.alternatives is None or status.reason not in CHOOSABLE:
-        return None
-    return replace(status.alternatives, offers=tuple(replace(offer, plan=None) for offer in status.alternatives.offers))
-
-
-def _difference(status: JobStatus) -> PlanDifference | None:
-    if status.prior_plan is None or status.plan is None or status.reason not in CHOOSABLE:
-        return None
-    return difference(status.prior_plan, status.plan)
 
 
 def _corrected(predicted: Prediction) -> str:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hyperscale.cli.text_tables import bullets, counted, predicted_text
-from hyperscale.model.offers.plan_offers import MAX_OFFERED_WORKERS, PriorPlan
+from hyperscale.model.decision import Reason
+from hyperscale.model.offers.plan_offers import MAX_OFFERED_WORKERS, PlanAlternatives, PriorPlan
 from hyperscale.model.plan import Plan
+from hyperscale.model.status import JobStatus
 
+CHOOSABLE: Final = (Reason.AWAITING_APPROVAL, Reason.REJECTED_BY_PERSON, Reason.START_POLICY_NEVER)
+"""Last steps at which a person may choose a plan."""
 SHOWN: Final = 16
 """Nodes and moved workers in a sentence or table."""
 
@@ -59,6 +64,20 @@ def difference(before: PriorPlan, plan: Plan) -> PlanDifference:
         moved=tuple(MovedWorker(index, old, new) for index, (old, new) in enumerate(shared) if old != new),
         whole=max(len(before.nodes), len(plan.workers)) < MAX_OFFERED_WORKERS,
     )
+
+
+def choosable_offers(status: JobStatus) -> PlanAlternatives | None:
+    """Return what may be preferred while nothing was created from the plan."""
+    if status.alternatives is None or status.reason not in CHOOSABLE:
+        return None
+    return replace(status.alternatives, offers=tuple(replace(offer, plan=None) for offer in status.alternatives.offers))
+
+
+def prior_difference(status: JobStatus) -> PlanDifference | None:
+    """Return what the plan that waits changes against the one before; None without one."""
+    if status.prior_plan is None or status.plan is None or status.reason not in CHOOSABLE:
+        return None
+    return difference(status.prior_plan, status.plan)
 
 
 def difference_sentences(change: PlanDifference) -> list[str]:
