@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
-from e2e.cluster.operator import OperatorProcess
+from e2e.cluster.operator import OperatorProcess, start_operator
 from e2e.jobs import COMPUTING, Job, namespace
 from hyperscale.cli.main import main
 
+POLICIES = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 ANNOTATION = "hyperscale.dev/{}-plan"
 UP_TO_FOUR = {"minReplicas": 1, "maxReplicas": 4}
 MODEL = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
@@ -27,12 +30,17 @@ def space(calm: Cluster, operator: OperatorProcess, request: pytest.FixtureReque
 
 
 def hyperscale(calm: Cluster, job: Job, command: str, *more: str) -> str:
-    """What the command line prints about the job; it must end well."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        code = main([command, job.name, *more, "-n", job.namespace, "--kubeconfig", str(calm.kubeconfig)])
+    """What the command line prints about the job."""
+    return printed(command, job.name, *more, "-n", job.namespace, "--kubeconfig", str(calm.kubeconfig))
+
+
+def printed(*arguments: str) -> str:
+    """What the command line prints; it must end well."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        code = main(arguments)
     assert code == 0
-    return printed.getvalue()
+    return text.getvalue()
 
 
 def offers(job: Job) -> list[Object]:
@@ -40,10 +48,10 @@ def offers(job: Job) -> list[Object]:
     return listed
 
 
-def waiting(calm: Cluster, space: str, name: str) -> Job:
+def waiting(calm: Cluster, space: str, name: str, **spec: object) -> Job:
     """A job that waits for a person, with alternatives."""
     job = Job(calm.api(), space, name)
-    job.create(startPolicy="Manual", model=MODEL, dataset=COMPUTING["dataset"], workers=UP_TO_FOUR)
+    job.create(startPolicy="Manual", model=MODEL, dataset=COMPUTING["dataset"], workers=UP_TO_FOUR, **spec)
     job.wait_reason("AwaitingApproval")
     job.wait(lambda: len(offers(job)) > 1, "no alternatives were found")
     return job
@@ -116,3 +124,41 @@ def test_an_impossible_alternative_never_becomes_an_mpijob(calm: Cluster, space:
     annotate(job, approved=planned)
     job.wait_bound()
     assert job.plan()["id"] == planned
+
+
+def test_choices_are_kept_reveal_weights_and_mark_an_alternative(installed: Cluster, calm: Cluster, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    spec = {"preferences": {"mode": "Advise"}}
+    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "people"}, "spec": spec}
+    api = calm.api()
+    process = start_operator(installed, {"HYPERSCALE_IDENTITY": "hyperscale-0", "HYPERSCALE_HISTORY_URL": url}, name="operator-people")
+    api.create(POLICIES, policy)
+    try:
+        with namespace(api, "people-history") as space:
+            first = waiting(calm, space, "first", policyRef={"name": "people"})
+            other = offers(first)[1]["id"]
+            hyperscale(calm, first, "prefer", other, "--because", "cost matters")
+            first.wait(lambda: first.plan()["id"] == other, "the alternative is not the plan")
+            first.wait(lambda: len(decisions(url)) == 1, "the preference is not in history")
+            row = decisions(url)[0]
+            assert (row["decision"], row["plan"], row["because"], row["job"]) == ("Preferred", other, "cost matters", "first")
+            assert row["manager"]
+            assert sorted(row["offered"]) == sorted(offer["id"] for offer in offers(first))
+            (shown,) = json.loads(printed("preferences", "--url", url, "-o", "json"))
+            assert len(shown["answers"]) == len(row["offered"]) - 1
+            second = waiting(calm, space, "second", policyRef={"name": "people"})
+            marked = second.status()["alternatives"].get("recommended")
+            assert marked in {offer["id"] for offer in offers(second)}
+            assert "rated best by preferences" in hyperscale(calm, second, "explain")
+    finally:
+        process.stop()
+        api.delete(f"{POLICIES}/people")
+
+
+def decisions(url: str) -> list[Object]:
+    """Rows of history, newest first; none before the operator has made the table."""
+    try:
+        rows: list[Object] = json.loads(printed("history", "--decisions", "--url", url, "-o", "json"))
+    except AssertionError:
+        return []
+    return rows

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from e2e.cluster.api import Api, Object
 from e2e.cluster.control_plane import ControlPlane
+from hyperscale.cli.live import LiveCluster
 from hyperscale.model.evaluation import EvaluationStatus, StageState, StageSummary
 from hyperscale.model.offers.plan_offers import PlanAlternatives, prior_of
 from hyperscale.model.status import JobStatus, read_status, to_wire
@@ -147,6 +148,47 @@ def test_the_api_server_keeps_alternatives_and_the_prior_plan(api: Api, job: str
     status = read_status(api.get(job)["status"])
     assert status.alternatives == OFFERED
     assert status.prior_plan == prior_of(OTHER)
+
+
+class Meddler:
+    """Changes the job each time that it is about to be written."""
+
+    def __init__(self, api: Api, path: str, times: int, **body: Object) -> None:
+        self.api, self.path, self.left, self.body = api, path, times, body
+
+    def meddle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = LiveCluster.object
+
+        def after_a_change(cluster: LiveCluster, path: str, *more: Any, **named: Any) -> Any:
+            if named.get("method") == "PATCH" and self.left > 0:
+                self.left -= 1
+                sub, body = ("/status", {"status": {"restarts": self.left}}) if not self.body else ("", self.body)
+                self.api.patch(f"{self.path}{sub}", body)
+            return whole(cluster, path, *more, **named)
+
+        monkeypatch.setattr(LiveCluster, "object", after_a_change)
+
+
+def test_a_status_that_is_written_meanwhile_is_no_change(api: Api, plane: ControlPlane, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Meddler(api, job, 2).meddle(monkeypatch)
+    ran = approve(plane)
+    assert (ran.code, ran.err) == (0, "")
+    assert notes_of(api, job) == {"hyperscale.dev/approved-plan": TWO.plan_id}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"spec": {"queueWeight": 7}}, {"metadata": {"annotations": {"hyperscale.dev/rejected-plan": TWO.plan_id}}}],
+    ids=["spec", "another decision"],
+)
+def test_a_spec_or_a_decision_that_changes_meanwhile_is_not_decided_on(
+    api: Api, plane: ControlPlane, job: str, monkeypatch: pytest.MonkeyPatch, body: Object
+) -> None:
+    Meddler(api, job, 1, **body).meddle(monkeypatch)
+    ran = approve(plane)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "changed while it was read" in ran.err
+    assert "hyperscale.dev/approved-plan" not in notes_of(api, job)
 
 
 def test_an_absent_job_and_a_long_reason_are_one_line(plane: ControlPlane, job: str) -> None:

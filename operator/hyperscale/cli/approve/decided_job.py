@@ -18,6 +18,9 @@ from hyperscale.model.status import JobStatus
 
 MAX_BECAUSE: Final = 1000
 CONFLICT: Final = 409
+MAX_TRIES: Final = 5
+"""Patches, where the operator writes the status in between."""
+DECIDING: Final = (constants.APPROVED_PLAN_ANNOTATION, constants.REJECTED_PLAN_ANNOTATION, constants.PREFERRED_PLAN_ANNOTATION)
 
 
 class WaitingJob(NamedTuple):
@@ -75,8 +78,22 @@ def because_of(arguments: argparse.Namespace) -> str:
 
 
 def annotate(job: WaitingJob, annotations: Mapping[str, str | None], then: str) -> None:
-    """Write annotations on the object as it was read: a spec that changed meanwhile is not decided on."""
-    metadata = job.resource["metadata"]
+    """Write annotations on the object as it was read: a spec or a plan that changed meanwhile is not decided on.
+
+    A status that was written meanwhile, such as an evaluation, is no change: the object is read again.
+    """
+    resource = job.resource
+    for _ in range(MAX_TRIES):
+        if _written(job, resource["metadata"], annotations):
+            return
+        resource, _, _ = read_job(job.cluster, str(resource["metadata"]["name"]), job.namespace)
+        if _decided_on(resource) != _decided_on(job.resource):
+            break
+    raise InputError(f"{job.key}: changed while it was read; look at it again and {then} it")
+
+
+def _written(job: WaitingJob, metadata: Mapping[str, Any], annotations: Mapping[str, str | None]) -> bool:
+    """Patch this version of the object; False where there is a newer one."""
     body = {"metadata": {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion"), "annotations": dict(annotations)}}
     path = f"/apis/{constants.API_VERSION}/namespaces/{job.namespace}/{constants.JOB_PLURAL}/{metadata['name']}"
     try:
@@ -84,4 +101,13 @@ def annotate(job: WaitingJob, annotations: Mapping[str, str | None], then: str) 
     except ApiRefusedError as error:
         if error.status != CONFLICT:
             raise
-        raise InputError(f"{job.key}: changed while it was read; look at it again and {then} it") from None
+        return False
+    return True
+
+
+def _decided_on(resource: Mapping[str, Any]) -> tuple[object, ...]:
+    """What a decision is about: the object, its spec, its plan, and what was decided before."""
+    metadata = resource["metadata"]
+    decided = tuple(sorted((name, value) for name, value in (metadata.get("annotations") or {}).items() if name in DECIDING))
+    plan = (resource.get("status") or {}).get("plan") or {}
+    return metadata.get("uid"), metadata.get("generation"), plan.get("id"), decided

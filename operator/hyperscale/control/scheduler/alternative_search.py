@@ -114,6 +114,7 @@ class AlternativeSearch:
         request = replace(
             self._question(waiting.key, waiting.job, waiting.policy, snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, waiting.policy.plan_deadline_seconds),
+            weights=None,  # people choose among what there is; their weights only mark an offer
         )
         answers: list[Plan] = []
         for asked in alternative_requests(request, waiting.plan, snapshot, waiting.policy):
