@@ -373,7 +373,7 @@ class JobSpec(Spec, frozen=True):
     """Auto takes the best checked plan; None gives a plain MPIJob."""
     start_policy: StartPolicy = StartPolicy.AUTOMATIC
     """Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the plan; Never plans and
-    reports only."""
+    reports only. Annotation preferred-plan chooses an alternative; the plan in rejected-plan does not start."""
     preflight: PreflightMode = PreflightMode.OFF
     """Advise tries the job's code for a few steps in a limited pod while the job starts; Require starts only code that passed."""
     recovery: RecoverySpec = RecoverySpec()
