@@ -49,31 +49,35 @@ def outcome_of(state: ReconcileInput) -> PreflightStatus | None:
     What the status says of this very spec stays. Once the job has its MPIJob, so does what the status says of an earlier one, unless
     a preflight of this spec was begun before.
     """
-    view, recorded = state.preflight, state.job.status.preflight
-    if state.job.parsed is None:
+    view, recorded, job = state.preflight, state.job.status.preflight, state.job.parsed
+    if job is None:
         return recorded
-    if state.job.parsed.preflight is PreflightMode.OFF:
+    if job.preflight is PreflightMode.OFF:
         return None
     if recorded is not None and recorded.key == view.key:
         return recorded
-    if view.key and view.job is not None and not view.job.uid:
-        return _unknown(view.key, REPORT_UNREADABLE, f"the preflight's Job cannot be read: {_cleaned(view.job.message)}")
-    if view.key and view.job is not None and view.job.key == view.key and not view.job.deleting:
-        return _judged(view, view.job, state.clock.now + state.clock.server_ahead_seconds, state.job.parsed)
+    if _cannot_be_read(view):
+        return _unknown(
+            view.key, REPORT_UNREADABLE, f"the preflight's Job cannot be read: {_cleaned(view.job.message if view.job else '')}"
+        )
+    if view.job is not None and _has_begun(view):
+        return _judged(view, view.job, state.clock.now + state.clock.server_ahead_seconds, job)
     return recorded if state.gang.mpijob is not None else None
 
 
 def step_of(state: ReconcileInput) -> PreflightStep | None:
     """Where a preflight stands that is to end yet; None where none is, or it has ended."""
     view = state.preflight
-    if not view.key or outcome_of(state) is not None or not (may_begin(state) or _has_begun(view) or _has_pods(view)):
+    if outcome_of(state) is not None or not (may_begin(state) or _has_begun(view) or _has_pods(view)):
         return None
     if view.refusal is not None:
         return PreflightStep(str(view.refusal.reason), view.refusal.message)
     if not _has_begun(view):
-        earlier = view.job is not None and (view.job.deleting or view.job.key != view.key)
-        return PreflightStep(WAITING, f"the preflight's Job is {'still there from other code' if earlier else 'being created'}")
-    pod = view.last_pod
+        return PreflightStep(WAITING, f"the preflight's Job is {'being created' if view.job is None else 'still there from other code'}")
+    return _step_of_pod(view.last_pod)
+
+
+def _step_of_pod(pod: PodView | None) -> PreflightStep:
     if pod is not None and pod.unschedulable:
         return PreflightStep(UNSCHEDULABLE, f"the preflight's pod waits for a node: {pod.unschedulable}")
     if pod is None or pod.phase == "Pending":
@@ -107,12 +111,17 @@ def requires_preflight(state: ReconcileInput) -> bool:
 
 
 def _has_begun(view: PreflightState) -> bool:
-    return view.job is not None and view.job.key == view.key and not view.job.deleting
+    return view.job is not None and view.key != "" and view.job.key == view.key and not view.job.deleting
+
+
+def _cannot_be_read(view: PreflightState) -> bool:
+    """Whether the API server has a Job of that name that the operator cannot read."""
+    return view.job is not None and view.key != "" and not view.job.uid
 
 
 def _has_pods(view: PreflightState) -> bool:
     """Whether pods show that it was begun, after a restart of the operator when its Job has not been read again."""
-    return any(pod.labels.get(PREFLIGHT_KEY_LABEL) == view.key for pod in view.pods)
+    return view.key != "" and any(pod.labels.get(PREFLIGHT_KEY_LABEL) == view.key for pod in view.pods)
 
 
 def _judged(view: PreflightState, job: BatchJobView, now: float, spec: JobSpec) -> PreflightStatus | None:
