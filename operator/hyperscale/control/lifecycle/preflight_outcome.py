@@ -79,7 +79,7 @@ def step_of(state: ReconcileInput) -> PreflightStep | None:
 
 def _step_of_pod(pod: PodView | None) -> PreflightStep:
     if pod is not None and pod.unschedulable:
-        return PreflightStep(UNSCHEDULABLE, f"the preflight's pod waits for a node: {pod.unschedulable}")
+        return PreflightStep(UNSCHEDULABLE, f"the preflight's pod waits for a node: {printable(pod.unschedulable)}")
     if pod is None or pod.phase == "Pending":
         return PreflightStep(WAITING, "the preflight's pod is starting")
     return PreflightStep(RUNNING, "the job's code is tried for a few steps")

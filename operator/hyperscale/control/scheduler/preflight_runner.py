@@ -21,6 +21,7 @@ from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.reconcile_input import PreflightState, ReconcileInput, SpecFault
 from hyperscale.model.pods import PREFLIGHT
+from hyperscale.observe.run_report import printable
 
 _LOG = logging.getLogger(__name__)
 
@@ -107,10 +108,10 @@ class PreflightRunner:
             self._refusals.pop(key, None)
         except DependentRefusedError as error:
             again = AGAIN_SECONDS
-            self._refusals[key] = _Refusal(state.preflight.key, SpecFault("", str(error), error.reason))
+            self._refusals[key] = _Refusal(state.preflight.key, SpecFault("", printable(str(error)), error.reason))
         except RenderError as error:
             again = AGAIN_SECONDS
-            self._refusals[key] = _Refusal(state.preflight.key, SpecFault(error.path, error.message, Reason.INVALID_POD_TEMPLATE))
+            self._refusals[key] = _Refusal(state.preflight.key, SpecFault(error.path, printable(str(error)), Reason.INVALID_POD_TEMPLATE))
         except ApiError as error:  # the job has changed, or the API server does not answer: the next pass knows more
             _LOG.info("%s: the preflight is tried again: %s", key, error)
         except Exception:  # no start, and no other part of the operator, depends on a preflight being seen to
