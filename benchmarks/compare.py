@@ -227,46 +227,51 @@ def null_rows(case: str, counts: dict[str, int], experiments: int, seed: int) ->
     return rows
 
 
-def rows_of_all(experiments: int, seed: int) -> list[Row]:
-    """All rows."""
-    rows: list[Row] = []
-    total = 0
+def null_counts(experiments: int, seed: int) -> dict[str, dict[str, int]]:
+    """By case, in how many experiments without a difference each method states one."""
     designs = [(f"{kind}, {'pairs' if paired else 'groups'}", kind, paired) for paired in (False, True) for kind in KINDS]
-    for at, (case, kind, paired) in enumerate(designs):
-        counts = count_two((pairs_of if paired else groups_of)(kind), paired, experiments, seed + at)
-        total += counts[OURS]
-        rows += null_rows(case, counts, experiments, seed)
+    counts = {
+        case: count_two((pairs_of if paired else groups_of)(kind), paired, experiments, seed + at)
+        for at, (case, kind, paired) in enumerate(designs)
+    }
     several = {
         "any of 4 groups": count_many(experiments, seed + 100, paired=False),
         "any of 4 groups, pairs": count_many(experiments, seed + 101, paired=True),
         "any of 8 metrics, pairs": count_metrics(experiments, seed + 102),
         "any of 2 factors": count_factors(experiments, seed + 103),
+        "seeds of a case alike, factor": count_clustered_factor(experiments, seed + 105),
     }
-    for case, count in several.items():
-        total += count
-        rows += null_rows(case, {OURS: count}, experiments, seed)
-    clusters = {"pairs": True, "groups": False}
-    for name, same_cases in clusters.items():
-        counts = count_clustered(experiments, seed + 104, same_cases=same_cases)
-        total += counts[OURS]
-        rows += null_rows(f"seeds of a case alike, {name}", counts, experiments, seed)
-    of_factor = count_clustered_factor(experiments, seed + 105)
-    total += of_factor
-    rows += null_rows("seeds of a case alike, factor", {OURS: of_factor}, experiments, seed)
-    everything = experiments * (len(designs) + len(several) + len(clusters) + 1)
-    rows.append(goal(NAME, f"false positives, all {everything}", OURS, total / everything, LEVEL, "share"))
-    rows.append(goal(NAME, f"upper bound 95 %, all {everything}", OURS, upper_bound(total, everything), LEVEL, "share"))
+    counts |= {case: {OURS: count} for case, count in several.items()}
+    for name, same_cases in {"pairs": True, "groups": False}.items():
+        counts[f"seeds of a case alike, {name}"] = count_clustered(experiments, seed + 104, same_cases=same_cases)
+    return counts
+
+
+def power_rows(experiments: int, seed: int) -> list[Row]:
+    """How often a difference that is there is shown."""
+    shown: dict[str, dict[str, int]] = {}
     for paired, shift in ((False, 1.0), (True, 0.8)):
         for kind in KINDS:
             draw = (pairs_of if paired else groups_of)(kind, shift)
-            few = max(100, experiments // 4)
             case = f"{kind}, {'pairs' if paired else 'groups'}, shift of {shift:g} standard deviations"
-            for method, count in count_two(draw, paired, few, seed + 200).items():
-                rows.append(Row(NAME, case, method, "shown", count / few, "share", seed))
-    few = max(100, experiments // 4)
-    shown = count_clustered(few, seed + 201, same_cases=True, shift=0.15)[OURS]
-    rows.append(Row(NAME, "seeds of a case alike, pairs, shift of 15 %", OURS, "shown", shown / few, "share", seed))
-    return rows
+            shown[case] = count_two(draw, paired, experiments, seed + 200)
+    clusters = count_clustered(experiments, seed + 201, same_cases=True, shift=0.15)
+    shown["seeds of a case alike, pairs, shift of 15 %"] = {OURS: clusters[OURS]}
+    return [
+        Row(NAME, case, method, "shown", count / experiments, "share", seed)
+        for case, counts in shown.items()
+        for method, count in counts.items()
+    ]
+
+
+def rows_of_all(experiments: int, seed: int) -> list[Row]:
+    """All rows."""
+    by_case = null_counts(experiments, seed)
+    rows = [row for case, counts in by_case.items() for row in null_rows(case, counts, experiments, seed)]
+    total, everything = sum(counts[OURS] for counts in by_case.values()), experiments * len(by_case)
+    rows.append(goal(NAME, f"false positives, all {everything}", OURS, total / everything, LEVEL, "share"))
+    rows.append(goal(NAME, f"upper bound 95 %, all {everything}", OURS, upper_bound(total, everything), LEVEL, "share"))
+    return [*rows, *power_rows(max(100, experiments // 4), seed)]
 
 
 def main() -> int:

@@ -30,8 +30,8 @@ from benchmarks import common
 from benchmarks.common import Row
 from benchmarks.forecast_generator import ARCHITECTURES, SHAPES, Epoch, Scenario, generate
 from benchmarks.intervalrows import Answer, answers_of, ends, interval_rows
-from hyperscale.evaluate.forecast.epoch_forecast import learn_forecaster
-from hyperscale.evaluate.forecast.forecast_types import question_of
+from hyperscale.evaluate.forecast.epoch_forecast import Forecaster, learn_forecaster
+from hyperscale.evaluate.forecast.forecast_types import ForecastRun, question_of
 from hyperscale.evaluate.forecast.novelty import NoveltyIndex
 from hyperscale.evaluate.forecast.run_facts import facts_of, judged
 from hyperscale.evaluate.forecast.run_graph import RunGraph
@@ -78,9 +78,15 @@ def outcome(held_out: Sequence[tuple[str, str]], seed: int) -> Outcome:
     asked = [epoch.run for epoch in (*later, *unlike)]
     nearest = [forecaster.index.nearest(question_of(epoch.run))[0].index for epoch in later]
     same = [index is not None and history[index].family == epoch.family for index, epoch in zip(nearest, later, strict=True)]
-    graph = RunGraph(judged([facts_of(epoch.run) for epoch in history], forecaster))
-    doubts = [graph.doubt(run.features.architecture) if forecaster.index.nearest(question_of(run))[0].unlike else 1.0 for run in asked]
+    doubts = _doubts(forecaster, [epoch.run for epoch in history], asked)
     return Outcome(answers_of(forecaster, asked, widened=False), answers_of(forecaster, asked), same, doubts)
+
+
+def _doubts(forecaster: Forecaster, history: Sequence[ForecastRun], asked: Sequence[ForecastRun]) -> list[float]:
+    """By the graph of finished runs; 1 for runs alike."""
+    graph = RunGraph(judged([facts_of(run) for run in history], forecaster))
+    unlike = [forecaster.index.nearest(question_of(run))[0].unlike for run in asked]
+    return [graph.doubt(run.features.architecture) if new else 1.0 for run, new in zip(asked, unlike, strict=True)]
 
 
 def _renamed(epoch: Epoch) -> Epoch:
@@ -111,15 +117,16 @@ def _pooled(answers: Sequence[Sequence[Answer]], part: slice) -> list[Answer]:
 
 def family_rows(seeds: Sequence[int], quick: bool) -> list[Row]:
     """All clusters together."""
-    outcomes = [outcome(hand, 10 * seed + number) for seed in seeds for number, hand in enumerate(deal(seed)[: 1 if quick else DEALS])]
+    hands = [(10 * seed + number, hand) for seed in seeds for number, hand in enumerate(deal(seed)[: 1 if quick else DEALS])]
+    outcomes = [outcome(hand, seed) for seed, hand in hands]
     before, after = [found.before for found in outcomes], [found.after for found in outcomes]
     unlike_before = _pooled(before, slice(ASKED, None))
     unlike, alike = _pooled(after, slice(ASKED, None)), _pooled(after, slice(ASKED))
     asked_before = _pooled(before, slice(None))
     misses, distances = missed(asked_before), np.array([one.forecast.distance for one in asked_before])
     widening = np.array([one.forecast.widening for one in asked_before])
-    doubts = np.array([doubt for found in outcomes for doubt in found.doubts])
-    same = 100.0 * float(np.mean([one for found in outcomes for one in found.same_family]))
+    doubts = np.concatenate([found.doubts for found in outcomes])
+    same = 100.0 * float(np.concatenate([found.same_family for found in outcomes]).mean())
     features_alone, with_graph = (area(score + 1e-6 * distances, misses) for score in (widening, widening * doubts))
     covered = 100.0 * (1.0 - float(missed(unlike).mean()))
     case = "held-out families"

@@ -78,17 +78,22 @@ def test_cases_pair_by_the_means_of_their_seeds_and_one_case_by_seed() -> None:
     assert align([rows(1.0), rows(1.0)], "never") is None
 
 
-def test_many_seeds_of_few_cases_show_nothing_and_say_what_is_missing() -> None:
-    first, second = ([row for row in rows(factor, seeds=40) if row.case in CASES[:3]] for factor in (0.5, 1.0))
-    pairings: tuple[Pairing, ...] = ("auto", "always", "never")
-    for pairing in pairings:
-        (one,) = compare_rows({"A": first, "B": second}, pairing).comparisons
-        assert not one.shown
-        assert one.result.first_count == 3
-        assert "; cases are means of 40 seeds" in one.sentence
-    assert "6 is the least number" in compare_rows({"A": first, "B": second}).comparisons[0].sentence
-    alone = [[row for row in each if row.case == CASES[0]] for each in (first, second)]
-    assert compare_rows({"A": alone[0], "B": alone[1]}).comparisons[0].shown
+def of_cases(count: int, factor: float) -> list[ResultRow]:
+    """Forty seeds of the first cases."""
+    return [row for row in rows(factor, seeds=40) if row.case in CASES[:count]]
+
+
+@pytest.mark.parametrize("pairing", ["auto", "always", "never"])
+def test_many_seeds_of_few_cases_show_nothing(pairing: Pairing) -> None:
+    (one,) = compare_rows({"A": of_cases(3, 0.5), "B": of_cases(3, 1.0)}, pairing).comparisons
+    assert not one.shown
+    assert one.result.first_count == 3
+    assert "; cases are means of 40 seeds" in one.sentence
+
+
+def test_many_seeds_of_few_cases_say_what_is_missing_and_of_one_case_they_show() -> None:
+    assert "6 is the least number" in compare_rows({"A": of_cases(3, 0.5), "B": of_cases(3, 1.0)}).comparisons[0].sentence
+    assert compare_rows({"A": of_cases(1, 0.5), "B": of_cases(1, 1.0)}).comparisons[0].shown
 
 
 def test_the_sentence_says_cases_and_seeds() -> None:

@@ -33,18 +33,7 @@ def add(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
     command.add_argument("--column", metavar="NAME", help="column of a table that is compared (default: the only one with numbers)")
     command.add_argument("--metric", action="append", metavar="NAME", help="compare this metric alone; may be given several times")
     command.add_argument("--case", action="append", metavar="NAME", help="compare this case alone; may be given several times")
-    pairing = command.add_mutually_exclusive_group()
-    pairing.add_argument("--paired", action="store_true", help="values must pair: by case and seed, else by their place in the file")
-    pairing.add_argument("--unpaired", action="store_true", help="values never pair (default: they do where case and seed are the same)")
-    command.add_argument(
-        "--scale", choices=SCALES, help="test ratios or differences (default: ratios of positive values of several cases, else differences)"
-    )
-    command.add_argument(
-        "--factor",
-        action="append",
-        metavar="COLUMN",
-        help="say what this column explains (ANOVA); may be given several times; group: files",
-    )
+    _add_tests(command)
     command.add_argument("--regress", metavar="COLUMN", help="fit this numeric column by those of --on (least squares)")
     command.add_argument("--on", metavar="COLUMN,…", help="numeric columns that explain the one of --regress")
     command.add_argument("--history", metavar="URL", help="database of finished runs instead of files, e.g. sqlite:////FILE")
@@ -55,3 +44,21 @@ def add(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
         "--limit", type=common._run_count, default=10_000, metavar="COUNT", help="newest runs that are read (default: %(default)s)"
     )
     common._add_output(command, ("table", "json"))
+
+
+def _add_tests(command: common.Parser) -> None:
+    """How values are compared."""
+    pairing = command.add_mutually_exclusive_group()
+    pairing.add_argument(
+        "--paired", action="store_true", help="values must pair: by case, of one case by seed, else by their place in the file"
+    )
+    pairing.add_argument("--unpaired", action="store_true", help="values never pair (default: cases do, and seeds of one case)")
+    command.add_argument(
+        "--scale", choices=SCALES, help="test ratios or differences (default: ratios of positive values of several cases, else differences)"
+    )
+    command.add_argument(
+        "--factor",
+        action="append",
+        metavar="COLUMN",
+        help="say what this column explains (ANOVA); may be given several times; group: files",
+    )

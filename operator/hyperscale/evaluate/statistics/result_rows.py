@@ -88,10 +88,10 @@ def align(groups: Sequence[Sequence[ResultRow]], pairing: Pairing = "auto") -> A
     """
     if pairing == "never":
         return None
-    rows = [row for each in groups for row in each]
-    if not any(row.case or row.seed for row in rows):
+    places = {(row.case, row.seed) for rows in groups for row in rows}
+    if places == {("", "")}:
         return _by_place(groups) if pairing == "always" else None
-    several = len({row.case for row in rows}) > 1
+    several = len({case for case, _ in places}) > 1
     for level in (_case,) if several else (_case_and_seed, _case):
         aligned = _by_key(groups, level, 1 if pairing == "always" else MIN_PAIRS, several)
         if aligned is not None:
@@ -137,11 +137,17 @@ def _by_key(groups: Sequence[Sequence[ResultRow]], level: Callable[[ResultRow], 
     """
     keyed = [_values_by_key(rows, level) for rows in groups]
     shared = sorted(set(keyed[0]).intersection(*keyed[1:]))
-    whole = all(len(each) == len(shared) and (cases or len(shared) == len(rows)) for each, rows in zip(keyed, groups, strict=True))
-    if len(shared) < least and not (shared and whole):
+    few = len(shared) < least
+    if not shared or (few and not _is_whole(keyed, len(shared), groups, cases)):
         return None
     values = np.array([[float(np.mean(each[key])) for each in keyed] for key in shared])
     return Aligned(values, tuple(key[0] for key in shared), _averaged([{key: each[key] for key in shared} for each in keyed], groups))
+
+
+def _is_whole(keyed: Sequence[Mapping[Key, Sequence[float]]], shared: int, groups: Sequence[Sequence[ResultRow]], cases: bool) -> bool:
+    """Whether all groups have the same `shared` keys, and unless they are cases no key several rows."""
+    keys, rows = {len(each) for each in keyed}, {len(each) for each in groups}
+    return keys == {shared} and (cases or rows == {shared})
 
 
 def _averaged(keyed: Sequence[Mapping[Key, Sequence[float]]], groups: Sequence[Sequence[ResultRow]]) -> Averaged:
