@@ -73,15 +73,23 @@ class RunGraph:
         import networkx as nx
 
         self._facts = {facts.run: facts for facts in finished}
+        self._outcomes = {what: self._judged(what) for what in ("failed", "missed")}
         self._graph: Any = nx.Graph()  # its nodes are tuples of two kinds, which the stubs cannot say
         for facts in self._facts.values():
             self._graph.add_node((RUN, facts.run))
             self._graph.add_edges_from(((RUN, facts.run), thing) for thing in things(facts))
 
+    def _judged(self, what: str) -> tuple[set[str], set[str]]:
+        """Runs of which it is known whether they `what`, and those that did."""
+        outcomes = {name: getattr(facts, what) for name, facts in self._facts.items()}
+        return {name for name, yes in outcomes.items() if yes is not None}, {name for name, yes in outcomes.items() if yes}
+
     def runs_with(self, thing: Thing) -> list[RunFacts]:
-        """Return the finished runs that have `thing`, oldest first."""
-        near = set(self._graph[thing]) if thing in self._graph else set()
-        return [facts for name, facts in self._facts.items() if (RUN, name) in near]
+        """Return the finished runs that have `thing`, by id."""
+        return [self._facts[name] for name in sorted(self._names(thing))]
+
+    def _names(self, thing: Thing) -> set[str]:
+        return {name for kind, name in self._graph[thing] if kind == RUN and name in self._facts} if thing in self._graph else set()
 
     def nearest(self, asked: RunFacts, count: int = 1) -> list[Likeness]:
         """Return the finished runs most like `asked`, best first; none where no run has its architecture or its graph.
@@ -90,7 +98,7 @@ class RunGraph:
         """
         import networkx as nx
 
-        kin = {facts.run for thing in things(asked) if thing[0] in {"architecture", "data"} for facts in self.runs_with(thing)}
+        kin = {name for thing in things(asked) if thing[0] in {"architecture", "data"} for name in self._names(thing)}
         self._graph.add_edges_from((ASKED, thing) for thing in things(asked))
         try:
             newest = [name for name in reversed(self._facts) if name in kin]
@@ -116,13 +124,13 @@ class RunGraph:
         """None where no run has the thing, or all have it."""
         from scipy.stats import hypergeom
 
-        judged = {name: facts for name, facts in self._facts.items() if getattr(facts, what) is not None}
-        own = [facts for facts in self.runs_with(thing) if facts.run in judged]
+        judged, bad = self._outcomes[what]
+        own = self._names(thing) & judged
         if not 0 < len(own) < len(judged):
             return None
-        everywhere, count = (sum(getattr(facts, what) for facts in each) for each in (judged.values(), own))
-        chance = float(hypergeom.sf(count - 1, len(judged), everywhere, len(own)))
-        return RunTie(*thing, what, count, len(own), everywhere - count, len(judged) - len(own), chance)
+        count = len(own & bad)
+        chance = float(hypergeom.sf(count - 1, len(judged), len(bad), len(own))) if count >= MIN_TIED else 1.0
+        return RunTie(*thing, what, count, len(own), len(bad) - count, len(judged) - len(own), chance)
 
     def doubt(self, architecture: str) -> float:
         """Return how wrong forecasts of `architecture` are on graphs that were new, over how wrong those of all are; 1 where unknown.
