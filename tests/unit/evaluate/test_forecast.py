@@ -218,3 +218,13 @@ def test_a_repeat_keeps_the_interval_of_its_like() -> None:
     assert answer.like is not None
     assert answer.widening == 1.0
     assert answer.high_95 / answer.low_95 < 2.0
+
+
+@pytest.mark.parametrize("count", [6, 12, 25])
+def test_few_runs_make_an_unlike_one_less_sure_and_not_absurd(count: int) -> None:
+    runs = [replace(run, ranks=2, hosts=1) for run in history(count)]
+    answer = learn_forecaster(runs).ask(ForecastQuestion(replace(FEATURES, architecture="RGAT", edges=1e9), 16, 2, 4.0))
+    assert answer.like is None
+    assert 2.0 < answer.high_95 / answer.seconds < 7.2
+    assert 2.0 < answer.seconds / answer.low_95 < 7.2
+    assert answer.low_95 < answer.low_68 < answer.seconds < answer.high_68 < answer.high_95
