@@ -228,3 +228,11 @@ def test_few_runs_make_an_unlike_one_less_sure_and_not_absurd(count: int) -> Non
     assert 2.0 < answer.high_95 / answer.seconds < 7.2
     assert 2.0 < answer.seconds / answer.low_95 < 7.2
     assert answer.low_95 < answer.low_68 < answer.seconds < answer.high_68 < answer.high_95
+
+
+def test_the_figures_by_which_a_run_differs_are_named_farthest_first() -> None:
+    index = NoveltyIndex([replace(run, ranks=2, hosts=1, physical_seconds=4.0) for run in history(12)])
+    other = ForecastQuestion(replace(FEATURES, architecture="GAT", vertices=1.5e6), 4, 1, 4.1)
+    assert index.differing(other, 0) == ("architecture", "ranks", "vertices")
+    assert index.differing(ForecastQuestion(replace(FEATURES, edges=math.nan), 2, 1, 4.0), 0) == ("edges",)
+    assert index.differing(ForecastQuestion(FEATURES, 2, 1, 4.0), 0) == ()

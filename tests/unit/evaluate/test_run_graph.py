@@ -52,6 +52,19 @@ def test_the_run_that_shares_most_is_named_with_what_it_shares() -> None:
     assert (first.run, first.ratio, second.shared, second.ratio) == ("x", 1.04, ("same architecture", "same GPUs", "1 of 4 nodes"), None)
 
 
+def test_all_nodes_alike_are_said_in_a_word() -> None:
+    for nodes, words in ((("a",), "same node"), (("a", "b"), "same nodes"), (("a", "z"), "1 of 2 nodes")):
+        graph = RunGraph([RunFacts("x", "GAT", "GAT, 2 layers", "cora", ("a", "b"))])
+        assert graph.nearest(replace(ASKED, nodes=nodes))[0].shared[-1] == words
+
+
+def test_an_unlike_run_says_in_what_it_differs() -> None:
+    graph = RunGraph([RunFacts("x", "GAT", "GAT, 3 layers", "cora")])
+    sentences = evidence(graph, ASKED, unlike=True, differing=("ranks", "hidden size"))
+    assert "It differs most from the nearest finished run in ranks, hidden size." in sentences
+    assert len(evidence(graph, ASKED, unlike=False, differing=("ranks",))) == 1
+
+
 def test_what_many_runs_have_counts_less_than_what_few_have() -> None:
     common = [replace(each, architecture="GAT", model="GAT, 4 layers") for each in past(20, "a", 0)]
     rare = RunFacts("rare", "GAT", "GAT, 8 layers", "other", ("d",))

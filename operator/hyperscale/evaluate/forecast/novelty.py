@@ -128,6 +128,17 @@ class NoveltyIndex:
         rows = [self.scaled(self._figures[row], list(self._labels[row])) for row in range(len(self._figures))]
         return np.array(rows).reshape(len(rows), len(rows))
 
+    def differing(self, question: ForecastRun | ForecastQuestion, index: int, count: int = 3) -> tuple[str, ...]:
+        """Return the names and figures by which `question` is farthest from the finished run `index`, the farthest first, for people."""
+        figures, labels = vectors([question])
+        gaps = np.abs(self._figures[index] - figures[0]) / self._spread
+        unknown = np.isnan(self._figures[index]) ^ np.isnan(figures[0])
+        apart = np.where(unknown, UNKNOWN_GAP, np.nan_to_num(np.minimum(gaps, MAX_GAP), nan=0.0)).tolist()
+        named = dict(zip((*FIGURES, "ranks", "hosts", "predicted_seconds"), apart, strict=True))
+        named |= {name: weight for column, (name, weight) in enumerate(LABELS) if self._labels[index, column] != labels[0, column]}
+        farthest = sorted((-gap, name) for name, gap in named.items() if gap >= UNKNOWN_GAP)
+        return tuple(name.replace("_", " ") for _, name in farthest[:count])
+
     def distances(self, questions: Sequence[ForecastRun | ForecastQuestion]) -> FloatArray:
         """(q,) distance of each question to its nearest run."""
         return np.array([self.nearest(question)[0].distance for question in questions])

@@ -20,13 +20,16 @@ MAX_NAME: Final = 80
 """Characters of a name in a sentence."""
 
 
-def evidence(graph: RunGraph, asked: RunFacts, *, unlike: bool | None) -> tuple[str, ...]:
+def evidence(graph: RunGraph, asked: RunFacts, *, unlike: bool | None, differing: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the sentences about a planned run.
 
-    unlike: whether the forecast calls it unlike all finished runs; None without a forecast from runs
+    unlike:    whether the forecast calls it unlike all finished runs; None without a forecast from runs
+    differing: by what an unlike run differs most from the nearest one
     """
     nearest = graph.nearest(asked)
     sentences = [_like(nearest[0])] if nearest else ["No finished run has its model or its graph: it is unlike anything in the history."]
+    if unlike and differing:
+        sentences.append(f"It differs most from the nearest finished run in {', '.join(differing)}.")
     if unlike:
         sentences += _doubt(graph.doubt(asked.architecture), asked.architecture)
     return (*sentences, *(_tie(tie) for tie in graph.ties(asked)[:MAX_TIES]))

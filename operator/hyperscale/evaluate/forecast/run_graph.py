@@ -153,5 +153,6 @@ def shared_things(asked: RunFacts, other: RunFacts) -> tuple[str, ...]:
     graph = "same graph" if asked.data == other.data and asked.data else ""
     products = "same GPUs" if set(asked.products) & set(other.products) else ""
     common = set(asked.nodes) & set(other.nodes)
-    nodes = f"{len(common)} of {len(asked.nodes)} nodes" if common else ""
+    whole = "same node" if len(asked.nodes) == 1 else "same nodes"
+    nodes = (whole if len(common) == len(asked.nodes) else f"{len(common)} of {len(asked.nodes)} nodes") if common else ""
     return tuple(part for part in (model, graph, products, nodes) if part)

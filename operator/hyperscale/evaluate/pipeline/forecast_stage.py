@@ -117,8 +117,9 @@ def _with_evidence(question: EvaluationQuestion, epoch: EpochSeconds, learned: F
     past = question.facts or tuple(facts_of(run) for run in question.runs)
     graph = RunGraph(past if learned is None else judged(past, learned))
     planned = facts_of(asked, sorted({worker.node for worker in question.plan.workers}))
-    unlike = None if learned is None else learned.index.nearest(asked)[0].unlike
-    sentences = evidence(graph, planned, unlike=unlike)
+    near = None if learned is None else learned.index.nearest(asked)[0]
+    differing = () if learned is None or near is None or near.index is None else learned.index.differing(asked, near.index)
+    sentences = evidence(graph, planned, unlike=None if near is None else near.unlike, differing=differing)
     return epoch._replace(sources=(*epoch.sources, *sentences), neighbours=like_runs(graph, planned))
 
 
