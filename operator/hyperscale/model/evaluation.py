@@ -248,6 +248,8 @@ class PreflightReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     files_written: ShortTexts = ()
     addresses: ShortTexts = ()
     """Host and port that it tried to reach."""
+    limits_held: ShortTexts = ()
+    """What kept the code from more: the sandbox's and the process's limits that could be set."""
 
 
 class PreflightOutcome(enum.StrEnum):

@@ -1,0 +1,104 @@
+"""Numbers of the system calls that a trial is watched for, and what to do with each. Pure.
+
+x86-64 and aarch64, from the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final, NamedTuple
+
+
+class Machine(NamedTuple):
+    """One architecture."""
+
+    audit: int
+    """AUDIT_ARCH_*, which a filter checks first: other tables have other numbers."""
+    calls: dict[str, int]
+
+
+X86: Final = Machine(
+    0xC000003E,
+    {
+        "open": 2, "connect": 42, "sendto": 44, "sendmsg": 46, "clone": 56, "fork": 57, "vfork": 58, "kill": 62, "truncate": 76,
+        "rename": 82, "mkdir": 83, "rmdir": 84, "creat": 85, "link": 86, "unlink": 87, "symlink": 88, "chmod": 90, "chown": 92,
+        "ptrace": 101, "mknod": 133, "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "setxattr": 188, "tkill": 200,
+        "tgkill": 234, "add_key": 248, "request_key": 249, "keyctl": 250, "openat": 257, "mkdirat": 258, "mknodat": 259,
+        "fchownat": 260, "unlinkat": 263, "renameat": 264, "linkat": 265, "symlinkat": 266, "fchmodat": 268, "unshare": 272,
+        "perf_event_open": 298, "sendmmsg": 307, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "renameat2": 316,
+        "seccomp": 317, "bpf": 321, "userfaultfd": 323, "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428,
+        "move_mount": 429, "fsopen": 430, "clone3": 435, "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
+    },
+)  # fmt: skip
+ARM: Final = Machine(
+    0xC00000B7,
+    {
+        "setxattr": 5, "mknodat": 33, "mkdirat": 34, "unlinkat": 35, "symlinkat": 36, "linkat": 37, "renameat": 38, "umount2": 39,
+        "mount": 40, "pivot_root": 41, "truncate": 45, "chroot": 51, "fchmodat": 53, "fchownat": 54, "openat": 56, "unshare": 97,
+        "ptrace": 117, "kill": 129, "tkill": 130, "tgkill": 131, "connect": 203, "sendto": 206, "sendmsg": 211, "add_key": 217,
+        "request_key": 218, "keyctl": 219, "clone": 220, "perf_event_open": 241, "setns": 268, "sendmmsg": 269,
+        "process_vm_readv": 270, "process_vm_writev": 271, "renameat2": 276, "seccomp": 277, "bpf": 280, "userfaultfd": 282,
+        "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "clone3": 435,
+        "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
+    },
+)  # fmt: skip
+MACHINES: Final = {"x86_64": X86, "aarch64": ARM}
+
+REFUSED: Final = {
+    # glibc falls back to calls that can be watched.
+    "clone3": errno.ENOSYS,
+    "openat2": errno.ENOSYS,
+    "io_uring_setup": errno.ENOSYS,
+    **dict.fromkeys(
+        (
+            "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "pidfd_send_signal", "mount", "umount2", "pivot_root",
+            "chroot", "unshare", "setns", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "seccomp",
+            "open_tree", "move_mount", "fsopen", "mount_setattr",
+        ),
+        errno.EPERM,
+    ),
+}  # fmt: skip
+"""Call to the error that it gets."""
+
+
+class PathCall(NamedTuple):
+    """Which arguments of a call name the files that it changes."""
+
+    paths: tuple[tuple[int | None, int], ...]
+    """(argument of the folder, argument of the path); None: relative to the working directory."""
+    flags: int | None = None
+    """Argument whose bits say whether it writes; None: it always does."""
+
+
+PATH_CALLS: Final = {
+    "open": PathCall(((None, 0),), 1),
+    "openat": PathCall(((0, 1),), 2),
+    "creat": PathCall(((None, 0),)),
+    "truncate": PathCall(((None, 0),)),
+    "mkdir": PathCall(((None, 0),)),
+    "mkdirat": PathCall(((0, 1),)),
+    "rmdir": PathCall(((None, 0),)),
+    "unlink": PathCall(((None, 0),)),
+    "unlinkat": PathCall(((0, 1),)),
+    "rename": PathCall(((None, 0), (None, 1))),
+    "renameat": PathCall(((0, 1), (2, 3))),
+    "renameat2": PathCall(((0, 1), (2, 3))),
+    "link": PathCall(((None, 1),)),
+    "linkat": PathCall(((2, 3),)),
+    "symlink": PathCall(((None, 1),)),
+    "symlinkat": PathCall(((1, 2),)),
+    "chmod": PathCall(((None, 0),)),
+    "fchmodat": PathCall(((0, 1),)),
+    "chown": PathCall(((None, 0),)),
+    "fchownat": PathCall(((0, 1),)),
+    "mknod": PathCall(((None, 0),)),
+    "mknodat": PathCall(((0, 1),)),
+    "setxattr": PathCall(((None, 0),)),
+}
+WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+"""Flags of which each makes an open one that writes."""
+FORKS: Final = ("fork", "vfork")
+SIGNALS: Final = ("kill", "tkill", "tgkill")
+TALKS: Final = ("connect", "sendto", "sendmsg", "sendmmsg")
+CLONE_THREAD: Final = 0x00010000

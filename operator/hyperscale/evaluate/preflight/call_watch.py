@@ -1,0 +1,181 @@
+"""The watcher's side of the filter: reads which file, address or process a call is about, and lets it happen or not.
+
+A call's arguments lie in memory that its process can change after they were read. Where the kernel itself keeps files and network away
+(bubblewrap, Landlock), the answer is only the record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hyperscale.evaluate.preflight.addresses import Reach, address_of
+from hyperscale.evaluate.preflight.call_table import FORKS, MACHINES, PATH_CALLS, SIGNALS, TALKS
+from hyperscale.evaluate.preflight.process_tree import descendants
+from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
+
+_RECEIVE: Final = 0xC0502100
+_SEND: Final = 0xC0182101
+_NOTICE: Final = struct.Struct("=QIIiIQ6Q")
+_ANSWER: Final = struct.Struct("=QqiI")
+_CONTINUE: Final = 1
+_AT_FDCWD: Final = -100
+_MAX_PATH: Final = 4096
+_MAX_ADDRESS: Final = 128
+_MAX_MESSAGES: Final = 64
+"""Of one sendmmsg."""
+SHARED_MEMORY: Final = "/dev/shm/"
+SPARE_PROCESSES: Final = 4
+"""The sandbox's own."""
+NAME_CACHES: Final = ("/var/run/nscd/socket", "/run/nscd/socket")
+"""The C library asks there for names of users too; it is refused and means nothing."""
+
+
+@dataclass
+class CallWatch:
+    """Answers the calls of one trial."""
+
+    listener: int
+    writable: tuple[str, ...]
+    """Files, and folders that end with a slash."""
+    reach: Reach
+    max_processes: int
+    own_processes: bool
+    """Whether the trial has process ids of its own, so that it can signal no other process."""
+    shared_memory: set[str] = field(default_factory=set)
+    """Names below /dev/shm that it asked to make."""
+
+    def __post_init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._names = {number: name for name, number in MACHINES[platform.machine()].calls.items()}
+
+    def answer(self) -> list[TrialEvent]:
+        """Answer the call that waits; return what must be told of it. Nothing where its process is gone."""
+        buffer = ctypes.create_string_buffer(_NOTICE.size)
+        if self._libc.ioctl(self.listener, ctypes.c_ulong(_RECEIVE), buffer) != 0:
+            return []
+        notice, process, _, number, _, _, *arguments = _NOTICE.unpack(buffer.raw)
+        events: list[TrialEvent] = []
+        try:
+            error = self._judge(self._names.get(number, ""), process, arguments, events)
+        except (OSError, ValueError, struct.error):
+            error = errno.EPERM  # what cannot be read is not allowed
+        reply = _ANSWER.pack(notice, 0, -error, 0 if error else _CONTINUE)
+        self._libc.ioctl(self.listener, ctypes.c_ulong(_SEND), ctypes.create_string_buffer(reply, len(reply)))
+        return events
+
+    def _judge(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
+        """The error that the call gets; 0 lets it happen."""
+        if name in PATH_CALLS:
+            return self._paths(name, process, arguments, events)
+        if name == "clone" or name in FORKS:
+            return self._fork(events)
+        if name in SIGNALS:
+            return self._signal(process, _signed(arguments[0]))
+        if name in TALKS:
+            return self._talk(name, process, arguments, events)
+        return errno.EPERM
+
+    def _paths(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
+        call, error = PATH_CALLS[name], 0
+        for folder, path in call.paths:
+            at = _AT_FDCWD if folder is None else _signed(arguments[folder])
+            file = absolute(process, at, _text(process, arguments[path]))
+            if file.startswith(SHARED_MEMORY):
+                self.shared_memory.add(file)
+            if not self._may_write(file, process):
+                events.append(TrialEvent(Said.WROTE, file[:512]))
+                error = errno.EACCES
+        return error
+
+    def _may_write(self, file: str, process: int) -> bool:
+        """By its name and, where both see the same files, by where its links lead."""
+        if file.startswith(("/proc/self/", "/proc/thread-self/", f"/proc/{process}/")):
+            return not file.startswith(f"/proc/{process}/root/")
+        names = {file} if self.own_processes else {file, os.path.realpath(file)}
+        return all(any(_within(name, allowed) for allowed in self.writable) for name in names)
+
+    def _fork(self, events: list[TrialEvent]) -> int:
+        if len(descendants(os.getpid())) < self.max_processes:
+            return 0
+        events.append(TrialEvent(Said.PROCESSES, f"it asked for more than {self.max_processes - SPARE_PROCESSES} processes at once"))
+        return errno.EAGAIN
+
+    def _signal(self, process: int, target: int) -> int:
+        if self.own_processes or target == process or target in descendants(os.getpid()):
+            return 0
+        return errno.EPERM
+
+    def _talk(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
+        for place, length in _addresses(name, process, arguments):
+            address = address_of(_read(process, place, min(length, _MAX_ADDRESS)))
+            if address is None or self.reach.allows(address):
+                continue
+            if address.host in NAME_CACHES:
+                return errno.ECONNREFUSED
+            events.append(TrialEvent(Said.ADDRESS, address.text))
+            return errno.ECONNREFUSED
+        return 0
+
+
+def _within(name: str, allowed: str) -> bool:
+    return name == allowed.rstrip("/") or (allowed.endswith("/") and name.startswith(allowed))
+
+
+def absolute(process: int, folder: int, path: str) -> str:
+    """Return the path as the process means it: relative ones from its working directory or from an open folder."""
+    if not path.startswith("/"):
+        base = os.readlink(f"/proc/{process}/cwd" if folder == _AT_FDCWD else f"/proc/{process}/fd/{folder}")
+        path = f"{base}/{path}" if path else base
+    return os.path.normpath("/" + path.lstrip("/"))
+
+
+def _addresses(name: str, process: int, arguments: list[int]) -> Iterator[tuple[int, int]]:
+    """(place, bytes) of each address that a call names."""
+    if name == "connect":
+        yield arguments[1], arguments[2] & 0xFFFFFFFF
+    elif name == "sendto":
+        yield arguments[4], arguments[5] & 0xFFFFFFFF
+    else:
+        count = 1 if name == "sendmsg" else arguments[2] & 0xFFFFFFFF
+        if count > _MAX_MESSAGES:
+            raise ValueError(f"{count} messages at once")
+        for index in range(count):
+            place, length = struct.unpack("=QI", _read(process, arguments[1] + 64 * index, 12))
+            if place:
+                yield place, length
+
+
+def _read(process: int, place: int, length: int) -> bytes:
+    with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
+        memory.seek(place)
+        return memory.read(length) or b""
+
+
+def _text(process: int, place: int) -> str:
+    """A string that ends with a zero; read up to the end of its page first, since the next one may not be there."""
+    text = b""
+    while b"\0" not in text and len(text) < _MAX_PATH:
+        text += _read(process, place + len(text), 4096 - (place + len(text)) % 4096)
+    return text.partition(b"\0")[0].decode(errors="surrogateescape")
+
+
+def _signed(number: int) -> int:
+    return int(ctypes.c_int32(number & 0xFFFFFFFF).value)
+
+
+def receive_listener(control: socket.socket) -> int | None:
+    """Return the descriptor that the tried process sends; None where it ended its side without one."""
+    with contextlib.suppress(OSError):
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if descriptors:
+            return descriptors[0]
+    return None

@@ -1,0 +1,74 @@
+"""The processes below one process, the memory that they take, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+END_SECONDS: Final = 5.0
+"""Longest wait for killed processes to be gone."""
+
+
+def descendants(root: int) -> list[int]:
+    """Return the ids of all processes below `root`, without it, parents first."""
+    below: dict[int, list[int]] = {}
+    for entry in os.listdir(_PROC):
+        if entry.isdigit():
+            parent = _parent(int(entry))
+            if parent is not None:
+                below.setdefault(parent, []).append(int(entry))
+    ordered = list(below.get(root, ()))
+    for each in ordered:  # grows while it is read
+        ordered += below.get(each, ())
+    return ordered
+
+
+def _parent(process: int) -> int | None:
+    """None for one that is gone, or only waits to be asked how it ended."""
+    try:
+        fields = (_PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[1])
+
+
+def resident_bytes(processes: list[int]) -> int:
+    """Return the memory that they wrote; pages that several share count once where there are several. Files of libraries do not count."""
+    if len(processes) == 1:
+        return _figures(processes[0], "status", (b"RssAnon:", b"RssShmem:"))
+    return sum(_figures(each, "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for each in processes)
+
+
+def _figures(process: int, file: str, fields: tuple[bytes, ...]) -> int:
+    """0 for a process that is gone."""
+    try:
+        lines = (_PROC / str(process) / file).read_bytes().splitlines()
+        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(fields))
+    except (OSError, ValueError):
+        return 0
+
+
+def end_below(root: int) -> bool:
+    """Kill all processes below `root` and wait for their end; whether they are gone. Those that are started meanwhile are killed too."""
+    deadline = time.monotonic() + END_SECONDS
+    while alive := descendants(root):
+        for each in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+        _reap()
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    _reap()
+    return True
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -1,0 +1,110 @@
+"""Command lines of the sandboxes, and whether they work on this machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import hyperscale
+from hyperscale.evaluate.preflight.trial_types import Limits, Sandbox, TrialRequest
+
+SCRATCH: Final = "/scratch"
+"""Working directory inside bubblewrap."""
+DATA: Final = "/data"
+CHECKPOINTS: Final = "/checkpoints"
+TRIAL_SECONDS: Final = 20.0
+"""Longest try of a sandbox that does nothing."""
+SYSTEM: Final = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/localtime", "/etc/ssl/certs",
+    "/sys/devices/system",
+)  # fmt: skip
+"""What a Python program reads of a system; nothing in it is secret."""
+MAX_LINKS: Final = 256
+GVISOR: Final = ("runsc", "--rootless", "--platform=ptrace", "--network=none", "do")
+
+
+class SandboxError(Exception):
+    """The sandbox that was asked for cannot be had; the message says what to do."""
+
+
+def choose(wanted: str) -> Sandbox:
+    """Return the sandbox of that name; `auto` takes bubblewrap where it works, else none. Raises SandboxError."""
+    if wanted == "auto":
+        return Sandbox.BUBBLEWRAP if works(Sandbox.BUBBLEWRAP) else Sandbox.NONE
+    chosen = Sandbox(wanted)
+    if not works(chosen):
+        program = "bwrap" if chosen is Sandbox.BUBBLEWRAP else "runsc"
+        raise SandboxError(f"{program} starts nothing here: install it, and allow user namespaces; or take the sandbox `none`")
+    return chosen
+
+
+@functools.cache
+def works(sandbox: Sandbox) -> bool:
+    """Whether it runs a program that does nothing."""
+    if sandbox is Sandbox.NONE:
+        return True
+    command = [*_bubblewrap((), Limits()), "true"] if sandbox is Sandbox.BUBBLEWRAP else [*GVISOR, "true"]
+    if shutil.which(command[0]) is None:
+        return False
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=TRIAL_SECONDS, check=False)  # noqa: S603 - our own list
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def command(request: TrialRequest, inner: list[str], scratch: str) -> list[str]:
+    """Return the command that runs `inner` in the request's sandbox.
+
+    scratch: folder on this machine; bubblewrap has one in memory instead, which is gone with it
+    """
+    if request.sandbox is Sandbox.NONE:
+        return inner
+    if request.sandbox is Sandbox.GVISOR:
+        return [*GVISOR, *inner]
+    folders = [*python_folders(), *request.readable, *([request.script] if request.script is not None else [])]
+    data = ["--ro-bind", os.path.realpath(request.data), DATA] if request.data is not None else []
+    return [*_bubblewrap(folders, request.limits), *data, *_near(request), "--remount-ro", "/", "--chdir", SCRATCH, *_variables(request), *inner]
+
+
+def _bubblewrap(folders: Iterable[str], limits: Limits) -> list[str]:
+    """Namespaces of its own for everything; a root of nothing but what is named here, all of it read-only."""
+    words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "localhost", "--clearenv"]
+    for path in SYSTEM:
+        words += ["--ro-bind-try", path, path]
+    words += ["--dev", "/dev", "--proc", "/proc"]
+    for folder in (SCRATCH, CHECKPOINTS, "/tmp"):  # noqa: S108 - inside
+        words += ["--size", str(limits.file_bytes), "--tmpfs", folder]
+    for folder in dict.fromkeys(folders):
+        words += ["--ro-bind-try", os.path.realpath(folder), os.path.abspath(folder)]
+        words += ["--ro-bind-try", os.path.realpath(folder), os.path.realpath(folder)]
+    return words
+
+
+def near_script(request: TrialRequest) -> list[str]:
+    """Return the files of the readable folders: code finds them in its working directory, as it does in its image."""
+    return [str(file) for folder in request.readable for file in sorted(Path(folder).iterdir())][:MAX_LINKS]
+
+
+def _near(request: TrialRequest) -> list[str]:
+    return [word for file in near_script(request) for word in ("--symlink", os.path.abspath(file), f"{SCRATCH}/{Path(file).name}")]
+
+
+def _variables(request: TrialRequest) -> list[str]:
+    return [word for name, value in request.environment.items() for word in ("--setenv", name, value)]
+
+
+def python_folders() -> list[str]:
+    """Return this Python, its packages and this program."""
+    package = Path(hyperscale.__file__).resolve().parent
+    named = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder and Path(folder).is_dir()]
+    roots = [folder for folder in named if not package.is_relative_to(Path(folder).resolve())]
+    return [sys.prefix, sys.base_prefix, *site.getsitepackages(), *roots, str(package)]

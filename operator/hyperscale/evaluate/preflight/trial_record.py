@@ -1,0 +1,127 @@
+"""What a watcher knows of a trial so far: events of the tried process, its own figures, and the faults that follow. No input or output."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Final
+
+from hyperscale.evaluate.preflight.trial_types import MAX_EVENTS, MIB, Fault, Limits, Observation, Said, TrialEvent
+from hyperscale.model.evaluation import MAX_NAMES, PreflightFault
+
+STALL_STEPS: Final = 10.0
+"""A step that takes so many times the median of the steps before is none that still comes."""
+STALL_SECONDS: Final = 5.0
+_FAULT_OF: Final = {
+    Said.NOT_FINITE: PreflightFault.NOT_FINITE,
+    Said.WROTE: PreflightFault.WROTE_OUTSIDE,
+    Said.ADDRESS: PreflightFault.USED_NETWORK,
+    Said.PROCESSES: PreflightFault.TOO_MANY_PROCESSES,
+    Said.OUT_OF_MEMORY: PreflightFault.OUT_OF_MEMORY,
+    Said.ERROR: PreflightFault.CRASHED,
+}
+
+
+class TrialRecord:
+    """Faults are only added, never taken back, whatever the tried process says later."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.faults: list[Fault] = []
+        self.ready = self.done = False
+        self._events = 0
+        self._steps = 0
+        self._losses: list[str] = []
+        self._seconds: list[float] = []
+        self._last_step_seconds = 0.0
+        self._peak = 0
+        self.resident_bytes = 0
+        self._names: dict[Said, dict[str, None]] = {Said.IDLE: {}, Said.WROTE: {}, Said.ADDRESS: {}}
+        self._held: tuple[str, ...] = ()
+
+    def take(self, event: TrialEvent, now_seconds: float) -> None:
+        """Take in what was told.
+
+        now_seconds: since the start of the trial
+        """
+        self._events += 1
+        if self.done or self._events > MAX_EVENTS:
+            return
+        self._peak = max(self._peak, event.bytes)
+        if event.kind is Said.READY:
+            self.ready, self._held, self._last_step_seconds = True, event.limits, now_seconds
+        elif event.kind is Said.STEP:
+            self._step(event, now_seconds)
+        elif event.kind is Said.DONE:
+            self.done = True
+        if event.kind in self._names and len(self._names[event.kind]) < MAX_NAMES:
+            self._names[event.kind][event.text] = None
+        if event.kind in _FAULT_OF:
+            self.add(_FAULT_OF[event.kind], event.text, event.step or self._now())
+
+    def add(self, kind: PreflightFault, text: str, step: int | None = None) -> None:
+        """Add a fault; only the first of its kind."""
+        if all(fault.kind is not kind for fault in self.faults):
+            self.faults.append(Fault(kind, text, self._now() if step is None else step))
+
+    def _now(self) -> int:
+        """Number of the step that is under way; 0 before the first one could begin."""
+        return self._steps + 1 if self.ready else 0
+
+    def _step(self, event: TrialEvent, now_seconds: float) -> None:
+        self._steps = max(self._steps + 1, min(event.step, self._limits.steps))
+        if len(self._losses) < self._limits.steps:
+            self._losses.append(event.loss)
+            self._seconds.append(min(event.seconds, now_seconds) if math.isfinite(event.seconds) and event.seconds >= 0.0 else 0.0)
+        self._last_step_seconds = now_seconds
+
+    def out_of_time(self, now_seconds: float) -> None:
+        """The time is over: a fault where no step came, or where the last one is too long ago."""
+        if not self._steps:
+            what = "it took no step" if self.ready else "it did not come to the author's code"
+            self.add(PreflightFault.TIMED_OUT, f"{what} within {self._limits.seconds:g} s")
+            return
+        quiet = now_seconds - self._last_step_seconds
+        usual = statistics.median(self._seconds) if self._seconds else 0.0
+        if quiet > max(STALL_SECONDS, STALL_STEPS * usual):
+            self.add(PreflightFault.TIMED_OUT, f"step {self._steps + 1} did not end within {quiet:.0f} s; steps before took {usual:.3g} s")
+
+    def resident(self, size: int) -> bool:
+        """Note what all processes hold; whether that is too much."""
+        self.resident_bytes = max(self.resident_bytes, size)
+        if size <= self._limits.memory_bytes:
+            return False
+        self.add(
+            PreflightFault.OUT_OF_MEMORY,
+            f"its processes held {size // MIB} MiB, more than the limit of {self._limits.memory_bytes // MIB} MiB",
+        )
+        return True
+
+    def ended(self, code: int, words: str) -> None:
+        """The process ended. It did so by itself where it did not say that it is done.
+
+        words: the end of its standard error
+        """
+        if self.done:
+            if not self._steps and not self.faults:
+                self.add(PreflightFault.CRASHED, "it ended without a training step: no optimizer stepped, no backward pass ran", 0)
+            return
+        last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "")
+        how = f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
+        self.add(PreflightFault.CRASHED, f"it ended with {how}{f': {last[:300]}' if last else ''}")
+
+    def observation(self, seconds: float) -> Observation:
+        """Everything."""
+        return Observation(
+            faults=tuple(self.faults),
+            steps=self._steps,
+            losses=tuple(self._losses),
+            step_seconds=tuple(self._seconds),
+            peak_bytes=self._peak or None,
+            resident_bytes=self.resident_bytes,
+            seconds=seconds,
+            idle=tuple(self._names[Said.IDLE]),
+            written=tuple(self._names[Said.WROTE]),
+            addresses=tuple(self._names[Said.ADDRESS]),
+            limits=self._held,
+        )

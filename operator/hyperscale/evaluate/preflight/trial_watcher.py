@@ -1,0 +1,225 @@
+"""The watcher: `python -m hyperscale.evaluate.preflight.trial_watcher` reads one request and prints one observation.
+
+It starts the tried process, answers its calls, keeps its time and memory, and ends all of it. It ends too when its own caller is gone:
+standard input is the caller's life. Nothing of a trial is left behind then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hyperscale.evaluate.preflight import sandboxes
+from hyperscale.evaluate.preflight.addresses import Reach
+from hyperscale.evaluate.preflight.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
+from hyperscale.evaluate.preflight.process_tree import descendants, end_below, resident_bytes
+from hyperscale.evaluate.preflight.trial_record import TrialRecord
+from hyperscale.evaluate.preflight.trial_types import EVENTS, MAX_EVENT_BYTES, REQUESTS, Observation, Said, Sandbox, TrialEvent, TrialRequest
+from hyperscale.model.evaluation import PreflightFault
+
+LOOK_SECONDS: Final = 0.1
+"""Between two looks at memory and processes."""
+GRACE_SECONDS: Final = 2.0
+"""From its last word to the end of its process."""
+WORDS_BYTES: Final = 4096
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+class Watcher:
+    """One trial, from its start to its end."""
+
+    def __init__(self, request: TrialRequest, scratch: str, caller: int) -> None:
+        """caller: descriptor that ends when the caller does."""
+        self._request, self._scratch, self._caller = request, scratch, caller
+        self._record = TrialRecord(request.limits)
+        self._selector = selectors.DefaultSelector()
+        self._line = b""
+        self._words = b""
+        self._calls: CallWatch | None = None
+        self._began = time.monotonic()
+        self.orphaned = False
+
+    def run(self) -> Observation:
+        """Start it, watch it, end it."""
+        process = self._start()
+        try:
+            self._watch(process)
+        finally:
+            end_below(os.getpid())
+            code = process.wait()
+            self._drain()
+            self._clean_shared_memory()
+        self._record.ended(code, self._words.decode(errors="replace"))
+        return self._record.observation(time.monotonic() - self._began)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        gvisor = self._request.sandbox is Sandbox.GVISOR
+        self._events, told = os.pipe()
+        self._control, handed = socket.socketpair()
+        error, words = os.pipe()
+        options = ["--events", "1" if gvisor else str(told), *([] if gvisor else ["--control", str(handed.fileno())])]
+        options += [word for folder in self._writable() for word in ("--writable", folder)]
+        options += [] if self._request.sandbox is Sandbox.NONE else ["--own-processes"]
+        text = msgspec.json.encode(self._request).decode()
+        for file in () if self._request.sandbox is Sandbox.BUBBLEWRAP else sandboxes.near_script(self._request):
+            os.symlink(os.path.abspath(file), f"{self._scratch}/{Path(file).name}")
+        inner = [sys.executable, "-m", "hyperscale.evaluate.preflight.tried_code", text, *options]
+        try:
+            return subprocess.Popen(  # noqa: S603 - our own list
+                sandboxes.command(self._request, inner, self._scratch),
+                env=self._environment(),
+                cwd=self._scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=told if gvisor else words,
+                stderr=words,
+                pass_fds=() if gvisor else (told, handed.fileno()),
+                start_new_session=True,
+            )
+        finally:
+            os.close(told)
+            os.close(words)
+            handed.close()
+            self._error = error
+            for source in (self._events, error, self._control, self._caller):
+                self._selector.register(source, selectors.EVENT_READ)
+
+    def _environment(self) -> dict[str, str]:
+        """Nothing of the caller's; where it has no sandbox the scratch folder stands for all that it may write."""
+        if self._request.sandbox is Sandbox.BUBBLEWRAP:
+            return {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        own = dict.fromkeys(("HOME", "TMPDIR"), self._scratch)
+        return {**self._request.environment, **own}
+
+    def _writable(self) -> tuple[str, ...]:
+        if self._request.sandbox is Sandbox.BUBBLEWRAP:
+            return (f"{sandboxes.SCRATCH}/", f"{sandboxes.CHECKPOINTS}/", "/tmp/")  # noqa: S108 - inside
+        checkpoints = self._request.environment.get("CHECKPOINT_DIR")
+        own = (f"{self._scratch}/", *([f"{checkpoints}/"] if checkpoints else []))
+        return (*own, "/tmp/") if self._request.shared_tmp else own  # noqa: S108 - the pod's own
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Until it is done, ends, takes too much, or the caller is gone."""
+        looked = 0.0
+        done_at: float | None = None
+        while process.poll() is None:
+            now = self._now()
+            if now > self._request.limits.seconds:
+                self._record.out_of_time(now)
+                self._record.done = True
+                return
+            if self._record.done:
+                done_at = now if done_at is None else done_at
+                if now - done_at > GRACE_SECONDS:
+                    return
+            if now - looked > LOOK_SECONDS:
+                looked = now
+                if self._takes_too_much():
+                    self._record.done = True
+                    return
+            if not self._hear(LOOK_SECONDS / 2):
+                return
+
+    def _takes_too_much(self) -> bool:
+        alive = descendants(os.getpid())
+        if len(alive) > self._request.limits.processes + SPARE_PROCESSES:
+            most = self._request.limits.processes
+            self._record.add(PreflightFault.TOO_MANY_PROCESSES, f"it had more than {most} processes at once")
+        too_many = any(fault.kind is PreflightFault.TOO_MANY_PROCESSES for fault in self._record.faults)
+        return self._record.resident(resident_bytes(alive)) or too_many
+
+    def _hear(self, seconds: float) -> bool:
+        """Take in what comes; whether the caller is still there."""
+        ready = {key.fileobj for key, _ in self._selector.select(seconds)}
+        if self._caller in ready and not os.read(self._caller, 4096):
+            self.orphaned = True
+            return False
+        for source, hear in ((self._events, self._hear_event), (self._error, self._hear_words)):
+            if source in ready and not hear():
+                self._selector.unregister(source)
+        if self._control in ready:
+            self._selector.unregister(self._control)
+            self._hear_listener()
+        if self._calls is not None and self._calls.listener in ready:
+            self._answer(self._calls)
+        return True
+
+    def _hear_event(self) -> bool:
+        """Whether there may be more."""
+        part = os.read(self._events, 1 << 16)
+        *lines, self._line = (self._line + part).split(b"\n")
+        self._line = self._line[:MAX_EVENT_BYTES]
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError):  # what is no event says nothing
+                self._record.take(EVENTS.decode(line), self._now())
+        return bool(part)
+
+    def _hear_words(self) -> bool:
+        part = os.read(self._error, 1 << 16)
+        self._words = (self._words + part)[-WORDS_BYTES:]
+        return bool(part)
+
+    def _hear_listener(self) -> None:
+        listener = receive_listener(self._control)
+        if listener is None:
+            return
+        request, isolated = self._request, self._request.sandbox is not Sandbox.NONE
+        self._calls = CallWatch(
+            listener,
+            (*self._writable(), "/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm/", "/dev/random", "/dev/urandom"),
+            Reach(request.addresses, isolated=isolated, folders=self._writable()),
+            request.limits.processes + SPARE_PROCESSES,
+            isolated,
+        )
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def _answer(self, calls: CallWatch) -> None:
+        for event in calls.answer():
+            self._record.take(event, self._now())
+
+    def _drain(self) -> None:
+        """What it told before it was ended."""
+        os.set_blocking(self._events, False)
+        os.set_blocking(self._error, False)
+        for hear in (self._hear_event, self._hear_words):
+            with contextlib.suppress(BlockingIOError):
+                while hear():
+                    pass
+
+    def _clean_shared_memory(self) -> None:
+        if self._calls is not None and self._request.sandbox is Sandbox.NONE:
+            for name in self._calls.shared_memory:
+                Path(name).unlink(missing_ok=True)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+
+def main() -> int:
+    """Answer on the standard streams; 0 with an observation."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what leaves its parent is ours to end
+    request = REQUESTS.decode(sys.stdin.buffer.readline())
+    scratch = tempfile.mkdtemp(prefix="hyperscale-preflight-")
+    watcher = Watcher(request, scratch, sys.stdin.fileno())
+    try:
+        observation = watcher.run()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if not watcher.orphaned:
+        sys.stdout.buffer.write(msgspec.json.encode(observation))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

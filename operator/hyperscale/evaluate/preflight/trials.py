@@ -1,0 +1,72 @@
+"""Try code: start a watcher with a request, and return what it observed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import hyperscale
+from hyperscale.evaluate.preflight.trial_types import OBSERVATIONS, Observation, TrialRequest
+
+END_SECONDS: Final = 30.0
+"""From the end of the trial's time to the watcher's answer."""
+
+
+class TrialError(Exception):
+    """A trial gave no answer; the message says why."""
+
+
+def base_environment(threads: int = 2) -> dict[str, str]:
+    """Return the variables that Python needs; nothing of the caller's own, which may hold credentials."""
+    package = str(Path(hyperscale.__file__).resolve().parents[1])
+    named = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder and not package.startswith(folder)]
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": os.pathsep.join([package, *named]),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "HOME": "/scratch",
+        "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox
+        "USER": "preflight",
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": str(threads),
+        # Freed blocks from 1 MiB on go back to the kernel, so that the peak is that of what is in use.
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+        "MALLOC_ARENA_MAX": "2",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+def observe(request: TrialRequest) -> Observation:
+    """Return what one trial did. Raises TrialError where the watcher itself fails."""
+    whole = msgspec.structs.replace(request, environment={**base_environment(), **request.environment})
+    with subprocess.Popen(  # noqa: S603 - our own list
+        [sys.executable, "-m", "hyperscale.evaluate.preflight.trial_watcher"],
+        env={**base_environment(), "TMPDIR": os.environ.get("TMPDIR", "/tmp")},  # noqa: S108 - where folders are made and removed
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as watcher:
+        if watcher.stdin is None or watcher.stdout is None or watcher.stderr is None:
+            raise TrialError("the watcher has no streams")
+        try:
+            watcher.stdin.write(msgspec.json.encode(whole) + b"\n")
+            watcher.stdin.flush()  # and stays open: its end would be this process's
+            answer = watcher.stdout.read()
+            words = watcher.stderr.read().decode(errors="replace").strip().splitlines()
+            watcher.wait(END_SECONDS)
+        except (BrokenPipeError, subprocess.TimeoutExpired) as error:
+            raise TrialError(f"the watcher gave no answer: {type(error).__name__}") from None
+        finally:
+            watcher.stdin.close()
+    try:
+        return OBSERVATIONS.decode(answer)
+    except msgspec.DecodeError:
+        raise TrialError(f"the watcher gave no answer: {words[-1] if words else 'no words'}") from None
