@@ -106,6 +106,25 @@ class Recalibration(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Factor of the stated deviation at which it covers 68 of 100 runs; never below 1."""
 
 
+class ProductFit(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The largest settings of a job that one GPU product has memory for; predicted, not executed."""
+
+    product: Annotated[str, Meta(max_length=63)]
+    usable_bytes: Annotated[int, Meta(ge=0)]
+    """Of one GPU."""
+    settings: Annotated[int, Meta(ge=0)]
+    """Combinations of hidden size, batch size and fan-out that were counted."""
+    fitting: Annotated[int, Meta(ge=0)]
+    """Those that fit."""
+    batch_size: Annotated[int, Meta(ge=1)] | None = None
+    """With the job's hidden size and fan-out; absent where none fits."""
+    hidden_size: Annotated[int, Meta(ge=1)] | None = None
+    fanout: Annotated[int, Meta(ge=1)] | None = None
+    """Of every layer."""
+    full_graph_hidden_size: Annotated[int, Meta(ge=1)] | None = None
+    """Without batches; absent where none fits and for jobs that sample."""
+
+
 class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is known of a planned job before a GPU is spent."""
 
@@ -148,6 +167,8 @@ class Evaluation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the time goes to; together the mean time from the first epoch to the end, or to the horizon of the futures."""
     neighbours: Annotated[tuple[LikeRun, ...], Meta(max_length=MAX_LIKE_RUNS)] = ()
     """Finished runs most like it, best first."""
+    fits: Annotated[tuple[ProductFit, ...], Meta(max_length=64)] = ()
+    """By GPU product; only where the preflight was asked for."""
 
     @property
     def failed(self) -> bool:

@@ -9,8 +9,9 @@ from typing import Final
 from hyperscale.cli.arguments import parser
 from hyperscale.cli.arguments.parser import Parser
 
-STAGES: Final = ("proof", "forecast", "twin")
-"""hyperscale.evaluate.pipeline.run_stages.STAGES."""
+STAGES: Final = ("proof", "forecast", "twin", "preflight")
+"""hyperscale.evaluate.pipeline.run_stages.STAGES, and the one that must be named."""
+SANDBOXES: Final = ("auto", "bubblewrap", "gvisor", "none")
 MAX_FUTURES: Final = 1_000_000
 MAX_RATE: Final = 1e6
 MAX_SECONDS: Final = 10 * 365 * 86_400
@@ -36,7 +37,12 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
         "-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input"
     )
     command.add_argument("--plan", metavar="PLAN.json", help="plan as `plan -o json` prints it; without it the job is planned first")
-    command.add_argument("--stage", action="append", choices=STAGES, help="only this stage; may be given several times (default: all)")
+    command.add_argument(
+        "--stage",
+        action="append",
+        choices=STAGES,
+        help="only this stage; may be given several times (default: all but preflight, which runs the job's code)",
+    )
     command.add_argument(
         "--deadline-seconds",
         type=_Number(1.0, MAX_SECONDS, "86400"),
@@ -50,6 +56,7 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
     command.add_argument(
         "--futures", type=parser._Whole(100, MAX_FUTURES), default=10_000, metavar="N", help="futures played (default: %(default)s)"
     )
+    _add_preflight(command)
     command.add_argument("--report", metavar="FILE", help="write one HTML page without scripts: plan, chances over time, stages")
     command.add_argument("--rewrite", metavar="FILE", help="write the job as it should be, and show the changes with their reasons")
     command.add_argument("--certificate", metavar="FILE", help="write a proof of the plan: FILE.v for Coq, FILE.lean for Lean 4")
@@ -81,6 +88,22 @@ def _add_failures(command: Parser) -> None:
     )
     command.add_argument(
         "--write-seconds", type=_Number(0.0, MAX_SECONDS, "2"), metavar="SECONDS", help="of one checkpoint (default: the policy's, 2)"
+    )
+
+
+def _add_preflight(command: Parser) -> None:
+    """How `--stage preflight` runs the job's own code on this machine."""
+    command.add_argument(
+        "--preflight-seconds",
+        type=_Number(1.0, MAX_SECONDS, "45"),
+        default=45.0,
+        metavar="SECONDS",
+        help="for all trials of the preflight together (default: 45)",
+    )
+    command.add_argument("--script-dir", default=".", metavar="DIR", help="folder that spec.model.script is relative to (default: .)")
+    command.add_argument("--data", metavar="DIR", help="folder that stands for the dataset's volume; without it a generated graph does")
+    command.add_argument(
+        "--sandbox", choices=SANDBOXES, default="auto", help="what surrounds the job's code (default: auto: bubblewrap where it works)"
     )
 
 

@@ -17,6 +17,7 @@ from hyperscale.cli.evaluate.model_proof import model_proof
 from hyperscale.cli.evaluate.proofs import check_certificate, refuse, write_certificate
 from hyperscale.cli.evaluate.queue_view import queue_figures
 from hyperscale.cli.evaluate.rewritten import write_rewrite
+from hyperscale.cli.evaluate.tried_job import fits_table, tried_job
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import check_writable, replaced
 from hyperscale.cli.plan import inputs, known_inputs, plan_command
@@ -27,6 +28,7 @@ from hyperscale.cli.text_tables import data_text
 from hyperscale.evaluate.pipeline.evaluation_question import (
     EvaluationQuestion,
     FailureAssumption,
+    TriedJob,
     constant_rate,
     failures_of,
     first_epoch_deadline,
@@ -83,12 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
         futures=arguments.futures,
         seed=asked.request.seed,
         stages=frozenset(arguments.stage or ()),
+        preflight=_tried(job, plan, asked, sources, arguments),
     )
     answer, outlook = _evaluated(question, arguments)
     _report(answer, plan, arguments.report)
     rewritten = write_rewrite(job, outlook, arguments.rewrite) if arguments.rewrite is not None else []
     if arguments.output == "table":
-        print("\n".join([*show(answer, plan, sources.shown), *rewritten]))
+        print("\n".join([*show(answer, plan, sources.shown), *fits_table(answer.fits), *rewritten]))
     else:
         print(data_text(answer, arguments.output))
     return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
@@ -101,6 +104,13 @@ def _evaluated(question: EvaluationQuestion, arguments: argparse.Namespace) -> E
     except ValueError as error:
         shown = display_name(arguments.filename if arguments.plan is None else arguments.plan)
         raise InputError(f"{shown}: cannot be evaluated: {error}") from None
+
+
+def _tried(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, arguments: argparse.Namespace) -> TriedJob | None:
+    """What a preflight says, where it is named: it runs the author's code."""
+    if "preflight" not in (arguments.stage or ()):
+        return None
+    return tried_job(job, asked.request.job, plan, sources.snapshot, arguments)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

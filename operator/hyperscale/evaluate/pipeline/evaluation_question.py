@@ -18,6 +18,7 @@ from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.evaluation import PreflightReport, ProductFit
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.util.rfc3339 import duration_text
@@ -138,6 +139,16 @@ def first_epoch_deadline(job: JobSpec, start_seconds: float = ASSUMED_RESTART_SE
 
 
 @dataclass(frozen=True)
+class TriedJob:
+    """A preflight, and what follows from it for the plan."""
+
+    report: PreflightReport
+    too_small: tuple[str, ...] = ()
+    """A sentence for each GPU product of the plan that the job is predicted not to fit."""
+    fits: tuple[ProductFit, ...] = ()
+
+
+@dataclass(frozen=True)
 class EvaluationQuestion:
     """Everything that an evaluation depends on; the same question gives the same bytes."""
 
@@ -167,4 +178,6 @@ class EvaluationQuestion:
     futures: int = FUTURES
     seed: int = 0
     stages: frozenset[str] = field(default_factory=frozenset)
-    """Those to ask; empty asks all."""
+    """Those to ask; empty asks all but the preflight, which runs the author's code."""
+    preflight: TriedJob | None = None
+    """What a preflight said; only where it was asked for."""

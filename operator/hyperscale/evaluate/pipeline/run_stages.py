@@ -15,6 +15,7 @@ from hyperscale.evaluate.impact.queue_effect import QueueEffect, queue_effect
 from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion
 from hyperscale.evaluate.pipeline.forecast_stage import FORECAST, EpochSeconds, forecast_epoch
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
+from hyperscale.evaluate.pipeline.preflight_stage import PREFLIGHT, judge_preflight
 from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
 from hyperscale.evaluate.pipeline.stage_trust import recalibration_of, saying_recalibrated, with_trust
 from hyperscale.evaluate.pipeline.twin_stage import TWIN, TwinAnswer, play_twin
@@ -22,7 +23,7 @@ from hyperscale.evaluate.twin.twin_types import Outlook
 from hyperscale.model.evaluation import Evaluation, Interval, Recalibration, StageOutcome, StageState
 
 STAGES: Final = (PROOF, FORECAST, TWIN)
-"""In the order in which they are asked."""
+"""In the order in which they are asked. The preflight comes after them, and only where it is named: it runs the author's code."""
 MAX_SENTENCE: Final = 1024
 """Characters."""
 
@@ -42,18 +43,19 @@ def evaluate(question: EvaluationQuestion) -> Evaluated:
     forecast, epoch = forecast_epoch(question, report)
     proved = [proof(question)] if PROOF in asked else []
     forecasts = [forecast] if FORECAST in asked else []
+    tried = [judge_preflight(question.preflight)] if PREFLIGHT in asked else []
     if TWIN not in asked:
-        return Evaluated(replace(_evaluation(question, [*proved, *forecasts], epoch), neighbours=epoch.neighbours), None)
+        return Evaluated(replace(_evaluation(question, [*proved, *forecasts, *tried], epoch), neighbours=epoch.neighbours), None)
     try:
         answer = play_twin(question, epoch)
     except ValueError as error:
         if not any(outcome.state is StageState.FAILED for outcome in proved):
             raise
         skipped = StageOutcome(TWIN, StageState.SKIPPED, f"not played, as the plan breaks its conditions: {error}"[:MAX_SENTENCE])
-        return Evaluated(_evaluation(question, [*proved, *forecasts, skipped], epoch), None)
+        return Evaluated(_evaluation(question, [*proved, *forecasts, skipped, *tried], epoch), None)
     by = recalibration_of(question.past, report, TWIN, epoch.runs > 0)
     outcome = answer.outcome if answer.end is None else saying_recalibrated(answer.outcome, by, answer.end)
-    whole = _evaluation(question, [*proved, *forecasts, with_trust(outcome, report)], epoch, by)
+    whole = _evaluation(question, [*proved, *forecasts, with_trust(outcome, report), *tried], epoch, by)
     return Evaluated(_with_twin(whole, question, epoch, answer, by), answer.outlook)
 
 
@@ -97,6 +99,7 @@ def _evaluation(
         base_value=fused.base or None,
         value_source=fused.source,
         hyper_score=fused.hyper_score,
+        fits=() if question.preflight is None else question.preflight.fits,
     )
 
 

@@ -42,7 +42,9 @@ def address_of(sockaddr: bytes) -> Address | None:
         return Address(str(host.ipv4_mapped or host), struct.unpack_from("!H", sockaddr, 2)[0])
     if family == socket.AF_UNIX:
         name = sockaddr[2:]
-        return Address("@" + name[1:].decode(errors="replace") if name[:1] == b"\0" else name.partition(b"\0")[0].decode(errors="replace"), None)
+        return Address(
+            "@" + name[1:].decode(errors="replace") if name[:1] == b"\0" else name.partition(b"\0")[0].decode(errors="replace"), None
+        )
     return None if family in (socket.AF_UNSPEC, socket.AF_NETLINK) else Address(f"family {family}", 0)
 
 

@@ -47,7 +47,7 @@ Instruction = tuple[int, int, int, int]
 
 
 class FilterError(Exception):
-    """This kernel watches no calls; the message says why."""
+    """Calls cannot be watched on this kernel; the message says why."""
 
 
 def program(machine: Machine) -> list[Instruction]:

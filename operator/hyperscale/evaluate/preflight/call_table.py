@@ -102,3 +102,4 @@ FORKS: Final = ("fork", "vfork")
 SIGNALS: Final = ("kill", "tkill", "tgkill")
 TALKS: Final = ("connect", "sendto", "sendmsg", "sendmmsg")
 CLONE_THREAD: Final = 0x00010000
+SHARED_MEMORY: Final = "/dev/shm/"  # noqa: S108 - a place that is watched

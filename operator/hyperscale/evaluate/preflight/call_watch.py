@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hyperscale.evaluate.preflight.addresses import Reach, address_of
-from hyperscale.evaluate.preflight.call_table import FORKS, MACHINES, PATH_CALLS, SIGNALS, TALKS
+from hyperscale.evaluate.preflight.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
 from hyperscale.evaluate.preflight.process_tree import descendants
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 
@@ -32,7 +32,6 @@ _MAX_PATH: Final = 4096
 _MAX_ADDRESS: Final = 128
 _MAX_MESSAGES: Final = 64
 """Of one sendmmsg."""
-SHARED_MEMORY: Final = "/dev/shm/"
 SPARE_PROCESSES: Final = 4
 """The sandbox's own."""
 NAME_CACHES: Final = ("/var/run/nscd/socket", "/run/nscd/socket")

@@ -15,7 +15,7 @@ from hyperscale.model.api.datasets import DatasetSize, dataset_size
 from hyperscale.model.api.job import Architecture, DatasetSpec, JobSpec, ModelSpec
 from hyperscale.planner.workload.profile import profile
 
-MAX_STAND_IN_EDGES: Final = 2_000_000
+MAX_STAND_IN_EDGES: Final = 500_000
 MAX_STAND_IN_BYTES: Final = 1 << 30
 MIN_VERTICES: Final = 512
 S3_PORTS: Final = {"https": 443, "http": 80}
@@ -116,7 +116,11 @@ def _dataset(job: JobSpec, limits: Limits, around: Surroundings, scale: float | 
         "HYPERSCALE_DATASET_CLASSES": tried.classes,
     }
     exact = source.generated is not None and part >= 1.0
-    note = "" if exact else f"Tried on a generated graph of {tried.vertices:,} vertices and {tried.edges:,} edges, {100 * part:.3g} % of the job's."
+    note = (
+        ""
+        if exact
+        else f"Tried on a generated graph of {tried.vertices:,} vertices and {tried.edges:,} edges, {100 * part:.3g} % of the job's."
+    )
     return values, part, note
 
 

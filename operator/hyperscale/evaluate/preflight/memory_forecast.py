@@ -13,6 +13,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Plan
 from hyperscale.planner.problem.figures import gpu_memory_bytes
+from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO
 from hyperscale.planner.workload.profile import profile
 from hyperscale.planner.workload.training_memory import LIBRARIES
 
@@ -40,7 +41,12 @@ class PeakLine(NamedTuple):
 
 
 def line_of(trials: Sequence[TrialPeak]) -> PeakLine | None:
-    """Return the line through the trials by least squares; None where their sizes are too close to say how the peak grows."""
+    """Return the line through the trials by least squares; None where their sizes are too close to say how the peak grows.
+
+    One trial on the whole graph is a bound: a part needs no more.
+    """
+    if len(trials) == 1 and trials[0].scale >= 1.0:
+        return PeakLine(trials[0].bytes, 0.0)
     scales = np.array([trial.scale for trial in trials])
     if len(trials) < 2 or scales.max() < MIN_RATIO * scales.min():
         return None
@@ -74,7 +80,7 @@ def plan_bytes(job: JobSpec, plan: Plan, trials: Sequence[TrialPeak] = ()) -> fl
 def too_small(job: JobSpec, plan: Plan, snapshot: ClusterSnapshot, trials: Sequence[TrialPeak] = ()) -> tuple[str, ...]:
     """Return a sentence for each GPU product of the plan that the job is predicted not to fit, the worst worker of each."""
     return tuple(
-        f"{product}: a GPU with {100 * share:.3g} % of the vertices is predicted to need {need / MIB:,.0f} MiB and has {has / MIB:,.0f} MiB"
+        f"{product}: with {100 * share:.3g} % of the vertices it is predicted to need {need / MIB:,.0f} MiB, and has {has / MIB:,.0f} MiB"
         for product, (share, need, has) in _tightest(job, plan, snapshot, trials).items()
         if need > has
     )
@@ -97,14 +103,15 @@ def _ranks(plan: Plan, snapshot: ClusterSnapshot) -> Iterator[tuple[str, float, 
         node = nodes.get(worker.node)
         memory = None if node is None else gpu_memory_bytes(node)
         if node is not None and memory is not None:
-            yield worker.product or node.gpu_product or worker.node, worker.share / worker.gpus, memory
+            yield worker.product or node.gpu_product or worker.node, worker.share / worker.gpus, int(USABLE_MEMORY_RATIO * memory)
 
 
 def memory_by_product(snapshot: ClusterSnapshot) -> Mapping[str, int]:
-    """Return the least memory of each GPU product of a cluster; nodes whose memory is unknown say nothing."""
+    """Return the least memory that a job can use of each GPU product of a cluster; nodes whose memory is unknown say nothing."""
     least: dict[str, int] = {}
     for node in snapshot.nodes:
         memory = gpu_memory_bytes(node)
         if memory is not None and node.gpu_product is not None:
-            least[node.gpu_product] = min(memory, least.get(node.gpu_product, memory))
+            usable = int(USABLE_MEMORY_RATIO * memory)
+            least[node.gpu_product] = min(usable, least.get(node.gpu_product, usable))
     return dict(sorted(least.items()))

@@ -55,7 +55,7 @@ def works(sandbox: Sandbox) -> bool:
     if shutil.which(command[0]) is None:
         return False
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=TRIAL_SECONDS, check=False)  # noqa: S603 - our own list
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=TRIAL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -72,7 +72,17 @@ def command(request: TrialRequest, inner: list[str], scratch: str) -> list[str]:
         return [*GVISOR, *inner]
     folders = [*python_folders(), *request.readable, *([request.script] if request.script is not None else [])]
     data = ["--ro-bind", os.path.realpath(request.data), DATA] if request.data is not None else []
-    return [*_bubblewrap(folders, request.limits), *data, *_near(request), "--remount-ro", "/", "--chdir", SCRATCH, *_variables(request), *inner]
+    return [
+        *_bubblewrap(folders, request.limits),
+        *data,
+        *_near(request),
+        "--remount-ro",
+        "/",
+        "--chdir",
+        SCRATCH,
+        *_variables(request),
+        *inner,
+    ]
 
 
 def _bubblewrap(folders: Iterable[str], limits: Limits) -> list[str]:

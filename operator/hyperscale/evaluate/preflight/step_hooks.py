@@ -119,9 +119,9 @@ class StepHooks:
 
 
 def open_doors(torch: Any) -> None:  # noqa: ANN401 - the module
-    """Take the doors to torch.compile off stock optimizers: the first call through one imports the compiler, 7 s and 120 MB (pytorch#104053).
+    """Take the doors to torch.compile off stock optimizers: the first call through one imports the compiler (pytorch#104053).
 
-    The steps are the same to the bit; `hyperscale.training.engine.adam` does so for built-in models.
+    That takes 7 s and 120 MB. The steps are the same to the bit; `hyperscale.training.engine.adam` does so for built-in models.
     """
     base = torch.optim.Optimizer
     for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):

@@ -23,16 +23,26 @@ import msgspec
 
 from hyperscale.evaluate.preflight import sandboxes
 from hyperscale.evaluate.preflight.addresses import Reach
+from hyperscale.evaluate.preflight.call_table import SHARED_MEMORY
 from hyperscale.evaluate.preflight.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
 from hyperscale.evaluate.preflight.process_tree import descendants, end_below, resident_bytes
 from hyperscale.evaluate.preflight.trial_record import TrialRecord
-from hyperscale.evaluate.preflight.trial_types import EVENTS, MAX_EVENT_BYTES, REQUESTS, Observation, Said, Sandbox, TrialEvent, TrialRequest
+from hyperscale.evaluate.preflight.trial_types import (
+    EVENTS,
+    MAX_EVENT_BYTES,
+    REQUESTS,
+    Observation,
+    Sandbox,
+    TrialRequest,
+)
 from hyperscale.model.evaluation import PreflightFault
 
 LOOK_SECONDS: Final = 0.1
 """Between two looks at memory and processes."""
 GRACE_SECONDS: Final = 2.0
 """From its last word to the end of its process."""
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom")
+"""That may be opened for writing; nothing is left in them."""
 WORDS_BYTES: Final = 4096
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -77,7 +87,7 @@ class Watcher:
             os.symlink(os.path.abspath(file), f"{self._scratch}/{Path(file).name}")
         inner = [sys.executable, "-m", "hyperscale.evaluate.preflight.tried_code", text, *options]
         try:
-            return subprocess.Popen(  # noqa: S603 - our own list
+            return subprocess.Popen(
                 sandboxes.command(self._request, inner, self._scratch),
                 env=self._environment(),
                 cwd=self._scratch,
@@ -177,7 +187,7 @@ class Watcher:
         request, isolated = self._request, self._request.sandbox is not Sandbox.NONE
         self._calls = CallWatch(
             listener,
-            (*self._writable(), "/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm/", "/dev/random", "/dev/urandom"),
+            (*self._writable(), *DEVICES, SHARED_MEMORY),
             Reach(request.addresses, isolated=isolated, folders=self._writable()),
             request.limits.processes + SPARE_PROCESSES,
             isolated,

@@ -47,7 +47,7 @@ def base_environment(threads: int = 2) -> dict[str, str]:
 def observe(request: TrialRequest) -> Observation:
     """Return what one trial did. Raises TrialError where the watcher itself fails."""
     whole = msgspec.structs.replace(request, environment={**base_environment(), **request.environment})
-    with subprocess.Popen(  # noqa: S603 - our own list
+    with subprocess.Popen(
         [sys.executable, "-m", "hyperscale.evaluate.preflight.trial_watcher"],
         env={**base_environment(), "TMPDIR": os.environ.get("TMPDIR", "/tmp")},  # noqa: S108 - where folders are made and removed
         stdin=subprocess.PIPE,

@@ -23,6 +23,7 @@ import msgspec
 from hyperscale.evaluate.preflight import landlock
 from hyperscale.evaluate.preflight.audited import Audit
 from hyperscale.evaluate.preflight.call_filter import FilterError, install_watched
+from hyperscale.evaluate.preflight.call_table import SHARED_MEMORY
 from hyperscale.evaluate.preflight.process_limits import (
     end_with_parent,
     restart_peak,
@@ -31,11 +32,18 @@ from hyperscale.evaluate.preflight.process_limits import (
     status_bytes,
 )
 from hyperscale.evaluate.preflight.step_hooks import StepHooks, open_doors
-from hyperscale.evaluate.preflight.trial_types import MAX_TEXT, REQUESTS, Limits, Said, Sandbox, TrialEvent, TrialRequest
+from hyperscale.evaluate.preflight.trial_types import MAX_TEXT, REQUESTS, Said, Sandbox, TrialEvent, TrialRequest
 
 MAX_THREADS: Final = 16
 """Whose stacks the limit of memory leaves room for."""
-_OUT_OF_MEMORY: Final = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc", "unable to allocate", "mmap failed")
+_OUT_OF_MEMORY: Final = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "unable to allocate",
+    "mmap failed",
+)
 
 
 class Teller:
@@ -106,7 +114,7 @@ def _closed_in(request: TrialRequest, options: argparse.Namespace, tell: Teller)
     writable = tuple(options.writable)
     held: list[str] = []
     if request.sandbox is Sandbox.NONE:
-        held += landlock.restrict((*writable, "/dev/null", "/dev/shm", "/proc/self"), network=bool(request.addresses))
+        held += landlock.restrict((*writable, "/dev/null", SHARED_MEMORY, "/proc/self"), network=bool(request.addresses))
     filtered = False
     if options.control is not None:
         try:
@@ -117,7 +125,9 @@ def _closed_in(request: TrialRequest, options: argparse.Namespace, tell: Teller)
             filtered = True
             held.append("watched system calls (seccomp)")
     hosts = frozenset(each.rpartition(":")[0].strip("[]") for each in request.addresses)
-    Audit(tell, (*writable, "/dev/null", "/dev/shm/", "/proc/self/"), request.limits.processes, alone=not filtered, reachable=hosts).install()
+    Audit(
+        tell, (*writable, "/dev/null", SHARED_MEMORY, "/proc/self/"), request.limits.processes, alone=not filtered, reachable=hosts
+    ).install()
     held.append("Python audit hook")
     return held
 
@@ -126,7 +136,7 @@ def _seed(seed: int, torch: Any) -> None:  # noqa: ANN401 - the module
     import numpy as np
 
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - what the author's code may draw from
+    np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
@@ -147,7 +157,7 @@ def _try(request: TrialRequest, trial: Trial, hooks: StepHooks, tell: Teller) ->
     except MemoryError as error:
         tell(TrialEvent(Said.OUT_OF_MEMORY, _last_line(error), hooks.steps + 1, bytes=trial.peak_bytes()))
         trial.stop()
-    except BaseException as error:  # noqa: BLE001 - whatever the code raises is the outcome
+    except BaseException as error:
         _tell_error(error, trial, hooks, tell)
     hooks.finish()
     trial.stop()

@@ -62,7 +62,7 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
         layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True)
     )
     halo_bytes = sum_in_order(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
-    network = _network(model, stack)
+    network = network_of(model, stack)
     graph_memory = training_memory.full_graph(network, size.vertices, size.edges)
     room = float(training_memory.blocks(network) + training_memory.LIBRARIES)
     return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, graph_memory, room
@@ -77,15 +77,15 @@ def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batc
         step_flops += layer_flops(model, layer, sizes[depth], sizes[depth] * fanouts[depth])
     batches = trained / min(batch_size, trained)
     drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
-    network = _network(model, stack)
+    network = network_of(model, stack)
     graph_memory = training_memory.evaluation(network, size.vertices, size.edges)
     step_bytes = training_memory.batch(network, sizes, drawn, size.edges) + training_memory.blocks(network) + training_memory.LIBRARIES
     fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
     return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, graph_memory, step_bytes
 
 
-def _network(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.NetworkShape:
-    """As the worker builds it; what the job does not state of dropout is as published, which is some."""
+def network_of(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.NetworkShape:
+    """Return the network as the worker builds it; what the job does not state of dropout is as published, which is some."""
     stated = model.hyperparameters
     dropped = stated is None or stated.dropout is None or stated.dropout > 0.0
     attention = stated is None or stated.attention_dropout is None or stated.attention_dropout > 0.0

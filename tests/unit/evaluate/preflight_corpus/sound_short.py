@@ -1,0 +1,5 @@
+"""Ends by itself after three steps, fewer than are asked for."""
+
+from little_graph import train
+
+train(steps=3)
