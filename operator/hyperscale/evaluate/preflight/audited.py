@@ -79,7 +79,8 @@ class Audit:
     def _change(self, path: object) -> None:
         if not isinstance(path, str | bytes):
             return
-        name = os.path.realpath(os.fsdecode(path))
+        written = os.path.abspath(os.fsdecode(path))
+        name = written if written.startswith("/proc/self/") else os.path.realpath(written)
         if any(name == allowed.rstrip("/") or (allowed.endswith("/") and name.startswith(allowed)) for allowed in self._writable):
             return
         self._tell(TrialEvent(Said.WROTE, name[:512]))

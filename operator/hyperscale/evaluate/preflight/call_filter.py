@@ -68,13 +68,6 @@ def _block(name: str) -> list[Instruction]:
         return [(_RETURN, 0, 0, _ERROR | REFUSED[name])]
     if name == "clone":
         return _tested(0, CLONE_THREAD, _ALLOW, _NOTIFY)
-    if name == "sendto":
-        # Without an address it goes where `connect` was allowed to.
-        low, high = _ARGUMENTS + 8 * 4, _ARGUMENTS + 8 * 4 + 4
-        return [
-            (_LOAD, 0, 0, low), (_EQUAL, 0, 2, 0), (_LOAD, 0, 0, high), (_EQUAL, 1, 0, 0),
-            (_RETURN, 0, 0, _NOTIFY), (_RETURN, 0, 0, _ALLOW),
-        ]  # fmt: skip
     flags = PATH_CALLS[name].flags if name in PATH_CALLS else None
     if flags is not None:
         return _tested(flags, WRITING, _NOTIFY, _ALLOW)

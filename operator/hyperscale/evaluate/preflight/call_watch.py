@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from hyperscale.evaluate.preflight.addresses import Reach, address_of
+from hyperscale.evaluate.preflight.addresses import DNS_PORT, Reach, address_of
 from hyperscale.evaluate.preflight.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
+from hyperscale.evaluate.preflight.name_queries import leaves_machine, name_of, query_of
 from hyperscale.evaluate.preflight.process_tree import descendants
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 
@@ -34,6 +35,8 @@ _MAX_MESSAGES: Final = 64
 """Of one sendmmsg."""
 SPARE_PROCESSES: Final = 4
 """The sandbox's own."""
+PRETENDED: Final = -1
+"""Instead of an error: the call is not made, and its process is told that it worked."""
 NAME_CACHES: Final = ("/var/run/nscd/socket", "/run/nscd/socket")
 """The C library asks there for names of users too; it is refused and means nothing."""
 
@@ -54,6 +57,7 @@ class CallWatch:
 
     def __post_init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
+        self._asking: set[tuple[int, int]] = set()
         self._names = {number: name for name, number in MACHINES[platform.machine()].calls.items()}
 
     def answer(self) -> list[TrialEvent]:
@@ -67,12 +71,12 @@ class CallWatch:
             error = self._judge(self._names.get(number, ""), process, arguments, events)
         except (OSError, ValueError, struct.error):
             error = errno.EPERM  # what cannot be read is not allowed
-        reply = _ANSWER.pack(notice, 0, -error, 0 if error else _CONTINUE)
+        reply = _ANSWER.pack(notice, 0, -max(error, 0), 0 if error else _CONTINUE)
         self._libc.ioctl(self.listener, ctypes.c_ulong(_SEND), ctypes.create_string_buffer(reply, len(reply)))
         return events
 
     def _judge(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
-        """The error that the call gets; 0 lets it happen."""
+        """The error that the call gets; 0 lets it happen, PRETENDED says that it did."""
         if name in PATH_CALLS:
             return self._paths(name, process, arguments, events)
         if name == "clone" or name in FORKS:
@@ -114,13 +118,25 @@ class CallWatch:
         return errno.EPERM
 
     def _talk(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
+        named = False
         for place, length in _addresses(name, process, arguments):
+            named = True
             address = address_of(_read(process, place, min(length, _MAX_ADDRESS)))
             if address is None or self.reach.allows(address):
                 continue
             if address.host in NAME_CACHES:
                 return errno.ECONNREFUSED
+            if name == "connect" and address.port == DNS_PORT:
+                self._asking.add((process, arguments[0]))
+                return PRETENDED
             events.append(TrialEvent(Said.ADDRESS, address.text))
+            return errno.ECONNREFUSED
+        if name == "connect":
+            self._asking.discard((process, arguments[0]))
+        elif not named and (process, arguments[0]) in self._asking:
+            host = name_of(query_of(name, arguments, lambda place, length: _read(process, place, length)))
+            if leaves_machine(host):
+                events.append(TrialEvent(Said.ADDRESS, host))
             return errno.ECONNREFUSED
         return 0
 
@@ -142,7 +158,8 @@ def _addresses(name: str, process: int, arguments: list[int]) -> Iterator[tuple[
     if name == "connect":
         yield arguments[1], arguments[2] & 0xFFFFFFFF
     elif name == "sendto":
-        yield arguments[4], arguments[5] & 0xFFFFFFFF
+        if arguments[4]:
+            yield arguments[4], arguments[5] & 0xFFFFFFFF
     else:
         count = 1 if name == "sendmsg" else arguments[2] & 0xFFFFFFFF
         if count > _MAX_MESSAGES:

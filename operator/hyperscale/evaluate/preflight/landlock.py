@@ -8,6 +8,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+from hyperscale.evaluate.preflight.addresses import STORE_PORT
+
 _CREATE: Final = 444
 _ADD: Final = 445
 _RESTRICT: Final = 446
@@ -20,17 +22,17 @@ _MAKE: Final = sum(1 << bit for bit in range(4, 13))
 """Remove and make files, folders, devices, sockets, links."""
 _REFER: Final = 1 << 13
 _TCP_CONNECT: Final = 1 << 1
-_TCP_BIND: Final = 1 << 0
+_NET_PORT: Final = 2
 
 
 def restrict(writable: Iterable[str], *, network: bool) -> list[str]:
-    """Let this process write below these paths alone and, where network is False, connect to none; return what holds now."""
+    """Let this process write below these paths alone and, where network is False, connect to none but its own store; return what holds now."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE, None, 0, _VERSION)
     if version < 1:
         return []
     files = _WRITE_FILE | _MAKE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    tcp = _TCP_CONNECT | _TCP_BIND if version >= 4 and not network else 0
+    tcp = _TCP_CONNECT if version >= 4 and not network else 0
     # A kernel refuses attributes that it has no name for, so the structure is as long as its version has it.
     rules = struct.pack("=QQ", files, tcp) if version >= 4 else struct.pack("=Q", files)
     ruleset = libc.syscall(_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
@@ -39,6 +41,9 @@ def restrict(writable: Iterable[str], *, network: bool) -> list[str]:
     try:
         for path in writable:
             _allow(libc, ruleset, path, files)
+        if tcp:
+            rule = struct.pack("=QQ", tcp, STORE_PORT)
+            libc.syscall(_ADD, ruleset, _NET_PORT, ctypes.create_string_buffer(rule, len(rule)), 0)
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if libc.syscall(_RESTRICT, ruleset, 0) != 0:
             return []

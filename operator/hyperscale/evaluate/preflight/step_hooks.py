@@ -60,7 +60,8 @@ class StepHooks:
         """The code ended by itself: passes without an optimizer were its steps; say which parameters never moved."""
         if not self._optimizes and not self.steps and self._passes:
             self.steps = self._passes
-            self._tell(TrialEvent(Said.STEP, step=self.steps, loss=self._loss, bytes=self._peak_bytes()))
+            each = (time.perf_counter() - self._began) / self.steps
+            self._tell(TrialEvent(Said.STEP, step=self.steps, loss=self._loss, seconds=each, bytes=self._peak_bytes()))
         self._idle()
 
     def _name(self, module: Any) -> None:  # noqa: ANN401 - a torch module

@@ -54,6 +54,8 @@ class TrialRecord:
             self._step(event, now_seconds)
         elif event.kind is Said.DONE:
             self.done = True
+        if event.kind is Said.ADDRESS and any(name.partition(":")[0] == event.text for name in self._names[Said.ADDRESS]):
+            return  # the same name, looked up by another library
         if event.kind in self._names and len(self._names[event.kind]) < MAX_NAMES:
             self._names[event.kind][event.text] = None
         if event.kind in _FAULT_OF:

@@ -36,6 +36,11 @@ from hyperscale.evaluate.preflight.trial_types import MAX_TEXT, REQUESTS, Said, 
 
 MAX_THREADS: Final = 16
 """Whose stacks the limit of memory leaves room for."""
+SURROUNDED: Final = {
+    Sandbox.BUBBLEWRAP: ("files, network and processes of its own (bubblewrap)",),
+    Sandbox.GVISOR: ("a kernel and a network of its own (gVisor)",),
+    Sandbox.NONE: (),
+}
 _OUT_OF_MEMORY: Final = (
     "can't allocate memory",
     "cannot allocate memory",
@@ -91,7 +96,7 @@ def main() -> int:
     os.dup2(2, 1)  # whatever the code prints is no event
     if not options.own_processes:
         end_with_parent()
-    held = set_limits(request.limits)
+    held = [*SURROUNDED[request.sandbox], *set_limits(request.limits)]
     held += _closed_in(request, options, tell)
     import torch
 

@@ -81,16 +81,22 @@ def _well(trial: Observation, limits: Limits, deterministic: bool | None) -> str
 
 def _wrong(fault: Fault, trial: Observation, limits: Limits) -> str:
     where = f"in step {fault.step}" if fault.step else "before the first step"
-    return f"{_what(fault, trial, limits)} {where}: {fault.text[:500]}; {ADVICE[fault.kind]}."
+    return f"{_what(fault, trial)} {where}: {_memory(fault, trial, limits)}{fault.text[:500]}; {ADVICE[fault.kind]}."
 
 
-def _what(fault: Fault, trial: Observation, limits: Limits) -> str:
-    if fault.kind is PreflightFault.OUT_OF_MEMORY:
-        asked = asked_bytes(fault.text)
-        size = f"; it asked for {asked / MIB:,.0f} MiB more than" if asked else " with"
-        held = max(trial.resident_bytes, trial.peak_bytes or 0)
-        return f"Out of memory{size} {held / MIB:,.0f} MiB under a limit of {limits.memory_bytes / MIB:,.0f} MiB"
+def _memory(fault: Fault, trial: Observation, limits: Limits) -> str:
+    """What was asked for, held and allowed; "" for other faults."""
+    if fault.kind is not PreflightFault.OUT_OF_MEMORY:
+        return ""
+    asked = asked_bytes(fault.text)
+    size = f"it asked for {asked / MIB:,.0f} MiB and" if asked else "it"
+    held = max(trial.resident_bytes, trial.peak_bytes or 0)
+    return f"{size} held {held / MIB:,.0f} MiB of {limits.memory_bytes / MIB:,.0f} MiB: "
+
+
+def _what(fault: Fault, trial: Observation) -> str:
     return {
+        PreflightFault.OUT_OF_MEMORY: "Out of memory",
         PreflightFault.NOT_FINITE: "NaN or infinity",
         PreflightFault.CRASHED: "It crashed",
         PreflightFault.NO_GRADIENT: f"{len(trial.idle)} parameters without a gradient",
