@@ -161,7 +161,9 @@ def _evaluation(network: NetworkShape, edges: float) -> Iterable[Need]:
     for entering, leaving, _ in _layers(network):
         given = 0 if entering == network.widths[0] else entering
         attends = network.architecture is Architecture.GAT
-        rows = 2 * leaving + 4 * network.heads if attends else leaving + min(entering, leaving)
+        # GraphSAGE adds the neighbours' product to its own into a third array where it widens after the sum.
+        ways = 2 if network.architecture is Architecture.GRAPH_SAGE and leaving > entering else 1
+        rows = 2 * leaving + 4 * network.heads if attends else ways * leaving + min(entering, leaving)
         yield Need(FLOAT * (given + rows)).plus(_forward(network, entering, leaving, edges)) if attends else Need(FLOAT * (given + rows))
 
 

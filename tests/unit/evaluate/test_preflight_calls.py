@@ -1,0 +1,142 @@
+"""The filter of system calls, the addresses behind them, and what the audit hook sees in its place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperscale.evaluate.preflight.addresses import Address, Reach, address_of
+from hyperscale.evaluate.preflight.audited import Audit
+from hyperscale.evaluate.preflight.call_filter import program
+from hyperscale.evaluate.preflight.call_table import ARM, CLONE_THREAD, FORKS, PATH_CALLS, REFUSED, SIGNALS, TALKS, X86, Machine
+from hyperscale.evaluate.preflight.call_watch import absolute
+from hyperscale.evaluate.preflight.name_queries import leaves_machine, name_of
+from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
+
+ALLOW, NOTIFY, ERROR, KILL = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
+
+
+def verdict(machine: Machine, call: int, *arguments: int, audit: int | None = None) -> int:
+    """What the kernel would do: the program on a seccomp_data."""
+    padded = [*arguments, 0, 0, 0, 0, 0, 0][:6]
+    data = struct.pack("=iIQ6Q", call, machine.audit if audit is None else audit, 0, *padded)
+    lines, place, register = program(machine), 0, 0
+    while True:
+        code, true, false, value = lines[place]
+        place += 1
+        if code == 0x06:
+            return value
+        if code == 0x20:
+            register = struct.unpack_from("=I", data, value)[0]
+        else:
+            holds = {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[code]
+            place += true if holds else false
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_every_call_of_the_table_is_watched_or_refused(machine: Machine) -> None:
+    for name, number in machine.calls.items():
+        if name in REFUSED:
+            assert verdict(machine, number) == ERROR | REFUSED[name]
+        elif name in (*FORKS, *SIGNALS, *TALKS) or (name in PATH_CALLS and PATH_CALLS[name].flags is None):
+            assert verdict(machine, number) == NOTIFY
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_an_open_that_only_reads_and_a_thread_cost_nothing(machine: Machine) -> None:
+    for flags, expected in ((os.O_RDONLY, ALLOW), (os.O_WRONLY, NOTIFY), (os.O_RDWR, NOTIFY), (os.O_RDONLY | os.O_CREAT, NOTIFY)):
+        assert verdict(machine, machine.calls["openat"], 0, 0, flags) == expected
+    assert verdict(machine, machine.calls["clone"], CLONE_THREAD | 0x100) == ALLOW
+    assert verdict(machine, machine.calls["clone"], 17) == NOTIFY
+
+
+@given(st.integers(0, 600))
+def test_calls_that_the_table_does_not_name_are_allowed(number: int) -> None:
+    if number not in X86.calls.values():
+        assert verdict(X86, number) == ALLOW
+
+
+def test_the_tables_of_other_architectures_are_no_way_around() -> None:
+    assert verdict(X86, 42, audit=ARM.audit) == KILL
+    assert verdict(X86, 0x40000000 + 42) == ERROR | errno.ENOSYS
+
+
+def sockaddr(host: str, port: int) -> bytes:
+    if ":" in host:
+        return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", port, 0) + socket.inet_pton(socket.AF_INET6, host) + bytes(4)
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(host) + bytes(8)
+
+
+def test_addresses_are_read_as_the_kernel_reads_them() -> None:
+    assert address_of(sockaddr("192.0.2.1", 443)) == Address("192.0.2.1", 443)
+    assert address_of(sockaddr("2001:db8::1", 80)) == Address("2001:db8::1", 80)
+    assert address_of(sockaddr("::ffff:192.0.2.1", 80)) == Address("192.0.2.1", 80)
+    assert address_of(struct.pack("=H", socket.AF_UNIX) + b"/run/x.sock\0") == Address("/run/x.sock", None)
+    assert address_of(struct.pack("=H", socket.AF_NETLINK) + bytes(10)) is None
+
+
+def test_only_the_datas_address_is_reached() -> None:
+    reach = Reach(("store.example.com:9000",), isolated=False, resolve=lambda host, port: ["192.0.2.7"])
+    assert reach.allows(Address("192.0.2.7", 9000))
+    assert not reach.allows(Address("192.0.2.7", 22))
+    assert not reach.allows(Address("192.0.2.8", 9000))
+    assert not reach.allows(Address("127.0.0.1", 5432))
+    assert reach.allows(Address("127.0.0.1", 29500))
+
+
+def test_a_name_that_cannot_be_looked_up_reaches_nothing() -> None:
+    def fails(host: str, port: int) -> list[str]:
+        raise OSError("no name server")
+
+    assert not Reach(("store:9000",), isolated=False, resolve=fails).allows(Address("192.0.2.7", 9000))
+
+
+def test_a_loopback_of_its_own_is_no_other_machine() -> None:
+    assert Reach((), isolated=True).allows(Address("127.0.0.1", 5432))
+    assert not Reach((), isolated=True).allows(Address("127.0.0.1", 53))
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_query_or_none(query: bytes) -> None:
+    assert isinstance(name_of(query), str)
+
+
+def test_the_name_of_a_query_is_read_and_ones_own_leaves_no_machine() -> None:
+    query = bytes(12) + b"\x06models\x07example\x03org\x00" + bytes(4)
+    assert name_of(query) == "models.example.org"
+    assert leaves_machine("models.example.org")
+    assert not leaves_machine(socket.gethostname())
+    assert not leaves_machine("1.0.0.127.in-addr.arpa")
+
+
+def test_relative_paths_are_those_of_the_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute(os.getpid(), -100, "a/../b") == str(tmp_path / "b")
+    assert absolute(os.getpid(), -100, "//etc/../opt/x") == "/opt/x"
+
+
+def test_without_a_filter_the_hook_refuses_what_it_sees(tmp_path: Any) -> None:
+    events: list[TrialEvent] = []
+    hook = Audit(events.append, (f"{tmp_path}/",), 2, alone=True, reachable=frozenset({"store"}))._hook
+    hook("open", (str(tmp_path / "x"), "w", 0))
+    hook("open", ("/etc/passwd", "r", 0))
+    hook("socket.connect", (None, ("store", 443)))
+    hook("os.fork", ())
+    assert events == []
+    for event, arguments in (
+        ("open", ("/etc/x", "w", 0)),
+        ("os.mkdir", ("/x", 0o777, -1)),
+        ("socket.connect", (None, ("192.0.2.1", 80))),
+        ("socket.getaddrinfo", ("example.com", 80, 0, 0, 0)),
+        ("os.fork", ()),
+    ):
+        with pytest.raises(OSError):
+            hook(event, arguments)
+    assert [event.kind for event in events] == [Said.WROTE, Said.WROTE, Said.ADDRESS, Said.ADDRESS, Said.PROCESSES]
