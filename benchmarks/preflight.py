@@ -123,7 +123,7 @@ def _leavings() -> set[str]:
     return trials | folders | shared | {path for path in LEAVINGS if Path(path).exists()}
 
 
-def _job(size: Size, architecture: str, script: str | None = None, **model: Any) -> JobSpec:
+def _job(size: Size, architecture: str, script: str | None = None, **model: Any) -> JobSpec:  # noqa: ANN401 - fields of spec.model
     """On a generated graph with rows of features that are no sparse ones."""
     fields = {"architecture": architecture, "hiddenSize": 32 if architecture == "GAT" else 128, "heads": 4 if architecture == "GAT" else 1}
     own = {"script": script, "parameters": 10_000} if script is not None else {}

@@ -62,7 +62,7 @@ def _case(entry: dict[str, Any]) -> Case:
 
 def job_of(model: ModelSpec, **changes: Any) -> JobSpec:
     """A job on Cora with one worker."""
-    document = {"model": {"architecture": "GCN"}, "dataset": {"source": {"builtin": {"name": "Cora"}}}, "workers": {"maxReplicas": 1}}
+    document: dict[str, Any] = {"model": {"architecture": "GCN"}, "dataset": {"source": {"builtin": {"name": "Cora"}}}, "workers": {"maxReplicas": 1}}
     return replace(msgspec.convert(document, JobSpec), model=model, **changes)
 
 

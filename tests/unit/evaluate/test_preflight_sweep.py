@@ -62,6 +62,7 @@ def test_a_larger_gpu_fits_no_less_and_one_that_holds_nothing_says_so() -> None:
 def test_the_largest_batch_fits_and_the_next_one_does_not() -> None:
     found = SWEEPS[Architecture.GRAPH_SAGE]
     fit = fits(sampled(), {"gpu": 6e9}, 0.25, 4)[0]
+    assert fit.batch_size is not None
     row = int(np.searchsorted(found.axes.batch_sizes, fit.batch_size))
     own = (int(np.searchsorted(found.axes.hidden_sizes, 256)), int(np.searchsorted(found.axes.fanouts, 10)))
     assert found.bytes[own[0], row, own[1]] <= 6e9 < found.bytes[own[0], row + 1, own[1]]

@@ -193,7 +193,12 @@ def test_a_script_that_is_not_there_is_bad_input() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "is not JSON"), ("[1]", "is no object"), ('{"model": {}}', "architecture"), ('{"spec": {}, "kind": "Pod"}', "write GNNTrainingJob")],
+    [
+        ("{", "is not JSON"),
+        ("[1]", "is no object"),
+        ('{"model": {}}', "architecture"),
+        ('{"spec": {}, "kind": "Pod"}', "write GNNTrainingJob"),
+    ],
 )
 def test_the_pod_says_in_its_report_why_a_spec_cannot_be_tried(text: str, says: str, tmp_path: Path) -> None:
     spec, report = tmp_path / "job.json", tmp_path / "report"

@@ -10,7 +10,7 @@ from hyperscale.model.evaluation import MAX_FINDINGS, PreflightReport, StageOutc
 
 PREFLIGHT: Final = "preflight"
 UNREPEATABLE_SCORE: Final = 0.75
-"""Of code that gives other losses with the same seed: it trains, and no result of it can be had again."""
+"""Of code that gives other losses with the same seed: it trains, and its results cannot be had again."""
 MIB: Final = 1 << 20
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def train(ready: Callable[[], None]) -> None:
-    """Train as `hyperscale.training.worker.train` does; `ready` is called when the graph is there and nothing is built of it yet."""
+    """Train as `hyperscale.training.worker.train` does; `ready` is called when the graph is there, before anything is built."""
     import torch
 
     from hyperscale.training.engine.loop import Loop

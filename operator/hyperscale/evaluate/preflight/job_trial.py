@@ -148,7 +148,7 @@ def shrunk(size: DatasetSize, part: float) -> DatasetSize:
 
 
 def fitting_scale(job: JobSpec, size: DatasetSize, limits: Limits) -> float:
-    """Return the largest part of the job's graph, at most all of it, that a trial has memory and time for."""
+    """Return the largest part of the job's graph, at most the whole, that a trial has memory and time for."""
     room = min(MAX_STAND_IN_BYTES, limits.memory_bytes // 4)
     whole = profile(job)
     graph = max(1.0, whole.full_graph_bytes, 4.0 * size.vertices * size.feature_size + 40.0 * size.edges)

@@ -30,7 +30,10 @@ class TrialPeak(NamedTuple):
 
 
 class PeakLine(NamedTuple):
-    """Peak of a rank that holds a part of the graph: moments of a training step are linear in the graph of a given mean degree."""
+    """Peak of a rank that holds a part of the graph.
+
+    At a given mean degree every moment of a training step is linear in the vertices.
+    """
 
     fixed_bytes: float
     graph_bytes: float

@@ -1,7 +1,7 @@
 """The pod of a preflight: `python -m hyperscale.evaluate.preflight.pod_main --spec FILE` tries a job and leaves its report.
 
 The pod is the sandbox: it has the author's rights, the job's volumes and no network beyond the data's address. Inside it the code runs in
-a process of its own under its own limits, and the report is written when no process of it is left.
+a process of its own under its own limits, and the report is written when none of its processes is left.
 Exit codes: 0 passed, 3 a fault, 2 bad input.
 """
 

@@ -86,7 +86,7 @@ def command(request: TrialRequest, inner: list[str], scratch: str) -> list[str]:
 
 
 def _bubblewrap(folders: Iterable[str], limits: Limits) -> list[str]:
-    """Namespaces of its own for everything; a root of nothing but what is named here, all of it read-only."""
+    """Namespaces of its own for everything; a root of nothing but what is named here, all read-only."""
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "localhost", "--clearenv"]
     for path in SYSTEM:
         words += ["--ro-bind-try", path, path]

@@ -1,4 +1,4 @@
-"""Counts the steps of code that knows nothing of it, and looks at its losses and gradients, by hooks of torch."""
+"""Counts the steps of code that was not written for it, and looks at its losses and gradients, by hooks of torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StepHooks:
     """One step is one `step()` of an optimizer; where the code has none, one backward pass."""
 
     def __init__(self, steps: int, tell: Callable[[TrialEvent], None], peak_bytes: Callable[[], int], stop: Callable[[], None]) -> None:
-        """stop: called after so many steps; it does not return."""
+        """stop: called after the last step; it does not return."""
         self._wanted, self._tell, self._peak_bytes, self._stop = steps, tell, peak_bytes, stop
         self.steps = 0
         self._passes = 0
@@ -57,7 +57,7 @@ class StepHooks:
         torch.nn.modules.module.register_module_forward_pre_hook(lambda module, _: self._name(module))
 
     def finish(self) -> None:
-        """The code ended by itself: passes without an optimizer were its steps; say which parameters never moved."""
+        """The code came to its end: passes without an optimizer were its steps; say which parameters never moved."""
         if not self._optimizes and not self.steps and self._passes:
             self.steps = self._passes
             each = (time.perf_counter() - self._began) / self.steps

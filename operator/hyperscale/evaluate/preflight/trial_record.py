@@ -10,7 +10,7 @@ from hyperscale.evaluate.preflight.trial_types import MAX_EVENTS, MIB, Fault, Li
 from hyperscale.model.evaluation import MAX_NAMES, PreflightFault
 
 STALL_STEPS: Final = 10.0
-"""A step that takes so many times the median of the steps before is none that still comes."""
+"""A step that takes this multiple of the median of the steps before does not come any more."""
 STALL_SECONDS: Final = 5.0
 _FAULT_OF: Final = {
     Said.NOT_FINITE: PreflightFault.NOT_FINITE,
@@ -40,7 +40,7 @@ class TrialRecord:
         self._held: tuple[str, ...] = ()
 
     def take(self, event: TrialEvent, now_seconds: float) -> None:
-        """Take in what was told.
+        """Take in an event.
 
         now_seconds: since the start of the trial
         """
@@ -54,12 +54,17 @@ class TrialRecord:
             self._step(event, now_seconds)
         elif event.kind is Said.DONE:
             self.done = True
-        if event.kind is Said.ADDRESS and any(name.partition(":")[0] == event.text for name in self._names[Said.ADDRESS]):
-            return  # the same name, looked up by another library
-        if event.kind in self._names and len(self._names[event.kind]) < MAX_NAMES:
-            self._names[event.kind][event.text] = None
+        self._note(event)
         if event.kind in _FAULT_OF:
             self.add(_FAULT_OF[event.kind], event.text, event.step or self._now())
+
+    def _note(self, event: TrialEvent) -> None:
+        """Keep a name, but not that of a host which another library looks up again."""
+        names = self._names.get(event.kind)
+        if names is None or len(names) >= MAX_NAMES:
+            return
+        if event.kind is not Said.ADDRESS or all(name.partition(":")[0] != event.text for name in names):
+            names[event.text] = None
 
     def add(self, kind: PreflightFault, text: str, step: int | None = None) -> None:
         """Add a fault; only the first of its kind."""
@@ -100,7 +105,7 @@ class TrialRecord:
         return True
 
     def ended(self, code: int, words: str) -> None:
-        """The process ended. It did so by itself where it did not say that it is done.
+        """The process ended, on its own where it did not say that it is done.
 
         words: the end of its standard error
         """

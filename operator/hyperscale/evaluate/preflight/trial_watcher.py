@@ -1,7 +1,7 @@
 """The watcher: `python -m hyperscale.evaluate.preflight.trial_watcher` reads one request and prints one observation.
 
-It starts the tried process, answers its calls, keeps its time and memory, and ends all of it. It ends too when its own caller is gone:
-standard input is the caller's life. Nothing of a trial is left behind then.
+It starts the tried process, answers its calls, keeps its time and memory, and ends all of its processes. It ends too when its caller is
+gone: standard input is the caller's life. Nothing of a trial is left behind then.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from typing import Final
 import msgspec
 
 from hyperscale.evaluate.preflight import sandboxes
-from hyperscale.evaluate.preflight.addresses import Reach
-from hyperscale.evaluate.preflight.call_table import SHARED_MEMORY
-from hyperscale.evaluate.preflight.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
-from hyperscale.evaluate.preflight.process_tree import descendants, end_below, resident_bytes
 from hyperscale.evaluate.preflight.trial_record import TrialRecord
 from hyperscale.evaluate.preflight.trial_types import (
     EVENTS,
@@ -35,6 +31,10 @@ from hyperscale.evaluate.preflight.trial_types import (
     Sandbox,
     TrialRequest,
 )
+from hyperscale.evaluate.preflight.watching.addresses import Reach
+from hyperscale.evaluate.preflight.watching.call_table import SHARED_MEMORY
+from hyperscale.evaluate.preflight.watching.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
+from hyperscale.evaluate.preflight.watching.process_tree import descendants, end_below, resident_bytes
 from hyperscale.model.evaluation import PreflightFault
 
 LOOK_SECONDS: Final = 0.1
@@ -76,10 +76,10 @@ class Watcher:
 
     def _start(self) -> subprocess.Popen[bytes]:
         gvisor = self._request.sandbox is Sandbox.GVISOR
-        self._events, told = os.pipe()
+        self._events, event_end = os.pipe()
         self._control, handed = socket.socketpair()
         error, words = os.pipe()
-        options = ["--events", "1" if gvisor else str(told), *([] if gvisor else ["--control", str(handed.fileno())])]
+        options = ["--events", "1" if gvisor else str(event_end), *([] if gvisor else ["--control", str(handed.fileno())])]
         options += [word for folder in self._writable() for word in ("--writable", folder)]
         options += [] if self._request.sandbox is Sandbox.NONE else ["--own-processes"]
         text = msgspec.json.encode(self._request).decode()
@@ -92,13 +92,13 @@ class Watcher:
                 env=self._environment(),
                 cwd=self._scratch,
                 stdin=subprocess.DEVNULL,
-                stdout=told if gvisor else words,
+                stdout=event_end if gvisor else words,
                 stderr=words,
-                pass_fds=() if gvisor else (told, handed.fileno()),
+                pass_fds=() if gvisor else (event_end, handed.fileno()),
                 start_new_session=True,
             )
         finally:
-            os.close(told)
+            os.close(event_end)
             os.close(words)
             handed.close()
             self._error = error
@@ -199,7 +199,7 @@ class Watcher:
             self._record.take(event, self._now())
 
     def _drain(self) -> None:
-        """What it told before it was ended."""
+        """What it event_end before it was ended."""
         os.set_blocking(self._events, False)
         os.set_blocking(self._error, False)
         for hear in (self._hear_event, self._hear_words):

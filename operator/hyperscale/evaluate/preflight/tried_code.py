@@ -20,19 +20,19 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from hyperscale.evaluate.preflight import landlock
-from hyperscale.evaluate.preflight.audited import Audit
-from hyperscale.evaluate.preflight.call_filter import FilterError, install_watched
-from hyperscale.evaluate.preflight.call_table import SHARED_MEMORY
-from hyperscale.evaluate.preflight.process_limits import (
+from hyperscale.evaluate.preflight.step_hooks import StepHooks, open_doors
+from hyperscale.evaluate.preflight.trial_types import MAX_TEXT, REQUESTS, Said, Sandbox, TrialEvent, TrialRequest
+from hyperscale.evaluate.preflight.watching import landlock
+from hyperscale.evaluate.preflight.watching.audited import Audit
+from hyperscale.evaluate.preflight.watching.call_filter import FilterError, install_watched
+from hyperscale.evaluate.preflight.watching.call_table import SHARED_MEMORY
+from hyperscale.evaluate.preflight.watching.process_limits import (
     end_with_parent,
     restart_peak,
     set_limits,
     set_memory_limit,
     status_bytes,
 )
-from hyperscale.evaluate.preflight.step_hooks import StepHooks, open_doors
-from hyperscale.evaluate.preflight.trial_types import MAX_TEXT, REQUESTS, Said, Sandbox, TrialEvent, TrialRequest
 
 MAX_THREADS: Final = 16
 """Whose stacks the limit of memory leaves room for."""
@@ -67,7 +67,7 @@ class Teller:
 
 
 class Trial:
-    """Memory so far, and the end of it."""
+    """Memory so far, and the end of the trial."""
 
     def __init__(self, tell: Teller) -> None:
         self._tell = tell
@@ -96,8 +96,8 @@ def main() -> int:
     os.dup2(2, 1)  # whatever the code prints is no event
     if not options.own_processes:
         end_with_parent()
-    held = [*SURROUNDED[request.sandbox], *set_limits(request.limits)]
-    held += _closed_in(request, options, tell)
+    limits_held = [*SURROUNDED[request.sandbox], *set_limits(request.limits)]
+    limits_held += _closed_in(request, options, tell)
     import torch
 
     with contextlib.suppress(RuntimeError):
@@ -108,8 +108,8 @@ def main() -> int:
     hooks.install(torch)
     _seed(request.seed, torch)
     trial.begin()
-    held += set_memory_limit(request.limits.memory_bytes, MAX_THREADS)
-    tell(TrialEvent(Said.READY, limits=tuple(held)))
+    limits_held += set_memory_limit(request.limits.memory_bytes, MAX_THREADS)
+    tell(TrialEvent(Said.READY, limits=tuple(limits_held)))
     _try(request, trial, hooks, tell)
     return 0
 
@@ -117,9 +117,9 @@ def main() -> int:
 def _closed_in(request: TrialRequest, options: argparse.Namespace, tell: Teller) -> list[str]:
     """Everything that must stand before the first library that may start threads; what holds."""
     writable = tuple(options.writable)
-    held: list[str] = []
+    limits_held: list[str] = []
     if request.sandbox is Sandbox.NONE:
-        held += landlock.restrict((*writable, "/dev/null", SHARED_MEMORY, "/proc/self"), network=bool(request.addresses))
+        limits_held += landlock.restrict((*writable, "/dev/null", SHARED_MEMORY, "/proc/self"), network=bool(request.addresses))
     filtered = False
     if options.control is not None:
         try:
@@ -128,13 +128,13 @@ def _closed_in(request: TrialRequest, options: argparse.Namespace, tell: Teller)
             sys.stderr.write(f"calls are not filtered: {error}\n")
         else:
             filtered = True
-            held.append("watched system calls (seccomp)")
+            limits_held.append("watched system calls (seccomp)")
     hosts = frozenset(each.rpartition(":")[0].strip("[]") for each in request.addresses)
     Audit(
         tell, (*writable, "/dev/null", SHARED_MEMORY, "/proc/self/"), request.limits.processes, alone=not filtered, reachable=hosts
     ).install()
-    held.append("Python audit hook")
-    return held
+    limits_held.append("Python audit hook")
+    return limits_held
 
 
 def _seed(seed: int, torch: Any) -> None:  # noqa: ANN401 - the module

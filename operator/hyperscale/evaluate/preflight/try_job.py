@@ -20,7 +20,7 @@ SMALLER: Final = (0.5, 0.25)
 """Sizes of further trials, of the first one's; the first that still leaves time for it is enough."""
 REPEATED_STEPS: Final = 3
 MARGIN: Final = 1.3
-"""A further trial may take so many times the first one's seconds; with less time left it is not begun."""
+"""A further trial may take this multiple of the first one's seconds; with less time left it is not begun."""
 
 Observe = Callable[[TrialRequest], Observation]
 

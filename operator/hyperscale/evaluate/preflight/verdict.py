@@ -18,8 +18,8 @@ _ASKED: Final = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+) ([KMGT]iB)")
 _UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 ADVICE: Final = {
     PreflightFault.OUT_OF_MEMORY: "lower spec.model.hiddenSize, batchSize or fanouts, or raise the memory limit of spec.workers.resources",
-    PreflightFault.NOT_FINITE: "lower the learning rate, or look for a division by zero or a logarithm of it",
-    PreflightFault.CRASHED: "mend the script, then try again",
+    PreflightFault.NOT_FINITE: "lower the learning rate, or look for a division by zero or a logarithm of zero",
+    PreflightFault.CRASHED: "fix the script, then try again",
     PreflightFault.NO_GRADIENT: "use the parameter in the loss, or take it out of the optimizer",
     PreflightFault.WROTE_OUTSIDE: "write to the working directory, to /tmp or to $CHECKPOINT_DIR",
     PreflightFault.USED_NETWORK: "put what the script downloads into the image or the dataset",
@@ -90,8 +90,8 @@ def _memory(fault: Fault, trial: Observation, limits: Limits) -> str:
         return ""
     asked = asked_bytes(fault.text)
     size = f"it asked for {asked / MIB:,.0f} MiB and" if asked else "it"
-    held = max(trial.resident_bytes, trial.peak_bytes or 0)
-    return f"{size} held {held / MIB:,.0f} MiB of {limits.memory_bytes / MIB:,.0f} MiB: "
+    resident = max(trial.resident_bytes, trial.peak_bytes or 0)
+    return f"{size} held {resident / MIB:,.0f} MiB of {limits.memory_bytes / MIB:,.0f} MiB: "
 
 
 def _what(fault: Fault, trial: Observation) -> str:

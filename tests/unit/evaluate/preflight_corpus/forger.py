@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Writes good news to every descriptor, looks for secrets, and then asks the C library for a file."""
 
 import contextlib

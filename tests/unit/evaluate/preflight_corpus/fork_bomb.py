@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Every process starts another for as long as it can."""
 
 import os

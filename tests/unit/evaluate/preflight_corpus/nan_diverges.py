@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """A learning rate with which the weights overflow."""
 
 from little_graph import train

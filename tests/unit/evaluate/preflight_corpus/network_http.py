@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Downloads weights, or goes without."""
 
 import contextlib

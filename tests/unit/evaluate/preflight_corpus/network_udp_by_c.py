@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Sends a datagram to 192.0.2.1:9 (TEST-NET-1) by the C library in step 2."""
 
 import ctypes

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Two backward passes a step, clipped gradients, a schedule of rates, a layer that is frozen."""
 
 import torch

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Gradient descent without an optimizer."""
 
 import torch

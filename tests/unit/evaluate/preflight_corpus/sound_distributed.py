@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """torch.distributed over the addresses of its contract, one rank."""
 
 import torch

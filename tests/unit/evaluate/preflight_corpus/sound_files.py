@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Writes where a pod's files may be: beside itself, to a folder for temporary files, to its checkpoints; reads a file beside it."""
 
 import os

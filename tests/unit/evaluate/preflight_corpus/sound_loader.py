@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """A data loader with two processes of its own."""
 
 import torch

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa
 """Asks the C library for the file, past Python."""
 
 import ctypes

@@ -14,7 +14,7 @@ import struct
 import threading
 from typing import Final
 
-from hyperscale.evaluate.preflight.call_table import (
+from hyperscale.evaluate.preflight.watching.call_table import (
     CLONE_THREAD,
     FORKS,
     MACHINES,

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from hyperscale.evaluate.preflight.addresses import DNS_PORT, Reach, address_of
-from hyperscale.evaluate.preflight.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
-from hyperscale.evaluate.preflight.name_queries import leaves_machine, name_of, query_of
-from hyperscale.evaluate.preflight.process_tree import descendants
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
+from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Reach, address_of
+from hyperscale.evaluate.preflight.watching.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
+from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
+from hyperscale.evaluate.preflight.watching.process_tree import descendants
 
 _RECEIVE: Final = 0xC0502100
 _SEND: Final = 0xC0182101
@@ -36,7 +36,7 @@ _MAX_MESSAGES: Final = 64
 SPARE_PROCESSES: Final = 4
 """The sandbox's own."""
 PRETENDED: Final = -1
-"""Instead of an error: the call is not made, and its process is told that it worked."""
+"""Instead of an error: the call is not made, and its process hears that it worked."""
 NAME_CACHES: Final = ("/var/run/nscd/socket", "/run/nscd/socket")
 """The C library asks there for names of users too; it is refused and means nothing."""
 
@@ -61,7 +61,7 @@ class CallWatch:
         self._names = {number: name for name, number in MACHINES[platform.machine()].calls.items()}
 
     def answer(self) -> list[TrialEvent]:
-        """Answer the call that waits; return what must be told of it. Nothing where its process is gone."""
+        """Answer the call that waits; return what must be said about the call. Nothing where its process is gone."""
         buffer = ctypes.create_string_buffer(_NOTICE.size)
         if self._libc.ioctl(self.listener, ctypes.c_ulong(_RECEIVE), buffer) != 0:
             return []

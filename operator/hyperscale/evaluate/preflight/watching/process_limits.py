@@ -46,7 +46,7 @@ def _limited(kind: int, most: int) -> bool:
 
 
 def set_memory_limit(memory_bytes: int, threads: int) -> list[str]:
-    """Let this process write so many bytes in all; what it has now counts with what is resident. Return the names of what holds.
+    """Let this process write that number of bytes in all; what it has now counts with what is resident. Return the names of what holds.
 
     threads: whose stacks may still come; they count as soon as they are reserved
     """

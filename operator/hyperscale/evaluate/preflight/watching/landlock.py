@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from hyperscale.evaluate.preflight.addresses import STORE_PORT
+from hyperscale.evaluate.preflight.watching.addresses import STORE_PORT
 
 _CREATE: Final = 444
 _ADD: Final = 445
@@ -26,7 +26,7 @@ _NET_PORT: Final = 2
 
 
 def restrict(writable: Iterable[str], *, network: bool) -> list[str]:
-    """Let this process write below these paths alone and, where network is False, connect to none but its own store; return what holds now."""
+    """Let this process write below these paths alone; return what holds now. Where network is False it connects to its own store alone."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE, None, 0, _VERSION)
     if version < 1:

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from hyperscale.evaluate.preflight.call_table import WRITING
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
+from hyperscale.evaluate.preflight.watching.call_table import WRITING
 
 Tell = Callable[[TrialEvent], None]
 _CHANGES: Final = {
