@@ -7,7 +7,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.evaluate.impact.queue_effect import QueueFigures, queue_effect, waiting_job
+from hyperscale.evaluate.impact.queue_effect import queue_effect, waiting_job
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.planner.queue.queue_types import QueueRunningJob
 from hyperscale.planner.queue.rollout import MOST_ROLLED

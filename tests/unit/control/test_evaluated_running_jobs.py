@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hyperscale.control.scheduler.evaluated_question import question_as_planned
 from hyperscale.control.scheduler.evaluation_queue import WaitingPlan
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk, part_of
 from hyperscale.evaluate.service.evaluation_main import answer
@@ -16,7 +17,7 @@ from tests.unit.control.preemption_stage import LONG, Scene
 
 def asked(scene: Scene, waiting: WaitingPlan) -> tuple[PlanRequest, ClusterSnapshot] | None:
     whole = scene.cache.snapshot(scene.policy, scene.now)
-    question = scene.planning._evaluated_question(waiting, whole)
+    question = question_as_planned(scene.cache, scene.planning._request_for, waiting, whole)
     return None if question is None else (question[0], emptied_snapshot(part_of(whole, waiting.plan), question[1]))
 
 

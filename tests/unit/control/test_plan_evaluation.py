@@ -17,6 +17,7 @@ from hyperscale.control.scheduler.plan_evaluation import FUTURES, MIN_FUTURES, P
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
 from hyperscale.model.admission_query import Claim
@@ -65,7 +66,7 @@ class Stage:
         self.woken: list[Key] = []
         self.answers = Answers(*answers)
         self.context = ControlContext(ClusterCache(), JobReader(), Telemetry(), lambda: 1_800_000_000.0, self.woken.append)
-        self.evaluator = PlanEvaluator(self.context, self.answers, self.question)
+        self.evaluator = PlanEvaluator(self.context, self.answers, self.question, lambda *_: QueueFigures(2, 8))
         self.as_planned = True
 
     def question(self, waiting: WaitingPlan, snapshot: ClusterSnapshot) -> tuple[PlanRequest, dict[str, Claim]] | None:
@@ -326,3 +327,9 @@ def test_what_was_found_about_another_plan_is_void() -> None:
 def test_the_status_survives_the_api_server() -> None:
     status = JobStatus(evaluation=found(end_seconds=Interval(1.0, 0.5, 2.0), top_risk="twin: late"), plan=TWO)
     assert read_status(to_wire(status)).evaluation == replace(status).evaluation
+
+
+async def test_the_question_says_who_runs_and_who_waits() -> None:
+    stage = Stage()
+    await stage.consider()
+    assert [ask.queue for ask in stage.answers.asked] == [QueueFigures(2, 8)]

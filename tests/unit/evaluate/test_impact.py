@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.evaluate.impact.energy import board_watts, energy
-from hyperscale.evaluate.impact.queue_effect import QueueFigures, queue_effect, waiting_job
+from hyperscale.evaluate.impact.queue_effect import queue_effect, waiting_job
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.model.api.policy import GpuModel, PolicySpec, QueuePolicy
 from hyperscale.model.evaluation import Interval
 from hyperscale.planner.queue.queue_types import QueueRunningJob

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperscale.cli.plan.known_inputs import KnownInputs
-from hyperscale.evaluate.impact.queue_effect import QueueFigures
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.planner.queue.queue_types import QueueRunningJob
 
 

@@ -19,6 +19,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.stoppable import run_is_over, undisturbed
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.evaluation_queue import EvaluationQueue, WaitingPlan
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk, part_of
 from hyperscale.evaluate.service.evaluation_process import EvaluationError
 from hyperscale.model import constants
@@ -50,6 +51,8 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 PutQuestion = Callable[[WaitingPlan, ClusterSnapshot], "tuple[PlanRequest, Mapping[str, Claim]] | None"]
 """The planners' question about the job without its pods, and what these claim; None where they are not as planned."""
+TellQueue = Callable[[Key, PolicySpec, ClusterSnapshot], QueueFigures | None]
+"""Who runs and who waits beside the job; None where that is not known."""
 
 
 class Evaluations(Protocol):
@@ -63,13 +66,13 @@ class Evaluations(Protocol):
 class PlanEvaluator:
     """Evaluates one plan after the other; each plan once."""
 
-    def __init__(self, context: ControlContext, evaluations: Evaluations, question: PutQuestion) -> None:
+    def __init__(self, context: ControlContext, evaluations: Evaluations, question: PutQuestion, queue: TellQueue) -> None:
         """question: what the planners would be asked about the job now."""
         self._cache, self._telemetry, self._clock, self._wake = context.cache, context.telemetry, context.clock, context.wake
         self._reader = context.reader
         self._planner_lock = context.planner_lock
         self._evaluations = evaluations
-        self._question = question
+        self._question, self._queue = question, queue
         self._asked: dict[Key, str] = {}
         """Key of the plan and spec that were asked about last."""
         self._results: dict[Key, EvaluationStatus] = {}
@@ -185,7 +188,8 @@ class PlanEvaluator:
         crowd = len(self._awaited) + len(self._running)
         futures = max(MIN_FUTURES, FUTURES // (1 + crowd // CROWD))
         lessons = self._reader.lessons.about({worker.product or "" for worker in waiting.plan.workers}, self._clock())
-        return EvaluationAsk(waiting.plan, request, part, futures, waiting.policy, lessons)
+        queue = None if waiting.running else self._queue(waiting.key, waiting.policy, snapshot)
+        return EvaluationAsk(waiting.plan, request, part, futures, waiting.policy, lessons, queue)
 
 
 def _may_ask(state: ReconcileInput, job: JobSpec) -> bool:

@@ -21,11 +21,12 @@ from hyperscale.control.scheduler.evaluated_question import question_as_planned
 from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
 from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.plan_evaluation import MAX_FAULT, Evaluations, PlanEvaluator
+from hyperscale.control.scheduler.pod_demand import as_pod_asks
 from hyperscale.control.scheduler.preemption import PreemptionPlanner, PreemptionSearch
+from hyperscale.control.scheduler.queue_beside import queue_beside
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.scheduler.waiting import Waiting
 from hyperscale.control.specs.plan_question import missing_volumes, question_about, worker_asks
-from hyperscale.model import constants
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
@@ -33,7 +34,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan, Rejection
-from hyperscale.model.planning import PlanRequest, Toleration, Volumes, toleration
+from hyperscale.model.planning import PlanRequest, Volumes
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.planner.check.drained_snapshot import emptied_snapshot
 from hyperscale.planner.check.plan_check import misfits, violations
@@ -88,7 +89,8 @@ class Planning:
         self.migration = MigrationPlanner(context, planner, self._request_for)
         self.alternatives = AlternativeSearch(context, planner, self._unbound_question)
         as_planned = partial(question_as_planned, context.cache, self._request_for)
-        self.evaluator = PlanEvaluator(context, evaluations, as_planned) if evaluations is not None else None
+        beside = partial(queue_beside, context.cache, self.pending, self.running)
+        self.evaluator = PlanEvaluator(context, evaluations, as_planned, beside) if evaluations is not None else None
         self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
 
     async def make(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
@@ -245,11 +247,7 @@ class Planning:
             refused_nodes=refused,
             weights=self._reader.applied_weights(key.namespace, policy),
         )
-        if example is None:
-            return asked
-        return msgspec.structs.replace(
-            asked, required_labels=_node_labels(example), tolerations=_tolerations(example), resources=_resources(example)
-        )
+        return asked if example is None else as_pod_asks(asked, example)
 
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
         planner, outcome = (answer.planner, "Planned") if isinstance(answer, Plan) else ("none", answer.reason)
@@ -284,19 +282,3 @@ def _places_workers(state: ReconcileInput) -> bool:
     if mpijob is None:
         return not run_is_over(state.job.status)
     return mpijob.gated and not mpijob.suspended and bool(state.gang.workers)
-
-
-def _node_labels(pod: PodView) -> dict[str, str]:
-    """Node labels that the pods ask for, with what a queue wrote in at admission; release deals with a hostname that it chose."""
-    return {key: value for key, value in pod.node_selector.items() if key != constants.HOSTNAME_LABEL}
-
-
-def _tolerations(pod: PodView) -> tuple[Toleration, ...]:
-    """The pod's tolerations."""
-    return tuple(toleration(entry) for entry in pod.tolerations)
-
-
-def _resources(pod: PodView) -> dict[str, float]:
-    """What the pod requests, with what admission added: defaults of a LimitRange, a runtime class's overhead."""
-    amounts = {"cpu": pod.cpu_cores, "memory": float(pod.memory_bytes), **pod.further}
-    return {name: amount for name, amount in amounts.items() if amount > 0}

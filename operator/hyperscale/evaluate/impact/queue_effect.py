@@ -14,11 +14,12 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.evaluation import Interval
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.queue_policies import settings_of
-from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob
 from hyperscale.planner.queue.rollout import MOST_ROLLED, Choose, rolled_ends
 
 DRAWS: Final = 64
@@ -27,16 +28,6 @@ SPREAD: Final = 0.3
 """Standard deviation of ln(true / predicted seconds) of other jobs."""
 OWN_KEY: Final = "\U0010ffff"
 """No job has this name; it comes last among equals."""
-
-
-class QueueFigures(msgspec.Struct, frozen=True, rename="camel"):
-    """Who runs and who waits, as the operator's queue knows them."""
-
-    free_gpus: int
-    total_gpus: int
-    running: tuple[QueueRunningJob, ...] = ()
-    waiting: tuple[PendingJob, ...] = ()
-    """The first in order; at most `MOST_ROLLED` are rolled forward."""
 
 
 class QueueEffect(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,7 +11,7 @@ from typing import Final
 from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.run_facts import RunFacts
-from hyperscale.evaluate.impact.queue_effect import QueueFigures
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.lessons import NO_LESSONS, Lessons
+from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link
 from hyperscale.model.evaluation import QUESTION_TOO_LARGE, EvaluationStatus
@@ -33,6 +34,7 @@ class EvaluationAsk(msgspec.Struct, frozen=True, rename="camel"):
     policy: PolicySpec = PolicySpec()
     lessons: Lessons = NO_LESSONS
     """What history teaches about such a plan."""
+    queue: QueueFigures | None = None
 
 
 class QuestionTooLargeError(Exception):

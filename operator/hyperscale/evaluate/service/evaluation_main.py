@@ -35,6 +35,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         deadline_seconds=first_epoch_deadline(ask.request.job, terms.restart_seconds),
         write_seconds=terms.checkpoint_write_seconds,
         restart_seconds=float(terms.restart_seconds),
+        queue=ask.queue,
         policy=ask.policy,
         futures=ask.futures,
         seed=ask.request.seed,
