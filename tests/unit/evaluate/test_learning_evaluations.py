@@ -14,7 +14,9 @@ from hyperscale.evaluate.calibration.lessons import ForecastRow, Lessons, NodeLi
 from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.pipeline.calibrated_value import MIN_OUTCOMES
 from hyperscale.evaluate.pipeline.evaluation_question import DAY_SECONDS, EvaluationQuestion, constant_rate
+from hyperscale.evaluate.pipeline.forecast_stage import MAX_FACTOR
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
+from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import QUESTIONS, EvaluationAsk
 from hyperscale.evaluate.service.evaluation_main import answer
@@ -124,6 +126,18 @@ def test_forecasts_that_held_keep_their_score_and_their_width() -> None:
 def _row(number: int) -> ForecastRow:
     seconds = PLAN.predicted.epoch_seconds * 2.0 * 1.02 ** (number % 5)
     return ForecastRow(f"r{number}", "GCN", "H100", 1000, 5000, 8, 16, 2, PLAN.ranks, 1, seconds, PLAN.predicted.epoch_seconds)
+
+
+def test_a_run_that_is_unlike_all_others_is_not_moved_by_their_errors_and_its_interval_says_something() -> None:
+    runs = [msgspec.structs.replace(_row(number), vertices=10**6, measured_seconds=1.5 ** (number % 5)) for number in range(42)]
+    past = [msgspec.structs.replace(each, predicted=msgspec.structs.replace(each.predicted, forecast_runs=42)) for each in missing(42, 3.0)]
+    learned = evaluated(runs=tuple(map(forecast_run, runs)), past=tuple(past))
+    assert learned.epoch_seconds is not None
+    assert learned.recalibrations == ()
+    assert learned.epoch_seconds.high <= MAX_FACTOR * learned.epoch_seconds.middle
+    assert learned.epoch_seconds.low >= learned.epoch_seconds.middle / MAX_FACTOR
+    forecast = next(stage for stage in learned.stages if stage.stage == "forecast")
+    assert "The run is unlike all finished runs: its interval is wider." in forecast.findings
 
 
 def test_the_operators_evaluation_learns_from_all_lessons() -> None:

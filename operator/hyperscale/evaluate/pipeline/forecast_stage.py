@@ -6,8 +6,6 @@ import math
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.stated_figure import recalibrated
 from hyperscale.evaluate.forecast.epoch_forecast import Forecaster, learn_forecaster
@@ -27,6 +25,10 @@ LEAST_RUNS: Final = 12
 SIGMAS_95: Final = 1.959964
 WIDE: Final = math.log(2.0)
 """Half width of ln(seconds) above which a person should look: the epoch may take twice as long."""
+
+
+MAX_FACTOR: Final = 20.0
+"""Between the middle of a forecast and its bounds. Beyond it an interval says only that nothing is known, and the twin plays eons."""
 
 
 class EpochSeconds(NamedTuple):
@@ -52,12 +54,15 @@ class EpochSeconds(NamedTuple):
         return Interval(self.middle, self.low, self.high)
 
     def recalibrated(self, by: Recalibration | None) -> EpochSeconds:
-        """The seconds as finished runs teach; an unlike run's bounds are widened and not moved."""
-        if by is None:
+        """The seconds as finished runs teach; those of a run that is unlike them stay as its distance made them."""
+        if by is None or self.unlike:
             return self
-        used = replace(by, shift=0.0) if self.unlike else by
-        after = recalibrated(self.interval, used)
-        return self._replace(middle=after.middle, low=after.low, high=after.high, recalibration=used)
+        after = recalibrated(self.interval, by)
+        return self._replace(middle=after.middle, low=after.low, high=after.high, recalibration=by)
+
+    def bounded(self) -> EpochSeconds:
+        """The seconds with bounds at most `MAX_FACTOR` from the middle."""
+        return self._replace(low=max(self.low, self.middle / MAX_FACTOR), high=min(self.high, self.middle * MAX_FACTOR))
 
     def at(self, part: float) -> float:
         """Seconds that this part of all runs stays below, 0 < part < 1; each side has a normal ln(seconds) of its own."""
@@ -73,7 +78,7 @@ def forecast_epoch(question: EvaluationQuestion, report: CalibrationReport | Non
     """
     stated = _from_runs(question) if len(question.runs) >= LEAST_RUNS else _from_plan(question)
     by = None if report is None else recalibration_of(question.past, report, FORECAST, stated.runs > 0)
-    epoch = stated.recalibrated(by)
+    epoch = stated.recalibrated(by).bounded()
     half = math.log(epoch.high / epoch.low) / 2.0
     epochs = question.request.job.model.epochs
     sentence = (
