@@ -56,8 +56,9 @@ class NodeWatch:
             return
         present: dict[str, Json] = {}
         for node in nodes:
-            if is_gpu_node(node):
-                present[node["metadata"]["name"]] = node
+            name = node["metadata"]["name"]
+            if name in self._open or is_gpu_node(node):  # a device plugin that fails offers no GPUs, and the node is still there
+                present[name] = node
         for name in sorted(self._open.keys() - present.keys()):
             down = self._down_since.pop(name, None)
             self._end(name, now if down is None else down, PLANNED if down is None else UNREACHABLE)

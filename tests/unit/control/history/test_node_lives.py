@@ -98,6 +98,13 @@ def test_a_node_that_is_removed_after_it_went_down_failed() -> None:
     assert ended(watch) == [("n1", 10.0, UNREACHABLE)]
 
 
+def test_a_node_whose_device_plugin_fails_is_still_there() -> None:
+    watch = watching()
+    watch.look([node()], START)
+    watch.look([node(gpus=0)], START + 10.0)
+    assert ended(watch) == []
+
+
 @pytest.mark.parametrize("text", ["", "yesterday", "2026"])
 def test_a_time_that_is_none_is_unknown(text: str) -> None:
     watch = watching(NodeLife("n1", "H100", START))
