@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from hyperscale.control.cache.deciders import DECIDED_BY, deciders
 from hyperscale.control.cache.records import JobRecord, job_record, metadata_text
 from hyperscale.model.api.job import WorkersSpec
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -142,6 +143,8 @@ def read_job(resource: Json, now: float) -> JobRecord:
     narrowed = _identified(narrow_job(resource))
     if len(msgspec.json.encode(narrowed.get("spec"))) > MAX_SPEC_BYTES:
         raise SpecError("spec", TOO_LARGE)
+    if by := deciders(resource):
+        narrowed["metadata"][DECIDED_BY] = by
     status, fault = judged_status(resource.get("status") or {}, now, narrowed["metadata"].get("creationTimestamp") or "")
     if status.dataset is not None:
         narrowed["status"] = _planned_on(status)

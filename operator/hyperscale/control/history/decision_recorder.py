@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
 from hyperscale.control.lifecycle.offered import annotated_plan
 from hyperscale.control.specs.parsed_specs import JobReader
@@ -35,7 +36,6 @@ READ_SECONDS: Final = 60.0
 """Interval at which decisions of other operators and of `hyperscale preferences` are read."""
 MAX_NOTED: Final = 20_000
 """Decisions remembered or waiting; beyond that the oldest are dropped."""
-MAX_MANAGER: Final = 128
 MAX_BECAUSE: Final = 1000
 """Characters."""
 DAY_SECONDS: Final = 86_400.0
@@ -90,7 +90,8 @@ class DecisionRecorder:
                 del self._noted[next(iter(self._noted))]
             self._noted[key] = plan_id, because
             if plan_id:
-                row = _row(self._clock(), kind, plan_id, because, field_manager(record, annotation), state, status)
+                manager = _decided_by(record).get(annotation, "")
+                row = _row(self._clock(), kind, plan_id, because, manager, state, status)
                 self._waiting = [*self._waiting[-MAX_NOTED + 1 :], NotedDecision(row, before is None)]
                 self._something.set()
             else:
@@ -148,18 +149,6 @@ class DecisionRecorder:
             self._preferences, self._weights = preferences, {}
 
 
-def field_manager(record: JobRecord | None, annotation: str) -> str:
-    """Return the field manager that wrote an annotation last, bounded and printable; "" where the object does not say."""
-    listed = _mapping(record.resource.get("metadata")).get("managedFields") if record is not None else None
-    entries = [_mapping(entry) for entry in listed] if isinstance(listed, list) else []
-    written = [
-        (str(entry.get("time") or ""), str(entry.get("manager") or ""))
-        for entry in entries
-        if f"f:{annotation}" in _mapping(_mapping(_mapping(entry.get("fieldsV1")).get("f:metadata")).get("f:annotations"))
-    ]
-    return _one_line(max(written, default=("", ""))[1])[:MAX_MANAGER]
-
-
 def _row(at: float, kind: str, plan_id: str, because: str, manager: str, state: ReconcileInput, status: JobStatus) -> PersonDecision:
     from hyperscale.control.history.decisions_table import DecisionKind, decision, offers_text  # SQLAlchemy, only where history is kept
 
@@ -200,8 +189,10 @@ def _revealed(preferences: NamespacePreferences, low: Weights, high: Weights) ->
         return None
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _decided_by(record: JobRecord | None) -> dict[str, str]:
+    """Field managers by annotation."""
+    by: dict[str, str] = record.resource["metadata"].get(DECIDED_BY) or {} if record is not None else {}
+    return by
 
 
 def _one_line(text: str) -> str:

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hyperscale.control.cache.deciders import deciders
+from hyperscale.control.cache.object_readers import read_job
 from hyperscale.control.cache.records import JobRecord
 from hyperscale.control.history.database import HistoryError
-from hyperscale.control.history.decision_recorder import DecisionRecorder, field_manager
+from hyperscale.control.history.decision_recorder import DecisionRecorder
 from hyperscale.control.history.decision_store import DecisionStore
 from hyperscale.control.history.decisions_table import DecisionKind, PersonDecision, decision, offers_of, offers_text
 from hyperscale.control.history.preference_book import figures_of, preferences_of, revealed, weights_of, within
@@ -148,9 +150,9 @@ class Desk:
         self.url = url_of(folder)
         self.recorder = DecisionRecorder(self.reader, Telemetry(), self.url, lambda: self.now)
 
-    def look(self, **annotations: str) -> None:
+    def look(self, record: JobRecord | None = None, **annotations: str) -> None:
         self.now += 1.0
-        self.recorder.note(None, *state_with(**annotations))
+        self.recorder.note(record, *state_with(**annotations))
 
     async def written(self) -> tuple[PersonDecision, ...]:
         """All rows, once the recorder has worked for a moment."""
@@ -179,6 +181,14 @@ async def test_each_decision_is_written_once_with_what_was_on_offer(tmp_path: Pa
         ("Preferred", CHEAP.plan_id, "cost matters", "Starting"),
     ]
     assert offers_of(rows[0].offers) == OFFERS
+
+
+async def test_the_program_that_wrote_the_annotation_is_kept(tmp_path: Path) -> None:
+    metadata = {"namespace": "team", "name": "cora", "uid": UID, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    wire = {"metadata": {**metadata, "managedFields": [MANAGED]}, "spec": {"workers": {"maxReplicas": 2}}}
+    desk = Desk(tmp_path)
+    desk.look(read_job(wire, 1_800_000_000.0), approved_plan=FAST.plan_id)
+    assert [row.manager for row in await desk.written()] == ["kubectl-annotate"]
 
 
 async def test_a_restart_writes_nothing_twice_and_the_same_decision_again_is_another(tmp_path: Path) -> None:
@@ -236,7 +246,8 @@ def test_an_annotation_that_names_no_plan_is_not_kept(tmp_path: Path, value: str
     assert desk.recorder._waiting == []
 
 
-MANAGED = {"manager": "kubectl-annotate", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:metadata": {"f:annotations": {"f:note": {}}}}}
+OWNED = {"f:metadata": {"f:annotations": {"f:hyperscale.dev/approved-plan": {}}}}
+MANAGED = {"manager": "kubectl-annotate", "time": "2026-01-01T00:00:00Z", "fieldsV1": OWNED}
 
 
 @pytest.mark.parametrize(
@@ -252,8 +263,9 @@ MANAGED = {"manager": "kubectl-annotate", "time": "2026-01-01T00:00:00Z", "field
     ],
 )
 def test_the_manager_of_an_annotation_is_kept_as_given_and_bounded(fields: Any, name: str) -> None:
-    assert field_manager(JobRecord({"metadata": {"managedFields": fields}}, JobStatus()), "note") == name
-    assert field_manager(JobRecord({}, JobStatus()), "note") == field_manager(None, "note") == ""
+    by = deciders({"metadata": {"managedFields": fields}})
+    assert by == ({"hyperscale.dev/approved-plan": name} if name else {})
+    assert deciders({}) == {}
 
 
 # The command line
