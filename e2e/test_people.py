@@ -7,7 +7,6 @@ import io
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +17,24 @@ from e2e.jobs import COMPUTING, Job, namespace
 from hyperscale.cli.main import main
 
 POLICIES = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
+ADVISE = {"preferences": {"mode": "Advise"}}
 ANNOTATION = "hyperscale.dev/{}-plan"
 UP_TO_FOUR = {"minReplicas": 1, "maxReplicas": 4}
 MODEL = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
+
+
+@pytest.fixture(scope="module", name="url")
+def url_fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of the database of history."""
+    return f"sqlite:///{tmp_path_factory.mktemp('people')}/history.sqlite"
+
+
+@pytest.fixture(scope="module")
+def operator(installed: Cluster, url: str) -> Iterator[OperatorProcess]:
+    """As that of other modules, with history."""
+    process = start_operator(installed, {"HYPERSCALE_HISTORY_URL": url})
+    yield process
+    process.stop()
 
 
 @pytest.fixture
@@ -126,33 +140,25 @@ def test_an_impossible_alternative_never_becomes_an_mpijob(calm: Cluster, space:
     assert job.plan()["id"] == planned
 
 
-def test_choices_are_kept_reveal_weights_and_mark_an_alternative(installed: Cluster, calm: Cluster, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/history.sqlite"
-    spec = {"preferences": {"mode": "Advise"}}
-    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "people"}, "spec": spec}
-    api = calm.api()
-    process = start_operator(installed, {"HYPERSCALE_IDENTITY": "hyperscale-0", "HYPERSCALE_HISTORY_URL": url}, name="operator-people")
-    api.create(POLICIES, policy)
+def test_choices_are_kept_reveal_weights_and_mark_an_alternative(calm: Cluster, space: str, url: str) -> None:
+    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "people"}, "spec": ADVISE}
+    calm.api().create(POLICIES, policy)
     try:
-        with namespace(api, "people-history") as space:
-            first = waiting(calm, space, "first", policyRef={"name": "people"})
-            other = offers(first)[1]["id"]
-            hyperscale(calm, first, "prefer", other, "--because", "cost matters")
-            first.wait(lambda: first.plan()["id"] == other, "the alternative is not the plan")
-            first.wait(lambda: len(decisions(url)) == 1, "the preference is not in history")
-            row = decisions(url)[0]
-            assert (row["decision"], row["plan"], row["because"], row["job"]) == ("Preferred", other, "cost matters", "first")
-            assert row["manager"]
-            assert sorted(row["offered"]) == sorted(offer["id"] for offer in offers(first))
-            (shown,) = json.loads(printed("preferences", "--url", url, "-o", "json"))
-            assert len(shown["answers"]) == len(row["offered"]) - 1
-            second = waiting(calm, space, "second", policyRef={"name": "people"})
-            marked = second.status()["alternatives"].get("recommended")
-            assert marked in {offer["id"] for offer in offers(second)}
-            assert "rated best by preferences" in hyperscale(calm, second, "explain")
+        first = waiting(calm, space, "first", policyRef={"name": "people"})
+        other = offers(first)[1]["id"]
+        hyperscale(calm, first, "prefer", other, "--because", "cost matters")
+        first.wait(lambda: any(row["uid"] == first.resource()["metadata"]["uid"] for row in decisions(url)), "the choice is not in history")
+        row = next(row for row in decisions(url) if row["job"] == "first")
+        assert (row["decision"], row["plan"], row["because"], row["namespace"]) == ("Preferred", other, "cost matters", space)
+        assert row["manager"]
+        assert sorted(row["offered"]) == sorted(offer["id"] for offer in offers(first))
+        (shown,) = json.loads(printed("preferences", "-n", space, "--url", url, "-o", "json"))
+        assert len(shown["answers"]) == len(row["offered"]) - 1
+        second = waiting(calm, space, "second", policyRef={"name": "people"})
+        assert second.status()["alternatives"]["recommended"] in {offer["id"] for offer in offers(second)}
+        assert "rated best by preferences" in hyperscale(calm, second, "explain")
     finally:
-        process.stop()
-        api.delete(f"{POLICIES}/people")
+        calm.api().delete(f"{POLICIES}/people")
 
 
 def decisions(url: str) -> list[Object]:
