@@ -52,8 +52,8 @@ def case(name: str) -> Case:
 
 def _case(entry: dict[str, Any]) -> Case:
     if "architecture" in entry:
-        fields = {name: entry[name] for name in ("architecture", "batchSize", "fanouts") if name in entry}
-        model = msgspec.convert({**fields, "hiddenSize": 16}, ModelSpec)
+        fields: dict[str, Any] = {name: entry[name] for name in ("architecture", "batchSize", "fanouts") if name in entry}
+        model = msgspec.convert(fields | {"hiddenSize": 16}, ModelSpec)
     else:
         model = ModelSpec(Architecture.CUSTOM, parameters=1000, script=f"{entry['name']}.py")
     fault = PreflightFault(entry["fault"]) if "fault" in entry else None
@@ -62,7 +62,11 @@ def _case(entry: dict[str, Any]) -> Case:
 
 def job_of(model: ModelSpec, **changes: Any) -> JobSpec:
     """A job on Cora with one worker."""
-    document: dict[str, Any] = {"model": {"architecture": "GCN"}, "dataset": {"source": {"builtin": {"name": "Cora"}}}, "workers": {"maxReplicas": 1}}
+    document: dict[str, Any] = {
+        "model": {"architecture": "GCN"},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}},
+        "workers": {"maxReplicas": 1},
+    }
     return replace(msgspec.convert(document, JobSpec), model=model, **changes)
 
 

@@ -76,6 +76,12 @@ FILES: Final[dict[str, dict[str, Run]]] = {
             "hyperscale plan -f examples/cora-gcn.yaml --policy examples/policy.yaml" + SNAPSHOT
         ),
     },
+    "tasks/preflight.md": {
+        "hyperscale evaluate -f examples/own-script/job.yaml --script-dir examples --snapshot examples/cluster.json --stage preflight": Run(),
+        "hyperscale evaluate -f examples/arxiv-sage-s3.yaml --snapshot examples/cluster.json --stage preflight -o json": Run(
+            EVALUATE + " --stage preflight -o json"
+        ),
+    },
     "tasks/topology.md": {
         command: Run(command + SNAPSHOT)
         for command in (

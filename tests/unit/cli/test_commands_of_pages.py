@@ -50,7 +50,7 @@ WRITTEN = {
     "--out": "startPolicy: Never",
 }
 """What the file that a flag names holds afterwards."""
-NEEDS = {"analyze GAT": "dgl", "--model": "dgl", "partition": "pymetis"}
+NEEDS = {"analyze GAT": "dgl", "--model": "dgl", "partition": "pymetis", "--stage preflight": "torch"}
 COMMANDS = [(page, command) for page, each in page_commands.FILES.items() for command in each]
 
 

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(plan, asked.request, sources.snapshot, arguments.output)
     if arguments.certificate is not None:
         write_certificate(plan, asked.request, sources.snapshot, arguments.certificate)
-    known = _history(arguments)
+    finished = _history(arguments)
     model = model_proof(job.spec, arguments)
     spinner.say("playing futures")
     question = EvaluationQuestion(
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         given_by=None if arguments.plan is None else sources.policy,
         queue=queue_figures(sources),
         policy=sources.policy,
-        runs=known.runs,
-        past=known.past,
-        facts=known.facts,
+        runs=finished.runs,
+        past=finished.past,
+        facts=finished.facts,
         model_faults=model.faults,
         model_notes=model.notes,
         futures=arguments.futures,
