@@ -35,7 +35,6 @@ MAX_SPEC_BYTES: Final = 4 << 20
 MEMORY_RATIO: Final = 0.8
 """Of the pod's limit: the rest is the watcher's, so that the kernel does not end the pod first."""
 DEFAULT_SECONDS: Final = 60.0
-DEFAULT_MEMORY_BYTES: Final = 4 << 30
 
 
 class _InputError(Exception):
@@ -95,8 +94,7 @@ def _seconds(seconds: float) -> float:
 
 def _memory_bytes() -> int:
     """Most of what the pod may take."""
-    limit = limit_bytes()
-    return DEFAULT_MEMORY_BYTES if limit is None else int(MEMORY_RATIO * limit)
+    return int(MEMORY_RATIO * limit_bytes())
 
 
 def _leave(report: PreflightReport, path: str) -> None:

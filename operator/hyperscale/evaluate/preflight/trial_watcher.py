@@ -47,6 +47,10 @@ WORDS_BYTES: Final = 4096
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
+class StartError(Exception):
+    """The trial ended before the author's code began, which is no fault of the code; the message is its last words."""
+
+
 class Watcher:
     """One trial, from its start to its end."""
 
@@ -71,7 +75,10 @@ class Watcher:
             code = process.wait()
             self._drain()
             self._clean_shared_memory()
-        self._record.ended(code, self._words.decode(errors="replace"))
+        words = self._words.decode(errors="replace")
+        if not (self._record.ready or self._record.done or self._record.faults):
+            raise StartError(" ".join(words.split())[-300:] or f"the tried process ended with {code} before the author's code")
+        self._record.ended(code, words)
         return self._record.observation(time.monotonic() - self._began)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -224,6 +231,9 @@ def main() -> int:
     watcher = Watcher(request, scratch, sys.stdin.fileno())
     try:
         observation = watcher.run()
+    except StartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not watcher.orphaned:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ import hyperscale
 from hyperscale.evaluate.preflight.trial_types import OBSERVATIONS, Observation, TrialRequest
 
 END_SECONDS: Final = 30.0
-"""From the end of the trial's time to the watcher's answer."""
+"""From the end of the trial's time to the watcher's answer; it is killed then."""
 
 
 class TrialError(Exception):
@@ -56,15 +57,18 @@ def observe(request: TrialRequest) -> Observation:
     ) as watcher:
         if watcher.stdin is None or watcher.stdout is None or watcher.stderr is None:
             raise TrialError("the watcher has no streams")
+        late = threading.Timer(request.limits.seconds + END_SECONDS, watcher.kill)
+        late.start()
         try:
             watcher.stdin.write(msgspec.json.encode(whole) + b"\n")
             watcher.stdin.flush()  # and stays open: its end would be this process's
             answer = watcher.stdout.read()
             words = watcher.stderr.read().decode(errors="replace").strip().splitlines()
-            watcher.wait(END_SECONDS)
-        except (BrokenPipeError, subprocess.TimeoutExpired) as error:
-            raise TrialError(f"the watcher gave no answer: {type(error).__name__}") from None
+            watcher.wait()
+        except BrokenPipeError:
+            raise TrialError("the watcher ended before it read the request") from None
         finally:
+            late.cancel()
             watcher.stdin.close()
     try:
         return OBSERVATIONS.decode(answer)
