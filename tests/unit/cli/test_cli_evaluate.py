@@ -94,6 +94,28 @@ def test_a_plan_whose_figures_contradict_the_cost_model_is_refused(files: Files)
     assert "contradicts the cost model, which has" in proof_of(ran)["findings"][0]
 
 
+CORRECTED = {"products": "x", "spread": 0.1, "runs": 3}
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "words"),
+    [
+        ({"calibration": {**CORRECTED, "factor": 0.0}}, "Failed", "predicted.calibration.factor 0 is no factor of a time"),
+        ({"calibration": {**CORRECTED, "factor": 1e-320}}, "Failed", "contradicts the cost model"),
+        ({"calibration": {**CORRECTED, "factor": 1.1}}, "Passed", "corrected by 3 finished runs, which is taken as given"),
+        ({"costPerEpoch": 1e308}, "Warned", "the policy has no price of these GPUs"),
+        ({"communicationSeconds": 1e308}, "Warned", "predicted.communicationSeconds 1e+308 s is taken as given"),
+        ({"lowSeconds": 1e-9}, "Warned", "predicted.lowSeconds 1e-09 s is taken as given"),
+    ],
+)
+def test_a_figure_that_was_changed_by_hand_is_named(files: Files, changed: dict[str, Any], state: str, words: str) -> None:
+    document = json.loads(files.plan("-o", "json").out)
+    ran = evaluated(files, "--plan", plan_file(files, predicted={**document["predicted"], **changed}), "-o", "json")
+    proof = proof_of(ran)
+    assert (ran.code, proof["state"]) == (1 if state == "Failed" else 0, state)
+    assert any(words in finding for finding in proof["findings"])
+
+
 def test_a_plan_that_was_changed_by_hand_is_noticed(files: Files) -> None:
     document = json.loads(files.plan("-o", "json").out)
     assert len(document["workers"]) > 1

@@ -37,12 +37,18 @@ def plan_origin(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, pol
     """Return what the plan's id and its figures say, both computed again."""
     graph = build(snapshot, policy)
     asked = replace(request, seed=plan.seed)
-    contradictions = _contradictions(plan, _recomputed(plan, pose(asked, graph, profile(asked.job), policy)))
+    fresh = _recomputed(plan, pose(asked, graph, profile(asked.job), policy))
+    contradictions = () if fresh is None else _contradictions(plan.predicted, fresh)
     if plan_id(asked, plan.snapshot, plan.planner, plan.workers) != plan.plan_id:
         return PlanOrigin(doubts=(FOREIGN, *contradictions))
-    if plan.snapshot == graph.digest:
-        return PlanOrigin(faults=contradictions)
-    return PlanOrigin(doubts=contradictions, notes=("The cluster's figures have changed since the plan was made.",))
+    if plan.snapshot != graph.digest:
+        return PlanOrigin(doubts=contradictions, notes=("The cluster's figures have changed since the plan was made.",))
+    if fresh is None:
+        return PlanOrigin()
+    correction = plan.predicted.calibration
+    unknown = correction is not None and fresh.calibration is None
+    notes = (f"Its figures are corrected by {correction.runs} finished runs, which is taken as given.",) if unknown and correction else ()
+    return PlanOrigin(contradictions, _differences(plan.predicted, fresh), notes)
 
 
 def _recomputed(plan: Plan, problem: Problem) -> Prediction | None:
@@ -56,24 +62,43 @@ def _recomputed(plan: Plan, problem: Problem) -> Prediction | None:
     return describe(problem, candidate, plan.planner, held_shares=own_shares).predicted
 
 
-def _contradictions(plan: Plan, fresh: Prediction | None) -> tuple[str, ...]:
-    """Sentences about figures of the plan that are not those of the cost model; corrections by finished runs are taken out."""
-    if fresh is None:
-        return ()
-    given, wanted = _uncorrected(plan.predicted), _uncorrected(fresh)
+def _contradictions(given: Prediction, fresh: Prediction) -> tuple[str, ...]:
+    """Sentences about figures that the cost model excludes; corrections by finished runs are taken out."""
+    if given.calibration is not None and given.calibration.factor <= 0.0:
+        return (f"predicted.calibration.factor {given.calibration.factor:g} is no factor of a time",)
+    epoch, wanted = _uncorrected(given), _uncorrected(fresh)
     low, high = (fresh.low_seconds or 0.0) / _factor(fresh), (fresh.high_seconds or wanted) / _factor(fresh)
-    if not low * (1.0 - ROUNDED) <= given <= high * (1.0 + ROUNDED):
+    if not low * (1.0 - ROUNDED) <= epoch <= high * (1.0 + ROUNDED):
         return (
-            f"predicted.epochSeconds {duration_text(given)} contradicts the cost model, which has {duration_text(wanted)} "
+            f"predicted.epochSeconds {duration_text(epoch)} contradicts the cost model, which has {duration_text(wanted)} "
             f"({duration_text(low)} to {duration_text(high)}) for this placement",
         )
-    price, asked = plan.predicted.cost_per_epoch, fresh.cost_per_epoch
-    if price is None or asked is None:
+    if given.cost_per_epoch is None or fresh.cost_per_epoch is None:
         return ()
-    per_second, wanted_per_second = price / plan.predicted.epoch_seconds, asked / fresh.epoch_seconds
-    if abs(per_second - wanted_per_second) <= ROUNDED * wanted_per_second:
+    price, asked = given.cost_per_epoch / given.epoch_seconds, fresh.cost_per_epoch / fresh.epoch_seconds
+    if abs(price - asked) <= ROUNDED * asked:
         return ()
-    return (f"predicted.costPerEpoch is {per_second:.4g} a second, by the policy's prices it is {wanted_per_second:.4g}",)
+    return (f"predicted.costPerEpoch is {price:.4g} a second, by the policy's prices it is {asked:.4g}",)
+
+
+def _differences(given: Prediction, fresh: Prediction) -> tuple[str, ...]:
+    """Sentences about figures of the very question that the cost model does not give, as after a change by hand or of the policy."""
+    doubts = []
+    if given.cost_per_epoch is not None and fresh.cost_per_epoch is None:
+        doubts.append("predicted.costPerEpoch is taken as given: the policy has no price of these GPUs; see --policy")
+    if given.calibration is None and fresh.calibration is None:
+        pairs = (
+            ("epochSeconds", given.epoch_seconds, fresh.epoch_seconds),
+            ("communicationSeconds", given.communication_seconds, fresh.communication_seconds),
+            ("lowSeconds", given.low_seconds, fresh.low_seconds),
+            ("highSeconds", given.high_seconds, fresh.high_seconds),
+        )
+        doubts += [
+            f"predicted.{name} {number:.4g} s is taken as given: under this policy it is {wanted:.4g} s"
+            for name, number, wanted in pairs
+            if number is not None and wanted is not None and abs(number - wanted) > ROUNDED * max(abs(wanted), fresh.epoch_seconds)
+        ]
+    return tuple(doubts)
 
 
 def _uncorrected(predicted: Prediction) -> float:
