@@ -55,6 +55,13 @@ def test_lives_that_are_all_alike_give_a_rate_and_no_certain_age(units: int) -> 
     assert not fit_law(lives(*[(5.0, True)] * units, (6.0, True))).alike
 
 
+def test_before_the_first_of_several_failures_at_one_age_the_empirical_law_has_none() -> None:
+    fit = fit_law(lives(*[(100.0, True)] * 30, *[(110.0, True)] * 30))
+    assert fit.law.family == LawFamily.EMPIRICAL
+    assert cumulative_hazard(fit.law, np.array([50.0, 99.0])) == pytest.approx([0.0, 0.0])
+    assert cumulative_hazard(fit.law, np.array([100.0]))[0] == pytest.approx(math.log(2.0), rel=0.05)
+
+
 def test_few_failures_give_the_exponential_law_in_closed_form() -> None:
     fit = fit_law(lives((10.0, True), (20.0, False), (30.0, True), (40.0, False)))
     assert fit.law == exponential(50.0)

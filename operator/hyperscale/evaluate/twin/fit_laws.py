@@ -30,6 +30,8 @@ STEP: Final = 1e-4
 """Of the numerical second derivatives, in logarithms of the figures."""
 SAME_AGE: Final = 1e-9
 """Relative difference of two ages that are one."""
+FIRST_STEP: Final = 1e-3
+"""Part of the first age over which several failures at it are spread."""
 MAX_EMPIRICAL_ROWS: Final = 256
 TAIL_PART: Final = 0.9
 """Ages above this part of the failures give the hazard beyond an empirical table."""
@@ -228,7 +230,10 @@ def empirical_law(lives: Lives) -> LifeLaw:
     exposed = float(np.maximum(lives.seconds - old, 0.0).sum())
     late = int((lives.failed & (lives.seconds > old)).sum())
     tail = exposed / late if late else lives.total_seconds / lives.events
-    return LifeLaw(LawFamily.EMPIRICAL, tail, ages_seconds=tuple(ages[rows].tolist()), hazards=tuple(hazards[rows].tolist()))
+    table = (tuple(ages[rows].tolist()), tuple(hazards[rows].tolist()))
+    if np.count_nonzero(lives.seconds[lives.failed] == ages[0]) > 1:  # a table is linear between rows: none failed before this age
+        table = ((float(ages[0]) * (1.0 - FIRST_STEP), *table[0]), (0.0, *table[1]))
+    return LifeLaw(LawFamily.EMPIRICAL, tail, ages_seconds=table[0], hazards=table[1])
 
 
 def _stretched(law: LifeLaw, unit: float) -> LifeLaw:
