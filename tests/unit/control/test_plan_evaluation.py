@@ -78,10 +78,18 @@ class Stage:
         self.evaluator.consider(key, state, PolicySpec())
 
     async def work(self) -> None:
-        """Let the evaluator work off its questions."""
+        """Let the evaluator work until nothing is due."""
+        idle, pause = asyncio.Event(), self.evaluator._pause
+
+        async def paused() -> None:
+            idle.set()
+            await pause()
+
+        self.evaluator._pause = paused  # type: ignore[method-assign] # tells when nothing is due
         working = asyncio.create_task(self.evaluator.run())
-        await asyncio.sleep(0.02)
+        await asyncio.wait_for(idle.wait(), 60.0)
         working.cancel()
+        self.evaluator._pause = pause  # type: ignore[method-assign] # as before
 
     async def consider(self, **changes: Any) -> None:
         """Both."""
@@ -279,11 +287,9 @@ async def test_an_answer_about_another_plan_is_none() -> None:
 
 async def test_a_job_that_is_gone_is_forgotten_and_not_woken() -> None:
     stage = Stage()
-    stage.evaluator.consider(KEY, seen(MANUAL, plan=TWO), PolicySpec())
+    stage.look()
     stage.evaluator.forget(KEY)
-    working = asyncio.create_task(stage.evaluator.run())
-    await asyncio.sleep(0.01)
-    working.cancel()
+    await stage.work()
     assert (stage.answers.asked, stage.woken) == ([], [])
 
 
