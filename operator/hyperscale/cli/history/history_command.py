@@ -157,7 +157,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
             runs = history.runs(arguments.limit, architecture)
             calibrations = history.calibrations(arguments.min_runs)
             curves = _taught(history, arguments.min_runs, architecture)
-            _, report = lessons_and_report(history, (), 0.0)
+            report = _report(history)
         finally:
             history.close()
     except HistoryError as error:
@@ -168,6 +168,14 @@ def _read(arguments: argparse.Namespace) -> Shown:
         if architecture in (None, name)
     }
     return Shown(tuple(map(_shown, runs)), kept, curves, report)
+
+
+def _report(history: RunStore) -> CalibrationReport | None:
+    """How well the newest runs were predicted; None without scipy, which another extra brings."""
+    try:
+        return lessons_and_report(history, (), 0.0)[1]
+    except ImportError:
+        return None
 
 
 def _taught(history: RunStore, min_runs: int, architecture: str | None) -> tuple[ShownCurve, ...]:
