@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hyperscale.evaluate.calibration.lessons import NodeLife
-from hyperscale.evaluate.pipeline.evaluation_question import ASSUMED_FAILURES, DAY_SECONDS, assumed_failures
+from hyperscale.evaluate.pipeline.evaluation_question import ASSUMED_FAILURES, ASSUMED_REPAIR_SECONDS, DAY_SECONDS, assumed_failures
 from hyperscale.evaluate.pipeline.learned_failures import exact_rate, learned_failures, posterior_rate
 from hyperscale.evaluate.twin.twin_types import LawFamily
 
@@ -96,3 +96,15 @@ def test_lives_from_the_future_are_left_out() -> None:
     late = [*lives(10, 0), NodeLife("odd", "H100", 500.0 * DAY_SECONDS), NodeLife("odd2", "H100", 0.0, 500.0 * DAY_SECONDS, "NotReady")]
     until = 100.0 * DAY_SECONDS
     assert learned_failures(late, until) == learned_failures(lives(10, 0), until)
+
+
+def test_repairs_take_what_they_took_on_these_nodes() -> None:
+    hour = 3600.0
+    rows = []
+    for number in range(7):
+        rows += [NodeLife(f"n{number}", "H100", 0.0, 50 * hour, "NotReady"), NodeLife(f"n{number}", "H100", (51 + number) * hour)]
+    rows.append(NodeLife("gone", "H100", 0.0, 60 * hour, "NotReady"))
+    assert learned_failures(rows, 1_000 * hour).repair_seconds == 4 * hour
+    assert learned_failures(rows[:6], 1_000 * hour).repair_seconds == ASSUMED_REPAIR_SECONDS
+    planned = [NodeLife(life.node, "H100", life.insert_seconds, life.remove_seconds, "planned" if life.cause else "") for life in rows]
+    assert learned_failures(planned, 1_000 * hour).repair_seconds == ASSUMED_REPAIR_SECONDS

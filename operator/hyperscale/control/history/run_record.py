@@ -63,10 +63,6 @@ class RunBeginnings:
         written = running.last_transition_time if running is not None and running.status == "True" else ""
         return RunBeginning(kept.evaluation or state.job.status.evaluation, kept.began or written)
 
-    def forget(self, uid: str) -> None:
-        """Forget a run that is recorded."""
-        self._by_uid.pop(uid, None)
-
 
 def finished_run(
     metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float, beginning: RunBeginning = NO_BEGINNING

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.evaluate.pipeline.evaluation_question import (
     ASSUMED_FAILURES,
+    ASSUMED_REPAIR_SECONDS,
     DAY_SECONDS,
     NO_FAILURES,
     FailureAssumption,
@@ -20,6 +23,7 @@ from hyperscale.evaluate.twin.fit_laws import MIN_SHAPE_EVENTS
 
 PRIOR_FAILURES: Final = 1.0
 """Failures that the published rate weighs as: its node-days are those in which it expects this number."""
+MIN_REPAIRS: Final = 5
 PER: Final = 1_000.0
 """Node-days that a rate is stated for."""
 HALF: Final = 0.025
@@ -44,14 +48,29 @@ def learned_failures(lives: Sequence[NodeLife], until_seconds: float) -> Failure
         return assumed_failures()
     rate, counted = posterior_rate(failures, node_days), exact_rate(failures, node_days)
     alone = f"{failures} failures in {node_days:.0f} node-days of such nodes, {_text(counted)} per {PER:,.0f} node-days"
+    repair = repair_seconds(records)
     if failures < MIN_SHAPE_EVENTS:
-        return constant_rate(
+        learned = constant_rate(
             rate.mean,
             f"Learned: {alone} alone; with the published {ASSUMED_FAILURES:.2f} of 16,000 A100 (arXiv 2410.21680), which weighs as "
             f"{PRIOR_FAILURES:g} failure, {_text(rate)} are taken.",
         )
+        return replace(learned, repair_seconds=repair)
     fitted = of_table(records, until_seconds)
-    return FailureAssumption(fitted.laws, f"Learned: {alone}. {fitted.source}", age_seconds=fitted.age_seconds)
+    return FailureAssumption(fitted.laws, f"Learned: {alone}. {fitted.source}", repair_seconds=repair, age_seconds=fitted.age_seconds)
+
+
+def repair_seconds(records: Sequence[UnitRecord]) -> float:
+    """Return the median time from a failure until the node was in service again; the assumed one from fewer than `MIN_REPAIRS`."""
+    gaps = []
+    down: dict[str, float] = {}
+    for record in sorted(records, key=lambda each: each.insert_seconds):
+        failed = down.pop(record.location, None)
+        if failed is not None:
+            gaps.append(record.insert_seconds - failed)
+        if record.remove_seconds is not None and record.cause not in NO_FAILURES:
+            down[record.location] = record.remove_seconds
+    return max(0.0, statistics.median(gaps)) if len(gaps) >= MIN_REPAIRS else ASSUMED_REPAIR_SECONDS
 
 
 def posterior_rate(failures: int, node_days: float) -> RateBounds:

@@ -158,8 +158,6 @@ def test_the_prediction_that_counts_is_the_one_from_before_the_run() -> None:
     made = finished_run(running.job.metadata, running.job.spec, TWO, end, 2e9, beginning)
     assert (made.run_seconds, made.deadline_seconds, made.restarts, made.ended_in_time) == (90.0, 150.0, 2, True)
     assert made.evaluation == msgspec.json.encode(SAYING).decode()
-    beginnings.forget(running.job.metadata.uid)
-    assert beginnings.of(running).began == ""
 
 
 def test_after_a_restart_of_the_operator_the_status_says_what_was_predicted() -> None:
