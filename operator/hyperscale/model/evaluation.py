@@ -256,7 +256,7 @@ class PreflightReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     """None where the steps went well."""
     steps: Annotated[int, Meta(ge=0)] = 0
     """Steps taken."""
-    step_seconds: Annotated[float, Meta(ge=0)] | None = None
+    step_seconds: Annotated[float, Meta(ge=0.0)] | None = None
     """Median time of a step, on the machine that tried it."""
     peak_memory_bytes: Annotated[int, Meta(ge=0)] | None = None
     """Most memory that tensors took at once."""
@@ -293,7 +293,7 @@ class PreflightStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     sentence: Sentence
     steps: Annotated[int, Meta(ge=0)] = 0
     """Steps taken."""
-    step_seconds: Annotated[float, Meta(ge=0)] | None = None
+    step_seconds: Annotated[float, Meta(ge=0.0)] | None = None
     """Median time of a step in the pod, on its CPU."""
     peak_memory_bytes: Annotated[int, Meta(ge=0)] | None = None
     """Most memory that tensors took at once."""
