@@ -40,7 +40,7 @@ def test_a_required_preflight_holds_the_start_and_no_gpu_until_it_passed(operato
     assert (job.condition("Preflight")["status"], job.condition("Preflight")["reason"]) == ("True", "Passed")
     assert job.status()["preflight"]["peakMemoryBytes"] == 12345
     assert posts(proxy, job, "jobs", since) == 1
-    assert "PreflightPassed" in {event["reason"] for event in job.events()}
+    job.wait(lambda: "PreflightPassed" in {event["reason"] for event in job.events()}, "no event")
 
 
 def test_a_fault_stops_the_start_until_the_spec_changes(operator: OperatorProcess, job: Job) -> None:
