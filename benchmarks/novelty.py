@@ -14,6 +14,7 @@ Times are of one question against N runs: of this machine, no goal.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ ASKED: Final = 200
 JOBS: Final = 48
 REPEATS: Final = Scenario("repeats within 4 %", noise=0.04)
 """MLPerf's equal systems differ by 1.4 % (gnn_epochs/mlperf_rgat.csv); clusters are noisier."""
+FEW: Final = {12: 3, 20: 4, 30: 4, 60: 6}
+"""Runs of a small history, and the jobs that they repeat."""
 DEALS: Final = 4
 """Clusters that together hold out each family once."""
 
@@ -146,6 +149,22 @@ def family_rows(seeds: Sequence[int], quick: bool) -> list[Row]:
     ]
 
 
+def few_rows(clusters: int) -> list[Row]:
+    """95 % intervals of unlike runs where a history is too small to teach how wide they must be."""
+    rows = []
+    for count, jobs in FEW.items():
+        answers: list[Answer] = []
+        for seed in range(clusters):
+            history = [epoch.run for epoch in generate(REPEATS, count, seed, deal(seed)[0], jobs)]
+            asked = [_renamed(epoch).run for epoch in generate(REPEATS, 40, seed + 1000, None, 16)]
+            answers += [one for one in answers_of(learn_forecaster(history), asked) if one.forecast.distance > 1.0]
+        case = f"unlike runs after {count} runs of {jobs} jobs"
+        half = np.median([math.log(one.forecast.high_95 / one.forecast.low_95) / 2.0 for one in answers])
+        rows.append(Row(NAME, case, OURS, f"coverage of 95 % ({len(answers)} rows)", 100.0 * (1.0 - float(missed(answers).mean())), "%"))
+        rows.append(Row(NAME, case, OURS, "median width of 95 %, either way", math.exp(float(half)), "times"))
+    return rows
+
+
 def time_rows(counts: Sequence[int]) -> list[Row]:
     """Time of one exact question."""
     epochs = generate(REPEATS, 2000, 0, jobs=None)
@@ -165,6 +184,7 @@ def main() -> int:
     arguments.add_argument("--seeds", type=int, default=1, help="deals of the families")
     options = arguments.parse_args()
     rows = family_rows(range(1 if options.quick else options.seeds), options.quick)
+    rows += few_rows(4 if options.quick else 20)
     rows += time_rows([1_000, 10_000] if options.quick else [1_000, 10_000, 100_000])
     return common.report(rows, options.json)
 
