@@ -14,7 +14,7 @@ from hyperscale.evaluate.preflight.trial_types import Limits, Sandbox
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.evaluate.preflight.verdict import asked_bytes
 from hyperscale.model.api.job import Architecture, JobSpec, ModelSpec
-from hyperscale.model.evaluation import PreflightFault, PreflightReport
+from hyperscale.model.api.preflight_report import PreflightFault, PreflightReport
 
 CORPUS: Final = Path(__file__).resolve().parents[1] / "unit/evaluate/preflight_corpus"
 MEMORY_BYTES: Final = 1536 << 20

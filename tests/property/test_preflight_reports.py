@@ -12,8 +12,8 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.preflight_outcome import HOLD_SECONDS
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.job import PreflightMode
+from hyperscale.model.api.preflight_report import PreflightFault, PreflightOutcome
 from hyperscale.model.decision import MakePlan, Reason, Stop, Wait
-from hyperscale.model.evaluation import PreflightFault, PreflightOutcome
 from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.pods import FINISHED_PHASES, OOM_KILLED, PREFLIGHT, PodView

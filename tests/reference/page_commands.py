@@ -77,7 +77,8 @@ FILES: Final[dict[str, dict[str, Run]]] = {
         ),
     },
     "tasks/preflight.md": {
-        "hyperscale evaluate -f examples/own-script/job.yaml --script-dir examples --snapshot examples/cluster.json --stage preflight": Run(),
+        "hyperscale evaluate -f examples/own-script/job.yaml --script-dir examples --snapshot examples/cluster.json"
+        " --stage preflight": Run(),
         "hyperscale evaluate -f examples/arxiv-sage-s3.yaml --snapshot examples/cluster.json --stage preflight -o json": Run(
             EVALUATE + " --stage preflight -o json"
         ),

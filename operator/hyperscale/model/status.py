@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from hyperscale.model.api.condition import Condition, Time
 from hyperscale.model.api.datasets import DatasetStatus
 from hyperscale.model.api.measured import Measured
+from hyperscale.model.api.preflight_report import PreflightStatus
 from hyperscale.model.api.status_columns import StatusColumns as StatusColumns
-from hyperscale.model.evaluation import EvaluationStatus, PreflightStatus
+from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.offers.plan_offers import PlanAlternatives, PriorPlan
 from hyperscale.model.plan import Plan, plan_of
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from hyperscale.model.api.datasets import DatasetStatus, SizeSource
 from hyperscale.model.api.job import PositiveCount
 from hyperscale.model.api.measured import LONGEST_SECONDS, MOST_BYTES, Measured
-from hyperscale.model.evaluation import PreflightReport
+from hyperscale.model.api.preflight_report import PreflightReport
 from hyperscale.model.pods import LAUNCHER, PodView
 
 MAX_BYTES: Final = 4096

@@ -12,7 +12,7 @@ from hyperscale.cli.evaluate import tried_job
 from hyperscale.evaluate.preflight.sandboxes import SandboxError
 from hyperscale.evaluate.preflight.trial_types import Fault, Observation, TrialRequest
 from hyperscale.evaluate.preflight.try_job import preflight
-from hyperscale.model.evaluation import PreflightFault
+from hyperscale.model.api.preflight_report import PreflightFault
 from tests.unit.cli.cli_samples import Files, Ran, files_fixture, run
 
 __all__ = ["files_fixture"]

@@ -25,8 +25,8 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.preflight import preflight_key
+from hyperscale.model.api.preflight_report import PreflightOutcome, PreflightStatus
 from hyperscale.model.decision import Reason
-from hyperscale.model.evaluation import PreflightOutcome, PreflightStatus
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.status import JobStatus, to_wire

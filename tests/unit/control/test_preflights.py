@@ -15,8 +15,8 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.preflight import is_held, preflight_key
+from hyperscale.model.api.preflight_report import PreflightFault, PreflightOutcome, PreflightStatus
 from hyperscale.model.decision import CreateMpiJob, EnsureInspection, MakePlan, Reason, Stop, Wait
-from hyperscale.model.evaluation import PreflightFault, PreflightOutcome, PreflightStatus
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput, SpecFault

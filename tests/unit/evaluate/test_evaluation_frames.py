@@ -16,6 +16,7 @@ from hyperscale.evaluate.service import evaluation_frames
 from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk, QuestionTooLargeError, packed, part_of
 from hyperscale.evaluate.service.evaluation_process import EvaluationError, EvaluationProcess
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
 from hyperscale.model.planning import PlanRequest
 from tests.builders.clusters import gpu_node, link, planned, snapshot, training
@@ -78,5 +79,6 @@ def test_the_more_failures_a_run_meets_the_fewer_futures_are_played() -> None:
 async def test_a_rate_beyond_what_can_be_played_is_a_fault_with_a_name() -> None:
     often = EvaluationPolicy(failures_per_thousand_node_days=1e6, repair_seconds=0, restart_seconds=0)
     long = replace(JOB, model=replace(JOB.model, epochs=10**6))
+    asked = EvaluationAsk(SLOW, PlanRequest("team/cora", long), part_of(WHOLE, PLAN), 100, PolicySpec(evaluation=often))
     with pytest.raises(EvaluationError, match=r"^TooManyFailures: "):
-        await EvaluationProcess().evaluate(EvaluationAsk(SLOW, PlanRequest("team/cora", long), part_of(WHOLE, PLAN), 100, often))
+        await EvaluationProcess().evaluate(asked)

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.control.scheduler.plan_evaluation import part_of
 from hyperscale.evaluate.calibration.lessons import ForecastRow, Lessons, NodeLife
 from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.pipeline.calibrated_value import MIN_OUTCOMES
@@ -18,7 +17,7 @@ from hyperscale.evaluate.pipeline.forecast_stage import MAX_FACTOR
 from hyperscale.evaluate.pipeline.fuse_stages import fuse
 from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
-from hyperscale.evaluate.service.evaluation_frames import QUESTIONS, EvaluationAsk
+from hyperscale.evaluate.service.evaluation_frames import QUESTIONS, EvaluationAsk, part_of
 from hyperscale.evaluate.service.evaluation_main import answer
 from hyperscale.model.evaluation import Evaluation, EvaluationStatus, Interval, StageOutcome, StageState, StageSummary
 from hyperscale.model.planning import PlanRequest

@@ -14,7 +14,7 @@ import pytest
 from hyperscale.evaluate.preflight.sandboxes import works
 from hyperscale.evaluate.preflight.trial_types import Limits, Sandbox, TrialRequest
 from hyperscale.evaluate.preflight.trials import base_environment, observe
-from hyperscale.model.evaluation import PreflightFault
+from hyperscale.model.api.preflight_report import PreflightFault
 from tests.builders.preflights import CORPUS, MEMORY_BYTES, case, cases, tried, wrong
 
 pytest.importorskip("torch")

@@ -22,7 +22,8 @@ from hyperscale.evaluate.preflight.trial_types import Fault, Limits, Observation
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.evaluate.preflight.verdict import asked_bytes, report_of
 from hyperscale.model.api.job import Architecture, CheckpointSpec, ModelSpec
-from hyperscale.model.evaluation import MAX_REPORT_BYTES, PreflightFault, PreflightReport, StageState
+from hyperscale.model.api.preflight_report import MAX_REPORT_BYTES, PreflightFault, PreflightReport
+from hyperscale.model.evaluation import StageState
 from tests.builders.clusters import gpu_node, planned, snapshot, training
 from tests.builders.preflights import CORPUS, job_of
 

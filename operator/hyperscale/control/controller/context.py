@@ -13,9 +13,10 @@ from hyperscale.control.lifecycle.unscheduled import NOTHING
 from hyperscale.control.status.preflight_condition import ended_now
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.preflight_report import PreflightOutcome
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Reason, Stop
-from hyperscale.model.evaluation import EvaluationStatus, PreflightOutcome
+from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer, PlanState, ReconcileInput
 from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Infeasible, Plan

@@ -16,15 +16,8 @@ from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_answers import ApiError, ConflictError
 from hyperscale.control.apply.dependents import DependentRefusedError
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.controller.context import (
-    DriftCount,
-    PrunedStatuses,
-    ReconcileContext,
-    events_for,
-    is_progress,
-    plan_state,
-    spec_revision,
-)
+from hyperscale.control.controller.context import ReconcileContext, plan_state, spec_revision
+from hyperscale.control.controller.reporter import Reporter
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
@@ -39,11 +32,10 @@ from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.scheduler.preflight_runner import PreflightRunner
 from hyperscale.control.specs.parsed_specs import metadata_of
-from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import dataset_key, must_be_read
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import Decision, Wait
+from hyperscale.model.decision import Wait
 from hyperscale.model.evaluation import EvaluationStatus
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import (
@@ -62,9 +54,6 @@ _LOG = logging.getLogger(__name__)
 
 MAX_STEPS: Final = 8
 """Decisions acted on in one pass; more would mean that two checks undo each other."""
-
-PROGRESS_INTERVAL_SECONDS: Final = 1.0
-"""Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
 
 LATEST_REPORT_SECONDS: Final = 5.0
 """A report waits no longer for other jobs to be planned."""
@@ -104,16 +93,13 @@ class Reconciler:
         self._reader = context.reader
         self._queue = queue
         self._planning = planning
-        self._recorder, self._decisions = recorders
         self._hooks = hooks
         self._actions = actions
         self._steps = Steps(context, planning, actions, hooks.on_milestone)
         self.preflights = PreflightRunner(context, actions)
         self._telemetry = context.telemetry
         self._clock = context.clock
-        self._written_at: dict[Key, float] = {}
-        self._drift = DriftCount(context.telemetry)
-        self._pruned = PrunedStatuses()
+        self._reporter = Reporter(context, queue, planning, self.preflights, actions, recorders)
         self._unreported: dict[Key, ReconcileContext] = {}
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
@@ -124,10 +110,8 @@ class Reconciler:
         record = self._cache.jobs.get(key)
         if record is None:
             self._queue.forget(key)
-            self._written_at.pop(key, None)
             self._unreported.pop(key, None)
-            self._drift.forget(key)
-            self._pruned.forget(key)
+            self._reporter.forget(key)
             self._telemetry.forget(*key)
             self._planning.forget(key)
             self.preflights.forget(key)
@@ -168,7 +152,7 @@ class Reconciler:
             self._unreported[run.key] = run
             self._queue.add_after(run.key, LATEST_REPORT_SECONDS)
             return
-        await self._report(run, state, decision, record.version)
+        await self._reporter.report(run, state, decision, record.version)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
             self._queue.add_after(run.key, decision.retry_after_seconds)
 
@@ -262,47 +246,3 @@ class Reconciler:
             released=not run.resuming and (run.scheduling is not None or recorded_release),
             release_recorded=recorded_release,
         )
-
-    async def _report(self, run: ReconcileContext, state: ReconcileInput, decision: Decision, version: str) -> None:
-        """The pass's one status write, if anything differs, and its one event, after the write; `version` is the job's as it was seen."""
-        if state.job.deleting:
-            return
-        self._drift.count(run.key, state)
-        self._planning.alternatives.consider(run.key, state, run.policy)
-        if self._planning.evaluator is not None:
-            self._planning.evaluator.consider(run.key, state, run.policy)
-            state = replace(state, plan=replace(state.plan, evaluation=self._evaluation(run.key)))
-        self.preflights.consider(run.key, state)
-        record = self._cache.jobs.get(run.key)
-        before = record.status if record is not None else state.job.status
-        status = derive(state, decision)
-        self._recorder.note(state, status)
-        self._decisions.note(record, state, status)
-        same = status == before or self._pruned.is_vain(run.key, status, before, self._clock())
-        if same and not (record is not None and record.status_fault):
-            return
-        if is_progress(before, status) and run.plan is None and self._put_off(run.key):
-            return
-        await self._write(run.key, state, status, version)
-        self._telemetry.count_finished(before.state, status.state)
-        self._telemetry.count_preflight(before.preflight, status.preflight)
-        if replace(status, measured=None) != replace(before, measured=None):
-            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "state": str(status.state), "detail": decision.message})
-        for event in events_for(run, state, decision, before, status):
-            await self._actions.emit(state.job.metadata, event.reason, event.message, event.warning)
-
-    async def _write(self, key: Key, state: ReconcileInput, status: JobStatus, version: str) -> None:
-        """The one status write; who reads it finds the GPUs of a plan that waits free."""
-        if state.gang.mpijob is None:
-            self._cache.assume(key, None)
-        await self._actions.write_status(key, state.job.metadata, status, version)
-        self._written_at[key] = self._clock()
-        if (stored := self._cache.jobs.get(key)) is not None:
-            self._pruned.note(key, status, stored.status, self._clock())
-
-    def _put_off(self, key: Key) -> bool:
-        """Whether progress was written a moment ago; another pass then writes it later."""
-        due = self._written_at.get(key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
-        if due > 0:
-            self._queue.add_after(key, due)
-        return due > 0

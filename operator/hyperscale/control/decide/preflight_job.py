@@ -6,8 +6,8 @@ from typing import Final
 
 from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight, step_of
 from hyperscale.model import constants
+from hyperscale.model.api.preflight_report import PreflightOutcome
 from hyperscale.model.decision import Decision, Reason, Stop, Wait
-from hyperscale.model.evaluation import PreflightOutcome
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 AGAIN_SECONDS: Final = 30.0

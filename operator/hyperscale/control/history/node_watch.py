@@ -54,11 +54,9 @@ class NodeWatch:
         """Note which lives began or ended by `now` (Unix seconds). Nodes without GPUs do not count."""
         if self._open is None:
             return
-        present: dict[str, Json] = {}
-        for node in nodes:
-            name = node["metadata"]["name"]
-            if name in self._open or is_gpu_node(node):  # a device plugin that fails offers no GPUs, and the node is still there
-                present[name] = node
+        named = {node["metadata"]["name"]: node for node in nodes}
+        # A device plugin that fails offers no GPUs, and the node is still there.
+        present = {name: node for name, node in named.items() if name in self._open or is_gpu_node(node)}
         for name in sorted(self._open.keys() - present.keys()):
             down = self._down_since.pop(name, None)
             self._end(name, now if down is None else down, PLANNED if down is None else UNREACHABLE)

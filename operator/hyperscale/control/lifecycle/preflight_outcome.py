@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hyperscale.model.api.job import JobSpec, PreflightMode
-from hyperscale.model.constants import PREFLIGHT_KEY_LABEL
-from hyperscale.model.evaluation import (
+from hyperscale.model.api.preflight_report import (
     PREFLIGHT_SECONDS,
     PREFLIGHT_START_SECONDS,
     PreflightFault,
@@ -14,6 +13,7 @@ from hyperscale.model.evaluation import (
     PreflightReport,
     PreflightStatus,
 )
+from hyperscale.model.constants import PREFLIGHT_KEY_LABEL
 from hyperscale.model.observed.owned_objects import BatchJobView
 from hyperscale.model.observed.reconcile_input import PreflightState, ReconcileInput
 from hyperscale.model.pods import OOM_KILLED, PodView

@@ -20,7 +20,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, LauncherSpec
 from hyperscale.model.api.preflight import preflight_key
-from hyperscale.model.evaluation import PREFLIGHT_SECONDS, PREFLIGHT_START_SECONDS
+from hyperscale.model.api.preflight_report import PREFLIGHT_SECONDS, PREFLIGHT_START_SECONDS
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.pods import PREFLIGHT
 from hyperscale.spec import written

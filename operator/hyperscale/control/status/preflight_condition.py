@@ -7,7 +7,7 @@ from typing import Final, Literal
 from hyperscale.control.lifecycle.preflight_outcome import outcome_of, step_of
 from hyperscale.control.status.run_conditions import MAX_MESSAGE
 from hyperscale.model.api.condition import Condition
-from hyperscale.model.evaluation import PreflightOutcome, PreflightStatus
+from hyperscale.model.api.preflight_report import PreflightOutcome, PreflightStatus
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 PREFLIGHT_CONDITION: Final = "Preflight"

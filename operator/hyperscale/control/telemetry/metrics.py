@@ -14,7 +14,7 @@ from hyperscale.control.telemetry.listener import Door
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.stage_verdict import CoverageVerdict
 from hyperscale.model.admission_query import AdmissionResult, Chooser
-from hyperscale.model.evaluation import PreflightStatus
+from hyperscale.model.api.preflight_report import PreflightStatus
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import StateWord
 from hyperscale.pictures import page as topologypage

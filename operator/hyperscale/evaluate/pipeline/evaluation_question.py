@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,8 +17,9 @@ from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.preflight_report import PreflightReport
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.evaluation import PreflightReport, ProductFit
+from hyperscale.model.evaluation import ProductFit
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.util.rfc3339 import duration_text
@@ -96,16 +97,19 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
         for (unit_class, cause), fitted in fits.items()
         for number in range(0 if cause in NO_FAILURES else units[unit_class])
     }
-    causes = ", ".join(sorted({record.cause[:MAX_CAUSE] for record in failed})[:MAX_CAUSES])
+    causes = _names(record.cause for record in failed)
     age = _age_seconds(records, until_seconds)
     source = (
         f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({causes}), {sum(units.values())} units on a node; "
         f"nodes are taken as {f'{duration_text(age)} old' if age > 0.0 else 'new'}."
     )
-    alike = sorted({cause[:MAX_CAUSE] for (_, cause), fitted in fits.items() if fitted.alike and cause not in NO_FAILURES})
-    if alike:
-        source += f" All failures of {', '.join(alike[:MAX_CAUSES])} came at one age: a constant rate is taken, as one age shows no spread."
+    if alike := _names(cause for (_, cause), fitted in fits.items() if fitted.alike and cause not in NO_FAILURES):
+        source += f" All failures of {alike} came at one age: a constant rate is taken, as one age shows no spread."
     return FailureAssumption(laws, source, age_seconds=age)
+
+
+def _names(causes: Iterable[str]) -> str:
+    return ", ".join(sorted({cause[:MAX_CAUSE] for cause in causes})[:MAX_CAUSES])
 
 
 def _units_by_class(records: Sequence[UnitRecord]) -> dict[str, int]:

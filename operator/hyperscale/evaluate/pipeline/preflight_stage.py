@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from hyperscale.evaluate.pipeline.evaluation_question import TriedJob
-from hyperscale.model.evaluation import MAX_FINDINGS, PreflightReport, StageOutcome, StageState
+from hyperscale.model.api.preflight_report import PreflightReport
+from hyperscale.model.evaluation import MAX_FINDINGS, StageOutcome, StageState
 
 PREFLIGHT: Final = "preflight"
 UNREPEATABLE_SCORE: Final = 0.75

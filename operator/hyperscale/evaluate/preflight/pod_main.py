@@ -23,7 +23,7 @@ from hyperscale.evaluate.preflight.trials import TrialError
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.evaluate.preflight.verdict import fitted
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.evaluation import PreflightReport
+from hyperscale.model.api.preflight_report import PreflightReport
 from hyperscale.spec.parse import SpecError, parse_job
 from hyperscale.training.data.available_memory import limit_bytes
 from hyperscale.training.runtime.termination import MESSAGE_FILE

@@ -7,7 +7,8 @@ import statistics
 from typing import Final
 
 from hyperscale.evaluate.preflight.trial_types import MAX_EVENTS, MIB, Fault, Limits, Observation, Said, TrialEvent
-from hyperscale.model.evaluation import MAX_NAMES, PreflightFault
+from hyperscale.model.api.preflight_report import PreflightFault
+from hyperscale.model.evaluation import MAX_NAMES
 
 STALL_STEPS: Final = 10.0
 """A step that takes this multiple of the median of the steps before does not come any more."""

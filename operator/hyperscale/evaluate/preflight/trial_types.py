@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from hyperscale.model.evaluation import PreflightFault
+from hyperscale.model.api.preflight_report import PreflightFault
 
 MAX_EVENT_BYTES: Final = 1 << 16
 """Of one line that the tried process tells."""

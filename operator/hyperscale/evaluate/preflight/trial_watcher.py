@@ -35,7 +35,7 @@ from hyperscale.evaluate.preflight.watching.addresses import Reach
 from hyperscale.evaluate.preflight.watching.call_table import SHARED_MEMORY
 from hyperscale.evaluate.preflight.watching.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
 from hyperscale.evaluate.preflight.watching.process_tree import descendants, end_below, resident_bytes
-from hyperscale.model.evaluation import PreflightFault
+from hyperscale.model.api.preflight_report import PreflightFault
 
 LOOK_SECONDS: Final = 0.1
 """Between two looks at memory and processes."""

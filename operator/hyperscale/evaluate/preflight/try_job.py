@@ -14,7 +14,7 @@ from hyperscale.evaluate.preflight.trial_types import Limits, Observation, Trial
 from hyperscale.evaluate.preflight.trials import observe
 from hyperscale.evaluate.preflight.verdict import report_of
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.evaluation import PreflightReport
+from hyperscale.model.api.preflight_report import PreflightReport
 
 SMALLER: Final = (0.5, 0.25)
 """Sizes of further trials, of the first one's; the first that still leaves time for it is enough."""

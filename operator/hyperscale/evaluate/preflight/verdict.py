@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from hyperscale.evaluate.preflight.trial_types import MIB, Fault, Limits, Observation
-from hyperscale.model.evaluation import MAX_NAMES, MAX_REPORT_BYTES, PreflightFault, PreflightReport
+from hyperscale.model.api.preflight_report import MAX_REPORT_BYTES, PreflightFault, PreflightReport
+from hyperscale.model.evaluation import MAX_NAMES
 
 MAX_SENTENCE: Final = 900
 MAX_NAME: Final = 128

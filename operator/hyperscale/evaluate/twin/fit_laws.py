@@ -72,8 +72,7 @@ def fit_law(lives: Lives) -> FittedLaw:
         raise ValueError(f"no unit failed, so no law can be fitted; with 95 % confidence fewer than {bound:.3g} fail per second")
     unit = lives.total_seconds / lives.events
     scaled = Lives(lives.seconds / unit, lives.failed)  # figures near 1: the search is then the same for hours and for years
-    failures = lives.seconds[lives.failed]
-    alike = lives.events > 1 and float(np.ptp(failures)) <= SAME_AGE * float(failures[0])
+    alike = _one_age(lives)
     families = FITS if lives.events >= MIN_SHAPE_EVENTS and not alike else (_exponential,)
     candidates = sorted(
         (_family_fit(scaled, law) for law in (fit(scaled) for fit in families) if law is not None), key=lambda each: each.bic
@@ -88,14 +87,24 @@ def fit_law(lives: Lives) -> FittedLaw:
         law=_stretched(law, unit),
         units=len(lives.seconds),
         events=lives.events,
-        scale_low_seconds=None if low[0] is None else low[0] * unit,
-        scale_high_seconds=None if high[0] is None else high[0] * unit,
+        scale_low_seconds=_times(low[0], unit),
+        scale_high_seconds=_times(high[0], unit),
         shape_low=low[1],
         shape_high=high[1],
         misfit=misfit,
         candidates=tuple(msgspec.structs.replace(each, law=_stretched(each.law, unit)) for each in candidates),
         alike=alike,
     )
+
+
+def _one_age(lives: Lives) -> bool:
+    """Whether several units failed, all at one age."""
+    failures = lives.seconds[lives.failed]
+    return lives.events > 1 and float(np.ptp(failures)) <= SAME_AGE * float(failures[0])
+
+
+def _times(figure: float | None, unit: float) -> float | None:
+    return None if figure is None else figure * unit
 
 
 def _preferred(candidates: list[FamilyFit]) -> FamilyFit:

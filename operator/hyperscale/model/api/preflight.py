@@ -9,7 +9,7 @@ import msgspec
 
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PreflightMode
-from hyperscale.model.evaluation import PreflightOutcome, PreflightStatus
+from hyperscale.model.api.preflight_report import PreflightOutcome, PreflightStatus
 from hyperscale.model.meta import JobMetadata
 
 KEY_DIGITS: Final = 16

@@ -246,7 +246,7 @@ def test_an_annotation_that_names_no_plan_is_not_kept(tmp_path: Path, value: str
     assert desk.recorder._waiting == []
 
 
-OWNED = {"f:metadata": {"f:annotations": {"f:hyperscale.dev/approved-plan": {}}}}
+OWNED: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:hyperscale.dev/approved-plan": {}}}}
 MANAGED = {"manager": "kubectl-annotate", "time": "2026-01-01T00:00:00Z", "fieldsV1": OWNED}
 
 
