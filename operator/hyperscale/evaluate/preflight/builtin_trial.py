@@ -22,4 +22,7 @@ def train(ready: Callable[[], None]) -> None:
     part = load_part.part(run, comm, os.environ)
     reporter = Reporter(run)
     ready()
-    Loop(run, comm, choose(run, comm, part, torch.device("cpu")), reporter).train()
+    trainer = choose(run, comm, part, torch.device("cpu"))
+    if run.model.batch_size is not None:
+        trainer.evaluate()  # which comes after an epoch of many batches, too late for a trial, and may need most memory
+    Loop(run, comm, trainer, reporter).train()
