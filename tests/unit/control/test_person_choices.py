@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.scheduler.alternative_search import AlternativeSearch, spec_key
+from hyperscale.control.scheduler.alternative_search import MAX_ANSWER_SECONDS, AlternativeSearch, spec_key
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
@@ -237,6 +237,28 @@ async def test_a_failing_planner_ends_the_search_and_nothing_else(monkeypatch: p
     offered = await stage.consider()
     assert len(stage.planner.asked) == 1
     assert offered is None or [offer.plan_id for offer in offered.offers] == [CHOICE.plan_id]
+
+
+async def test_a_planner_that_hangs_is_left_before_others_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_ANSWER_SECONDS < 2.0
+    monkeypatch.setattr("hyperscale.control.scheduler.alternative_search.MAX_ANSWER_SECONDS", 0.02)
+    stage, asked = SearchStage(monkeypatch), asyncio.Event()
+
+    async def hang(*_: object) -> Plan:
+        stage.planner.asked.append(PlanRequest("team/cora", TRAINING))
+        asked.set()
+        await asyncio.sleep(3600.0)
+        return CHOICE
+
+    monkeypatch.setattr(stage.planner, "plan", hang)
+    stage.search.consider(KEY, seen(job=TRAINING, plan=CHOICE, plan_recorded=True), PolicySpec())
+    working = asyncio.create_task(stage.search.run())
+    async with asyncio.timeout(10.0):
+        await asked.wait()
+        async with stage.search._lock:
+            assert len(stage.planner.asked) == 1
+    working.cancel()
+    assert stage.search.view(KEY) is None
 
 
 async def test_a_forgotten_job_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,8 @@ _LOG = logging.getLogger(__name__)
 
 DEADLINE_SECONDS: Final = 0.5
 """Of one question: pending jobs wait behind it."""
+MAX_ANSWER_SECONDS: Final = 1.75
+"""Of a planner that hangs: those who wait for a plan are delayed by less than 2 s, and the search ends."""
 MAX_WAITING: Final = 1_000
 """Plans that wait for their alternatives; those of the jobs beyond are asked for with their next reconcile."""
 PLANNER_FAILED: Final = "PlannerFailed"
@@ -118,7 +120,7 @@ class AlternativeSearch:
         )
         answers: list[Plan] = []
         for asked in alternative_requests(request, waiting.plan, snapshot, waiting.policy):
-            async with self._lock:
+            async with self._lock, asyncio.timeout(MAX_ANSWER_SECONDS):
                 answer = await self._planner.plan(asked, snapshot, waiting.policy)
             if isinstance(answer, Plan):
                 elapsed = max(0.0, self._clock() - snapshot.taken_at)
