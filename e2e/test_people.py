@@ -62,10 +62,10 @@ def offers(job: Job) -> list[Object]:
     return listed
 
 
-def waiting(calm: Cluster, space: str, name: str) -> Job:
+def waiting(calm: Cluster, space: str, name: str, **spec: Object) -> Job:
     """A job that waits for a person, with alternatives."""
     job = Job(calm.api(), space, name)
-    job.create(startPolicy="Manual", model=MODEL, dataset=COMPUTING["dataset"], workers=UP_TO_FOUR)
+    job.create(startPolicy="Manual", model=MODEL, dataset=COMPUTING["dataset"], workers=UP_TO_FOUR, **spec)
     job.wait_reason("AwaitingApproval")
     job.wait(lambda: len(offers(job)) > 1, "no alternatives were found")
     return job
