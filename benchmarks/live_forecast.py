@@ -21,6 +21,7 @@ the limit of the goal, the machine was not idle enough to judge.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -33,7 +34,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -225,22 +226,27 @@ def rows_of(rounds: Sequence[tuple[int, Live]]) -> list[Row]:
     return [*rows, common.goal(NAME, f"median error after 5 runs, {count} forecasts", OURS, statistics.median(errors[OURS]), LIMIT, "%")]
 
 
-def main() -> int:
-    """Run as said above."""
-    arguments = common.parser(__doc__ or "")
-    arguments.add_argument("--seeds", type=int, default=2, help="rounds")
-    arguments.add_argument("--noise", type=float, metavar="PART", help="train nothing: simulate runs that repeat within this, e.g. 0.08")
-    options: Any = arguments.parse_args()
-    two_ranks = find_spec("horovod") is not None and shutil.which("mpirun") is not None
-    if not two_ranks:
-        print("2 ranks: left out, Open MPI or Horovod is missing")
+def played(options: argparse.Namespace, two_ranks: bool) -> Sequence[tuple[int, Live]]:
+    """Rounds of every case, each with its seed."""
     chosen = cases(2_000, False)[1:2] if options.quick else cases(4_000, two_ranks)
     epochs, seeds = (QUICK_EPOCHS, 1) if options.quick else (EPOCHS, options.seeds)
     rounds = []
     for seed in range(seeds):
         measure = partial(train, epochs=epochs, seed=seed) if options.noise is None else simulated(options.noise, seed)
         rounds += [(seed, live(case, measure, seed)) for case in chosen]
-    rows = rows_of(rounds)
+    return rounds
+
+
+def main() -> int:
+    """Run as said above."""
+    arguments = common.parser(__doc__ or "")
+    arguments.add_argument("--seeds", type=int, default=2, help="rounds")
+    arguments.add_argument("--noise", type=float, metavar="PART", help="train nothing: simulate runs that repeat within this, e.g. 0.08")
+    options = arguments.parse_args()
+    two_ranks = find_spec("horovod") is not None and shutil.which("mpirun") is not None
+    if not two_ranks:
+        print("2 ranks: left out, Open MPI or Horovod is missing")
+    rows = rows_of(played(options, two_ranks))
     spread = next(row.value for row in rows if row.metric == "median spread")
     if spread > LIMIT and options.noise is None:
         print(f"The machine is too busy to judge: one job took times {spread:.0f} % apart. Run this on an idle machine.")

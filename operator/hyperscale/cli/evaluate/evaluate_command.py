@@ -54,23 +54,37 @@ def run(arguments: argparse.Namespace) -> int:
     if len(jobs) != 1:
         raise InputError(f"-f: {display_name(arguments.filename)} holds {len(jobs)} jobs; write one")
     job = jobs[0]
-    given = _failures(arguments)
     sources = known_inputs.find(arguments, job)
-    policy = sources.policy.evaluation
     asked = plan_command.asked_about(job, plan_command.asked_spec(job, arguments), sources, arguments)
     plan = _plan(job, sources, asked, arguments)
     if isinstance(plan, Infeasible):
         return refuse(plan, asked.request, sources.snapshot, arguments.output)
     if arguments.certificate is not None:
         write_certificate(plan, asked.request, sources.snapshot, arguments.certificate)
+    answer, outlook = _evaluated(_question(job, plan, asked, sources, arguments), arguments)
+    _report(answer, plan, arguments.report)
+    rewritten = write_rewrite(job, outlook, arguments.rewrite) if arguments.rewrite is not None else []
+    if arguments.output == "table":
+        print("\n".join([*show(answer, plan, sources.shown), *fits_table(answer.fits), *rewritten]))
+    else:
+        print(data_text(answer, arguments.output))
+    return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
+
+
+def _question(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, arguments: argparse.Namespace) -> EvaluationQuestion:
+    """Everything that the evaluation depends on."""
+    policy = sources.policy.evaluation
+    repair = _given(arguments.repair_seconds, policy.repair_seconds)
     finished = _history(arguments)
     model = model_proof(job.spec, arguments)
     spinner.say("playing futures")
-    question = EvaluationQuestion(
+    return EvaluationQuestion(
         plan=plan,
         request=asked.request,
         snapshot=sources.snapshot,
-        failures=replace(given or failures_of(policy), repair_seconds=_given(arguments.repair_seconds, policy.repair_seconds)),
+        failures=replace(
+            _failures(arguments) or failures_of(policy), repair_seconds=_given(arguments.repair_seconds, policy.repair_seconds)
+        ),
         deadline_seconds=_deadline(job, arguments, policy),
         write_seconds=_given(arguments.write_seconds, policy.checkpoint_write_seconds),
         restart_seconds=_given(arguments.restart_seconds, policy.restart_seconds),
@@ -87,14 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
         stages=frozenset(arguments.stage or ()),
         preflight=_tried(job, plan, asked, sources, arguments),
     )
-    answer, outlook = _evaluated(question, arguments)
-    _report(answer, plan, arguments.report)
-    rewritten = write_rewrite(job, outlook, arguments.rewrite) if arguments.rewrite is not None else []
-    if arguments.output == "table":
-        print("\n".join([*show(answer, plan, sources.shown), *fits_table(answer.fits), *rewritten]))
-    else:
-        print(data_text(answer, arguments.output))
-    return exit_codes.INFEASIBLE if answer.failed else exit_codes.OK
 
 
 def _evaluated(question: EvaluationQuestion, arguments: argparse.Namespace) -> Evaluated:

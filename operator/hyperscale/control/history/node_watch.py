@@ -54,9 +54,7 @@ class NodeWatch:
         """Note which lives began or ended by `now` (Unix seconds). Nodes without GPUs do not count."""
         if self._open is None:
             return
-        named = {node["metadata"]["name"]: node for node in nodes}
-        # A device plugin that fails offers no GPUs, and the node is still there.
-        present = {name: node for name, node in named.items() if name in self._open or is_gpu_node(node)}
+        present = self._present(nodes)
         for name in sorted(self._open.keys() - present.keys()):
             down = self._down_since.pop(name, None)
             self._end(name, now if down is None else down, PLANNED if down is None else UNREACHABLE)
@@ -64,6 +62,11 @@ class NodeWatch:
             if self._judged.get(name) is not node or name in self._down_since:
                 self._judge(name, node, now)
         self._judged = {name: node for name, node in present.items() if name in self._open}
+
+    def _present(self, nodes: Iterable[Json]) -> dict[str, Json]:
+        """Nodes by name. A device plugin that fails offers no GPUs, and the node is still there."""
+        named = {node["metadata"]["name"]: node for node in nodes}
+        return {name: node for name, node in named.items() if name in (self._open or {}) or is_gpu_node(node)}
 
     def _judge(self, name: str, node: Json, now: float) -> None:
         if _ready(node)[0] == "True":

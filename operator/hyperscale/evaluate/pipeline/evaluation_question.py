@@ -91,19 +91,18 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     if not failed:
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
     units = _units_by_class(records)
-    fits = fitted_laws(records, until_seconds)
+    fits = {names: fitted for names, fitted in fitted_laws(records, until_seconds).items() if names[1] not in NO_FAILURES}
     laws = {
-        "/".join(part for part in (unit_class, cause, str(number)) if part): fitted.law
-        for (unit_class, cause), fitted in fits.items()
-        for number in range(0 if cause in NO_FAILURES else units[unit_class])
+        "/".join(filter(None, (*names, str(number)))): fitted.law for names, fitted in fits.items() for number in range(units[names[0]])
     }
     causes = _names(record.cause for record in failed)
     age = _age_seconds(records, until_seconds)
+    shown = f"{duration_text(age)} old" if age > 0.0 else "new"
     source = (
         f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({causes}), {sum(units.values())} units on a node; "
-        f"nodes are taken as {f'{duration_text(age)} old' if age > 0.0 else 'new'}."
+        f"nodes are taken as {shown}."
     )
-    if alike := _names(cause for (_, cause), fitted in fits.items() if fitted.alike and cause not in NO_FAILURES):
+    if alike := _names(cause for (_, cause), fitted in fits.items() if fitted.alike):
         source += f" All failures of {alike} came at one age: a constant rate is taken, as one age shows no spread."
     return FailureAssumption(laws, source, age_seconds=age)
 
