@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.scheduler.alternative_search import MAX_ANSWER_SECONDS, AlternativeSearch, spec_key
+from hyperscale.control.scheduler.alternative_search import MAX_ANSWER_SECONDS, MAX_TRIES, AlternativeSearch, spec_key
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
@@ -233,10 +233,26 @@ async def test_no_alternatives_are_searched_where_no_person_decides(monkeypatch:
 
 @pytest.mark.parametrize("failure", [ValueError("no"), MemoryError(), Infeasible("PlannerFailed", "hangs")])
 async def test_a_failing_planner_ends_the_search_and_nothing_else(monkeypatch: pytest.MonkeyPatch, failure: Any) -> None:
+    monkeypatch.setattr("hyperscale.control.scheduler.alternative_search.RETRY_SECONDS", 0.0)
     stage = SearchStage(monkeypatch, failure)
-    offered = await stage.consider()
+    assert await stage.consider() is None
     assert len(stage.planner.asked) == 1
-    assert offered is None or [offer.plan_id for offer in offered.offers] == [CHOICE.plan_id]
+    for _ in range(MAX_TRIES + 2):
+        await asyncio.sleep(0.001)
+        assert await stage.consider() is None
+    assert len(stage.planner.asked) == MAX_TRIES, "it is tried again, and not for ever"
+    assert stage.woken == [KEY] * (MAX_TRIES - 1)
+
+
+async def test_a_search_that_failed_once_finds_alternatives_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hyperscale.control.scheduler.alternative_search.RETRY_SECONDS", 0.0)
+    stage = SearchStage(monkeypatch, ValueError("busy"))
+    assert await stage.consider() is None
+    stage.planner.failure = None
+    await asyncio.sleep(0.001)
+    offered = await stage.consider()
+    assert offered is not None
+    assert len(offered.offers) > 1
 
 
 async def test_a_planner_that_hangs_is_left_before_others_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:

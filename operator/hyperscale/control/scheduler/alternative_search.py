@@ -15,7 +15,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.offered import waits_for_person
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.model import constants
-from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.job import JobSpec, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.reconcile_input import ReconcileInput
@@ -31,6 +31,9 @@ DEADLINE_SECONDS: Final = 0.5
 """Of one question: pending jobs wait behind it."""
 MAX_ANSWER_SECONDS: Final = 1.75
 """Of a planner that hangs: those who wait for a plan are delayed by less than 2 s, and the search ends."""
+RETRY_SECONDS: Final = 15.0
+"""From a search that failed to the next."""
+MAX_TRIES: Final = 5
 MAX_WAITING: Final = 1_000
 """Plans that wait for their alternatives; those of the jobs beyond are asked for with their next reconcile."""
 PLANNER_FAILED: Final = "PlannerFailed"
@@ -38,6 +41,10 @@ KEY_DIGITS: Final = 16
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 PutQuestion = Callable[[Key, JobSpec, PolicySpec, ClusterSnapshot], PlanRequest]
+
+
+class SearchError(Exception):
+    """The planners gave no answer."""
 
 
 class SinglePlanner(Protocol):
@@ -69,6 +76,8 @@ class AlternativeSearch:
         self._asked: dict[Key, tuple[str, str]] = {}
         """Plan and spec that were asked about last."""
         self._results: dict[Key, PlanAlternatives] = {}
+        self._failures: dict[Key, int] = {}
+        """Searches for a job that failed in a row."""
         self._waiting: asyncio.Queue[UnsearchedPlan] = asyncio.Queue(MAX_WAITING)
 
     def view(self, key: Key) -> PlanAlternatives | None:
@@ -93,6 +102,7 @@ class AlternativeSearch:
         """Forget a job that is gone."""
         self._asked.pop(key, None)
         self._results.pop(key, None)
+        self._failures.pop(key, None)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -104,17 +114,31 @@ class AlternativeSearch:
             try:
                 answer = await self._search(waiting)
             except Exception as error:  # no start, and no other part of the operator, depends on an alternative
-                _LOG.warning("%s: no alternatives to plan %s: %s", waiting.key, waiting.plan.plan_id, error)
+                _LOG.warning("%s: no alternatives to plan %s: %s %s", waiting.key, waiting.plan.plan_id, type(error).__name__, error)
+                self._try_again(waiting.key)
                 continue
             if self._asked.get(waiting.key) == asked:
                 self._results[waiting.key] = answer
+                self._failures.pop(waiting.key, None)
                 self._wake(waiting.key)
+
+    def _try_again(self, key: Key) -> None:
+        """Search again later: on a busy machine the planners may have had no time for this."""
+        self._failures[key] = self._failures.get(key, 0) + 1
+        if self._failures[key] < MAX_TRIES:
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._due_again, key)
+
+    def _due_again(self, key: Key) -> None:
+        if self._asked.pop(key, None) is not None:
+            self._wake(key)
 
     async def _search(self, waiting: UnsearchedPlan) -> PlanAlternatives:
         """The offers; the planners answer others between two questions."""
         snapshot = self._cache.snapshot(waiting.policy, self._clock())
+        asked_about = self._question(waiting.key, waiting.job, waiting.policy, snapshot)
         request = replace(
-            self._question(waiting.key, waiting.job, waiting.policy, snapshot),
+            asked_about,
+            job=replace(asked_about.job, planner=PlannerChoice.HEURISTIC),  # the fastest: others wait behind each question
             deadline_seconds=min(DEADLINE_SECONDS, waiting.policy.plan_deadline_seconds),
             weights=None,  # people choose among what there is; their weights only mark an offer
         )
@@ -126,7 +150,7 @@ class AlternativeSearch:
                 elapsed = max(0.0, self._clock() - snapshot.taken_at)
                 answers.append(with_figures(answer, snapshot, waiting.plan.figures.source if waiting.plan.figures else "Operator", elapsed))
             elif answer.reason == PLANNER_FAILED:
-                break  # a planner in trouble is left to those who wait for a plan
+                raise SearchError(answer.message)  # a planner in trouble is left to those who wait for a plan
         return offers(request, waiting.plan, answers, snapshot, spec_key(waiting.job), self._weights(waiting.key.namespace, waiting.policy))
 
 
