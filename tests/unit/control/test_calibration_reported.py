@@ -18,7 +18,6 @@ from hyperscale.control.topology.calibration_condition import MAX_MESSAGE, PREDI
 from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport, combined
 from hyperscale.evaluate.calibration.stage_verdict import CoverageVerdict
-from hyperscale.evaluate.service.evaluation_frames import EvaluationAsk
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.evaluation import EvaluationStatus, Interval, StageState, StageSummary
 from tests.unit.control.history.test_node_lives import START, node
@@ -107,4 +106,3 @@ def test_a_run_and_its_prediction_teach_the_next_evaluation(tmp_path: Path) -> N
     assert (len(lessons.runs), len(lessons.past), len(lessons.nodes), lessons.now) == (3, 3, 2, START + 5.0)
     assert telemetry.registry.get_sample_value("hyperscale_predictions_calibrated", {"status": "Unknown"}) == 1.0
     assert telemetry.registry.get_sample_value("hyperscale_scored_predictions", {"stage": "plan"}) == 3.0
-    assert EvaluationAsk.__struct_fields__[-1] == "lessons"
