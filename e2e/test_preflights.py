@@ -72,8 +72,11 @@ def test_code_that_fails_holds_the_job_and_corrected_it_trains(real_cluster: Clu
 
 def test_advice_delays_no_start_and_is_told(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
     job = create(real_cluster, space, "advised", "Advise")
-    job.wait(lambda: job.mpijob() is not None, "the start waits")
-    assert job.condition("Preflight")["status"] == "Unknown", "the start has not waited for the outcome"
-    job.wait(lambda: job.condition("Preflight")["status"] == "True", "no outcome", TRIED_SECONDS)
+    job.wait(lambda: job.condition("Preflight").get("status") == "True", "no outcome", TRIED_SECONDS)
+    (pod,) = preflight_pods(job)
+    mpijob = job.mpijob()
+    assert mpijob is not None
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
+    assert mpijob["metadata"]["creationTimestamp"] < ended, "the start has waited for the outcome"
     status = training.wait_finished(operator, job.status)
     assert state_of(status) == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"

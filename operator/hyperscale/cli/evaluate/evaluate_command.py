@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _question(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, arguments: argparse.Namespace) -> EvaluationQuestion:
     """Everything that the evaluation depends on."""
     policy = sources.policy.evaluation
-    repair = _given(arguments.repair_seconds, policy.repair_seconds)
+    failures = _failures(arguments) or failures_of(policy)
     finished = _history(arguments)
     model = model_proof(job.spec, arguments)
     spinner.say("playing futures")
@@ -82,9 +82,7 @@ def _question(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, 
         plan=plan,
         request=asked.request,
         snapshot=sources.snapshot,
-        failures=replace(
-            _failures(arguments) or failures_of(policy), repair_seconds=_given(arguments.repair_seconds, policy.repair_seconds)
-        ),
+        failures=replace(failures, repair_seconds=_given(arguments.repair_seconds, policy.repair_seconds)),
         deadline_seconds=_deadline(job, arguments, policy),
         write_seconds=_given(arguments.write_seconds, policy.checkpoint_write_seconds),
         restart_seconds=_given(arguments.restart_seconds, policy.restart_seconds),

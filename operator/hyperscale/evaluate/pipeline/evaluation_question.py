@@ -87,7 +87,7 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     until_seconds: end of the records; None takes the latest time in them.
     A location `node/unit` is one of several units of its node, which fails when one of them does. Units of a class are alike.
     """
-    failed = [record for record in records if record.remove_seconds is not None and record.cause not in NO_FAILURES]
+    failed = _failed(records)
     if not failed:
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
     units = _units_by_class(records)
@@ -105,6 +105,10 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     if alike := _names(cause for (_, cause), fitted in fits.items() if fitted.alike):
         source += f" All failures of {alike} came at one age: a constant rate is taken, as one age shows no spread."
     return FailureAssumption(laws, source, age_seconds=age)
+
+
+def _failed(records: Sequence[UnitRecord]) -> list[UnitRecord]:
+    return [record for record in records if record.remove_seconds is not None and record.cause not in NO_FAILURES]
 
 
 def _names(causes: Iterable[str]) -> str:
