@@ -216,3 +216,21 @@ def test_the_pods_report_replaces_what_the_code_wrote_there(tmp_path: Path, monk
     monkeypatch.setattr(pod_main, "preflight", lambda *args, **named: preflight(*args, **named, watch=lambda request: failing))
     assert pod_main.main(["--spec", str(spec), "--seconds", "5", "--report", str(report)]) == pod_main.EXIT_FAULT
     assert json.loads(report.read_text())["fault"] == "NotFinite"
+
+
+def test_in_a_pod_the_code_finds_the_variables_of_its_template_and_nearly_all_of_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, report = tmp_path / "job.json", tmp_path / "report"
+    spec.write_bytes(msgspec.json.encode(job_of(ModelSpec(Architecture.GCN))))
+    asked, watch = watched(WELL)
+    monkeypatch.setenv("FROM_TEMPLATE", "yes")
+    monkeypatch.setenv("HYPERSCALE_JOB", "another")
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    monkeypatch.setattr(pod_main, "limit_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(pod_main, "preflight", lambda *args, **named: preflight(*args, **named, watch=watch))
+    assert pod_main.main(["--spec", str(spec), "--seconds", "5", "--report", str(report)]) == pod_main.EXIT_PASSED
+    assert asked[0].environment["FROM_TEMPLATE"] == "yes"
+    assert asked[0].environment["HYPERSCALE_JOB"] == "default/job"
+    assert "PYTHONHASHSEED" not in asked[0].environment
+    assert asked[0].limits.memory_bytes == (8 << 30) - pod_main.OWN_BYTES

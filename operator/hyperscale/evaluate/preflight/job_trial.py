@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -36,6 +38,8 @@ class Surroundings(NamedTuple):
     data: str | None = None
     """Folder that stands for the dataset's volume."""
     shared_tmp: bool = False
+    own: Mapping[str, str] = MappingProxyType({})
+    """Variables that the code finds there beside the contract's."""
 
 
 class JobTrial(NamedTuple):
@@ -63,6 +67,7 @@ def trial_of(key: str, job: JobSpec, limits: Limits, around: Surroundings, *, sc
     dataset, part, note = _dataset(job, limits, around, scale)
     checkpoint = {"CHECKPOINT_DIR": CHECKPOINTS} if job.checkpoint is not None and around.sandbox is Sandbox.BUBBLEWRAP else {}
     environment = {
+        **around.own,
         "HYPERSCALE_JOB": key,
         "HYPERSCALE_SEED": str(seed),
         "HYPERSCALE_WORKERS": "1",

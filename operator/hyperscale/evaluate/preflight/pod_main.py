@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from hyperscale.evaluate.preflight.job_trial import Surroundings, TrialInputError
-from hyperscale.evaluate.preflight.sandboxes import DATA
+from hyperscale.evaluate.preflight.sandboxes import CHECKPOINTS, DATA
 from hyperscale.evaluate.preflight.trial_types import Limits, Sandbox
-from hyperscale.evaluate.preflight.trials import TrialError
+from hyperscale.evaluate.preflight.trials import TrialError, base_environment
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.evaluate.preflight.verdict import fitted
 from hyperscale.model.api.job import JobSpec
@@ -32,8 +32,10 @@ EXIT_PASSED: Final = 0
 EXIT_BAD_INPUT: Final = 2
 EXIT_FAULT: Final = 3
 MAX_SPEC_BYTES: Final = 4 << 20
-MEMORY_RATIO: Final = 0.8
-"""Of the pod's limit: the rest is the watcher's, so that the kernel does not end the pod first."""
+OWN_BYTES: Final = 384 * 2**20
+"""Of the pod's limit for the watcher, so that the kernel does not end the pod first."""
+LEAST_RATIO: Final = 0.8
+"""Of a small limit the code has this part nevertheless."""
 DEFAULT_SECONDS: Final = 60.0
 
 
@@ -48,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         key, job = read_spec(Path(options.spec))
         limits = Limits(steps=options.steps, seconds=_seconds(options.seconds), memory_bytes=_memory_bytes())
         data = options.data if options.data is not None else DATA if Path(DATA).is_dir() else None
-        around = Surroundings(Sandbox.NONE, options.script_dir, data, shared_tmp=True)
+        around = Surroundings(Sandbox.NONE, options.script_dir, data, shared_tmp=True, own=_own_variables(job))
         report = preflight(key, job, limits, around, seed=options.seed).report
     except (_InputError, SpecError, TrialInputError) as error:
         line = " ".join(str(error).split())
@@ -94,7 +96,14 @@ def _seconds(seconds: float) -> float:
 
 def _memory_bytes() -> int:
     """Most of what the pod may take."""
-    return int(MEMORY_RATIO * limit_bytes())
+    limit = limit_bytes()
+    return max(int(LEAST_RATIO * limit), limit - OWN_BYTES)
+
+
+def _own_variables(job: JobSpec) -> dict[str, str]:
+    """What the author's pod template brings, and the folder for checkpoints; what Python needs is set again."""
+    own = {name: value for name, value in os.environ.items() if name not in base_environment()}
+    return {**own, "CHECKPOINT_DIR": CHECKPOINTS} if job.checkpoint is not None and Path(CHECKPOINTS).is_dir() else own
 
 
 def _leave(report: PreflightReport, path: str) -> None:
