@@ -48,6 +48,7 @@ def test_every_default_is_filled_in(api: Api) -> None:
         "recovery": {"maxPlanChanges": 3, "replaceLostWorkers": True},
         "runPolicy": {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 2},
         "queueWeight": 1,
+        "preflight": "Off",
         "launcher": {"template": {}},
     }
 

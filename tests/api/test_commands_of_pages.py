@@ -71,6 +71,7 @@ def test_the_commands_of_the_own_script_page_and_of_troubleshooting_show_the_job
     assert "own-script" in printed["kubectl get gnntj -A"]
     assert "own-script" in printed["hyperscale explain JOB"]
     assert "own-script" in run_page("tasks/evaluate.md", folder, plane)["hyperscale explain JOB"]
+    assert "own-script" in run_page("tasks/approve-and-prefer.md", folder, plane)["hyperscale explain JOB"]
     assert "own-script" in run_page("tasks/preflight-in-the-cluster.md", folder, plane)["hyperscale explain JOB"]
     annotations = api.get(f"{GROUP}/namespaces/default/gnntrainingjobs/own-script")["metadata"]["annotations"]
     assert annotations["hyperscale.dev/preflight-again"].isdecimal()
@@ -85,5 +86,8 @@ def test_the_command_of_the_policy_page_makes_the_default_policy(api: Api, plane
 def test_every_page_of_the_table_is_run() -> None:
     assert set(page_commands.SERVER) == {
         "install.md",
-        *(f"tasks/{name}.md" for name in ("evaluate", "own-script", "policy", "preflight-in-the-cluster", "troubleshooting")),
+        *(
+            f"tasks/{name}.md"
+            for name in ("approve-and-prefer", "evaluate", "own-script", "policy", "preflight-in-the-cluster", "troubleshooting")
+        ),
     }

@@ -13,6 +13,7 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.preflight_outcome import HOLD_SECONDS, is_open, may_begin, outcome_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.condition import Condition
+from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.preflight import is_held, preflight_key
 from hyperscale.model.api.preflight_report import PreflightFault, PreflightOutcome, PreflightStatus
@@ -347,8 +348,10 @@ def test_a_person_may_ask_for_the_same_code_once_more() -> None:
 
 def test_nothing_is_tried_where_it_is_off_or_only_a_question_of_the_command_line() -> None:
     assert preflight_key(job_spec(), METADATA) == ""
-    assert preflight_key(REQUIRED, replace(METADATA, labels={"hyperscale.dev/preview": "true"})) == ""
-    assert not is_held(REQUIRED, replace(METADATA, labels={"hyperscale.dev/preview": "true"}), None)
+    question = replace(METADATA, labels={"hyperscale.dev/preview": "true"})
+    assert preflight_key(replace(REQUIRED, start_policy=StartPolicy.NEVER), question) == ""
+    assert not is_held(replace(REQUIRED, start_policy=StartPolicy.NEVER), question, None)
+    assert is_held(REQUIRED, question, None), "a job that starts is tried, whatever its labels say"
 
 
 def test_a_job_is_held_until_this_very_code_has_passed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hyperscale.evaluate.calibration.calibration_report import NO_RUNS, combined, report_of
 from hyperscale.evaluate.calibration.past_run import FORECAST, TWIN, PastRun, errors_of, learned_recalibration
 from hyperscale.evaluate.calibration.stage_verdict import LOOKS, CoverageVerdict, VerdictReason, drift_of, judge
-from hyperscale.evaluate.calibration.stated_figure import StatedFigure, as_before, error_of, recalibrated
+from hyperscale.evaluate.calibration.stated_figure import MAX_ERROR, StatedFigure, as_before, error_of, recalibrated
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA, covering, recalibration, two_sided
 from hyperscale.evaluate.statistics.binomial import clopper_pearson
 from hyperscale.model.evaluation import EvaluationStatus, Interval, Recalibration, StageState, StageSummary
@@ -176,3 +176,15 @@ def test_what_was_applied_before_does_not_teach_twice() -> None:
     assert second is not None
     assert first.widening == pytest.approx(second.widening, rel=1e-5)
     assert learned_recalibration(plain, FORECAST, from_runs=True) is None
+
+
+@pytest.mark.parametrize("shift", [-1e6, 0.0, 1e6, 1e308])
+def test_a_statement_that_no_stage_makes_is_judged_without_an_error(shift: float) -> None:
+    """Statuses hold statements; who may write one must not end what is learned from all others."""
+    absurd = StatedFigure(1e200, 1e-200, 1e201, 1e-300)
+    by = Recalibration("forecast", 20, shift=shift, widening=1e6)
+    for stated in (absurd, as_before(absurd, by)):
+        error = error_of(stated)
+        assert error is None or abs(error) <= MAX_ERROR
+    moved = recalibrated(Interval(1e200, 1e-200, 1e201), by)
+    assert all(math.isfinite(figure) for figure in (moved.middle, moved.low, moved.high))

@@ -13,6 +13,8 @@ MIN_SIGMA: Final = 1e-3
 """Of ln(figure): a statement without width still allows a thousandth."""
 MAX_ERROR: Final = 50.0
 """Deviations; larger errors say no more."""
+MAX_LN: Final = 700.0
+"""Of any figure."""
 
 
 class StatedFigure(NamedTuple):
@@ -37,8 +39,8 @@ def error_of(stated: StatedFigure) -> float | None:
     if stated.at_least and stated.outcome <= stated.high:
         return None
     bound = stated.high if stated.outcome >= stated.middle else stated.low
-    sigma = max(abs(math.log(bound / stated.middle)) / SIGMAS_95, MIN_SIGMA)
-    return max(-MAX_ERROR, min(MAX_ERROR, math.log(stated.outcome / stated.middle) / sigma))
+    sigma = max(abs(_ln(bound, stated.middle)) / SIGMAS_95, MIN_SIGMA)
+    return max(-MAX_ERROR, min(MAX_ERROR, _ln(stated.outcome, stated.middle) / sigma))
 
 
 def recalibrated(stated: Interval, by: Recalibration) -> Interval:
@@ -48,19 +50,30 @@ def recalibrated(stated: Interval, by: Recalibration) -> Interval:
     """
     if not 0.0 < stated.low <= stated.middle <= stated.high < math.inf:
         return stated
-    middle = stated.middle * math.exp(by.shift * _mean_sigma(stated))
-    return Interval(middle, middle * (stated.low / stated.middle) ** by.widening, middle * (stated.high / stated.middle) ** by.widening)
+    middle = _times(stated.middle, by.shift * _mean_sigma(stated))
+    low, high = (_times(middle, by.widening * _ln(bound, stated.middle)) for bound in (stated.low, stated.high))
+    return Interval(middle, low, high)
 
 
 def as_before(stated: StatedFigure, by: Recalibration | None) -> StatedFigure:
     """Return the statement as the stage made it, before `recalibrated`."""
     if by is None or not 0.0 < stated.low <= stated.middle <= stated.high < math.inf:
         return stated
-    below, above = ((bound / stated.middle) ** (1.0 / by.widening) for bound in (stated.low, stated.high))
-    middle = stated.middle / math.exp(by.shift * _mean_sigma(Interval(1.0, below, above)))
-    return stated._replace(middle=middle, low=middle * below, high=middle * above)
+    below, above = (_ln(bound, stated.middle) / by.widening for bound in (stated.low, stated.high))
+    middle = _times(stated.middle, -by.shift * (above - below) / (2.0 * SIGMAS_95))
+    return stated._replace(middle=middle, low=_times(middle, below), high=_times(middle, above))
 
 
 def _mean_sigma(stated: Interval) -> float:
     """Half the distance of the bounds in ln(figure), in standard deviations."""
-    return math.log(stated.high / stated.low) / (2.0 * SIGMAS_95)
+    return _ln(stated.high, stated.low) / (2.0 * SIGMAS_95)
+
+
+def _ln(figure: float, other: float) -> float:
+    """ln(figure / other), also where the quotient is beyond what a float holds."""
+    return math.log(figure) - math.log(other)
+
+
+def _times(figure: float, logarithm: float) -> float:
+    """Figure x exp(logarithm), within what a float holds: statements come from statuses, which others may have written."""
+    return math.exp(max(-MAX_LN, min(MAX_LN, math.log(figure) + logarithm)))

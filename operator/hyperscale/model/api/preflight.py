@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from hyperscale.model import constants
-from hyperscale.model.api.job import JobSpec, PreflightMode
+from hyperscale.model.api.job import JobSpec, PreflightMode, StartPolicy
 from hyperscale.model.api.preflight_report import PreflightOutcome, PreflightStatus
 from hyperscale.model.meta import JobMetadata
 
@@ -20,9 +20,10 @@ def preflight_key(job: JobSpec, metadata: JobMetadata) -> str:
     """Digest of what a preflight tries, as 16 hex digits; "" where nothing is tried.
 
     It covers what the code of a rank sees: model, dataset, workers, partitioning, node selector and the presence of checkpoints. It
-    covers the annotation by which a person asks for another trial. A question of `hyperscale plan` is never tried.
+    covers the annotation by which a person asks for another trial. A question of `hyperscale plan`, which never starts, is not tried.
     """
-    if job.preflight is PreflightMode.OFF or constants.PREVIEW_LABEL in metadata.labels:
+    question = constants.PREVIEW_LABEL in metadata.labels and job.start_policy is StartPolicy.NEVER
+    if job.preflight is PreflightMode.OFF or question:
         return ""
     again = metadata.annotations.get(constants.PREFLIGHT_AGAIN_ANNOTATION, "")
     tried = (job.model, job.dataset, job.workers, job.partitioning, job.checkpoint is not None, job.placement.node_selector, again)
