@@ -72,3 +72,11 @@ def test_a_longer_job_waits_for_the_shorter_one() -> None:
     found = queue_effect(figures, 8, lambda part: 10 * HOUR, QueuePolicy())
     assert found.wait.middle == pytest.approx(HOUR, rel=0.3)
     assert found.delay.high == 0.0
+
+
+def test_gpus_idle_while_checkpoints_are_written() -> None:
+    one = plan("a")
+    computing = replace(one, predicted=replace(one.predicted, epoch_seconds=1.0, communication_seconds=0.0))
+    found = energy(computing, END, PolicySpec(), 0.1)
+    assert found is not None
+    assert found.middle == pytest.approx(0.4 * (0.15 + 0.85 * 0.1))

@@ -89,7 +89,7 @@ class Planning:
         self.migration = MigrationPlanner(context, planner, self._request_for)
         self.alternatives = AlternativeSearch(context, planner, self._unbound_question)
         as_planned = partial(question_as_planned, context.cache, self._request_for)
-        beside = partial(queue_beside, context.cache, self.pending, self.running)
+        beside = partial(queue_beside, context.cache, context.reader, self.pending, self.running)
         self.evaluator = PlanEvaluator(context, evaluations, as_planned, beside) if evaluations is not None else None
         self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
 

@@ -6,18 +6,24 @@ from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.running_jobs import Running
+from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.evaluate.impact.queue_figures import QueueFigures
 from hyperscale.model.admission_query import MAX_RUNNING, MAX_TURN_JOBS
-from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec, QueueOrder
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.planner.queue.queue_types import Option, PendingJob, QueueRunningJob
 
 
 def queue_beside(
-    cache: ClusterCache, pending: Pending, running: Running, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot
+    cache: ClusterCache, reader: JobReader, pending: Pending, running: Running, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot
 ) -> QueueFigures | None:
-    """Return the queue without the job; None where a job waits whose time is not known yet, or more wait than are listed."""
+    """Return the queue without the job.
+
+    None where it is not known: a job waits whose time is not known yet, more wait than are listed, or some wait outside this queue.
+    """
     waiting = pending.others(key, policy)
+    if policy.queue.order is QueueOrder.ARRIVAL or _waits_elsewhere(cache, reader, key, policy):
+        return None
     if len(waiting) > MAX_TURN_JOBS or any(entry.run_seconds is None for entry in waiting):
         return None
     free_gpus = cache.assumed_plans.free_gpus(snapshot, key)
@@ -37,3 +43,9 @@ def queue_beside(
             if entry.run_seconds is not None
         ),
     )
+
+
+def _waits_elsewhere(cache: ClusterCache, reader: JobReader, key: Key, policy: PolicySpec) -> bool:
+    """Whether another job waits that is planned under another policy."""
+    others = (cache.jobs.get(other) for other in cache.unstarted if other != key)
+    return any(one is not None and reader.policy_of(one.resource, cache.policies) != policy for one in others)

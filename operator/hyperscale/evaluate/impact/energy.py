@@ -47,9 +47,10 @@ def board_watts(product: str | None, policy: PolicySpec) -> float | None:
     return own if own is not None else stated(product, BOARD_WATTS)
 
 
-def energy(plan: Plan, end: Interval, policy: PolicySpec) -> Interval | None:
+def energy(plan: Plan, end: Interval, policy: PolicySpec, training_part: float = 1.0) -> Interval | None:
     """Return kilowatt-hours of the planned GPUs from the first epoch to the end.
 
+    training_part: of that time; GPUs idle while checkpoints are written and nodes are missing
     From idle power to board power; in the middle a GPU takes more the more of an epoch it computes. None where a product is unknown.
     """
     watts = 0.0
@@ -60,7 +61,7 @@ def energy(plan: Plan, end: Interval, policy: PolicySpec) -> Interval | None:
         watts += worker.gpus * each
     predicted = plan.predicted
     busy = 1.0 - min(1.0, max(0.0, predicted.communication_seconds / predicted.epoch_seconds)) if predicted.epoch_seconds > 0.0 else 1.0
-    parts = (IDLE_RATIO + (1.0 - IDLE_RATIO) * busy, IDLE_RATIO, 1.0)
+    parts = (IDLE_RATIO + (1.0 - IDLE_RATIO) * busy * training_part, IDLE_RATIO, 1.0)
     figures = [
         watts * part * seconds / JOULES_A_KILOWATT_HOUR for part, seconds in zip(parts, (end.middle, end.low, end.high), strict=True)
     ]

@@ -17,6 +17,8 @@ from hyperscale.model.graph import FloatArray
 CONFIDENCE: Final = 0.95
 MAX_COSTLY: Final = 10
 """Nodes that an outlook names."""
+TRAINING: Final = "training"
+"""Name of the time that saves work."""
 EXTRA_SPARE: Final = "one-more-spare"
 """Name of the spare whose worth is asked; numbered where a node has it."""
 
@@ -73,7 +75,7 @@ def end_quantile(futures: Futures, part: float) -> float | None:
 def time_parts(futures: Futures) -> tuple[TimePart, ...]:
     """Return what the time of a job goes to, in the mean of all futures; what takes none is left out."""
     seconds = {
-        "training": futures.useful_seconds,
+        TRAINING: futures.useful_seconds,
         "checkpoints": futures.checkpoint_seconds,
         "lost work": futures.lost_seconds,
         "restarts": futures.restart_seconds,
