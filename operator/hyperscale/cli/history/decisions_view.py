@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, variable: str) -> int:
     try:
         store = DecisionStore(url, make=False)
         try:
-            decisions = store.decisions(arguments.limit)
+            decisions = store.newest(arguments.limit)
         finally:
             store.close()
     except HistoryError as error:

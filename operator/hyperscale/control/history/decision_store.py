@@ -12,8 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.decisions_table import DECISIONS, PersonDecision
 
-MAX_READ: Final = 20_000
-"""Newest decisions that are read at once."""
+MAX_EACH: Final = 1_000
+"""Newest decisions about jobs that are kept of one namespace, and read at once."""
 
 
 class DecisionStore:
@@ -28,29 +28,36 @@ class DecisionStore:
         self._database.close()
 
     def record(self, decisions: Sequence[PersonDecision]) -> int:
-        """Keep those that are not there; how many were new. Raises HistoryError."""
-        rows = {one.identifier: msgspec.structs.asdict(one) for one in decisions}
-        if not rows:
-            return 0
+        """Keep those that are not there; how many were new. Raises HistoryError.
+
+        A decision about a job takes the place of the earlier one of its kind about the same plan, and its offers where it has none.
+        The newest MAX_EACH about the jobs of a namespace stay.
+        """
         try:
             with self._database.engine.begin() as connection:
-                kept = set(connection.scalars(sql.select(DECISIONS.c.identifier).where(DECISIONS.c.identifier.in_(rows))))
-                new = [row for identifier, row in rows.items() if identifier not in kept]
-                if new:
-                    connection.execute(sql.insert(DECISIONS), new)
+                new = sum(_keep(connection, one) for one in decisions)
+                namespaces = sorted({one.namespace for one in decisions if one.uid})
+                if new and namespaces:
+                    _prune_namespaces(connection, namespaces)
         except SQLAlchemyError as error:
             raise self._database.fault(error) from error
-        return len(new)
+        return new
 
     def last(self, uid: str, kind: str) -> PersonDecision | None:
         """Return the newest decision of a kind about a job. Raises HistoryError."""
-        wanted = sql.select(DECISIONS).where(DECISIONS.c.uid == uid, DECISIONS.c.kind == kind)
-        return next(iter(self._read(wanted.order_by(DECISIONS.c.at.desc(), DECISIONS.c.identifier).limit(1))), None)
+        wanted = _newest_first().where(DECISIONS.c.uid == uid, DECISIONS.c.kind == kind)
+        return next(iter(self._read(wanted.limit(1))), None)
 
-    def decisions(self, limit: int = MAX_READ, namespace: str | None = None) -> tuple[PersonDecision, ...]:
-        """Return the newest decisions, newest first. Raises HistoryError."""
-        wanted = sql.select(DECISIONS).order_by(DECISIONS.c.at.desc(), DECISIONS.c.identifier).limit(limit)
+    def decisions(self, each: int = MAX_EACH, namespace: str | None = None) -> tuple[PersonDecision, ...]:
+        """Return all decisions about namespaces, and the newest about jobs, `each` of one namespace; newest first. Raises HistoryError."""
+        places = _places(DECISIONS.c.uid != "", *([] if namespace is None else [DECISIONS.c.namespace == namespace]))
+        about_jobs = DECISIONS.c.identifier.in_(sql.select(places.c.identifier).where(places.c.place <= each))
+        wanted = _newest_first().where(sql.or_(DECISIONS.c.uid == "", about_jobs))
         return self._read(wanted if namespace is None else wanted.where(DECISIONS.c.namespace == namespace))
+
+    def newest(self, limit: int) -> tuple[PersonDecision, ...]:
+        """Return the newest decisions of all namespaces together, newest first. Raises HistoryError."""
+        return self._read(_newest_first().limit(limit))
 
     def prune(self, before: float) -> int:
         """Delete decisions about jobs that are older than this time (Unix seconds); their number. Raises HistoryError."""
@@ -66,3 +73,35 @@ class DecisionStore:
                 return tuple(PersonDecision(**row) for row in connection.execute(wanted).mappings())
         except SQLAlchemyError as error:
             raise self._database.fault(error) from error
+
+
+def _newest_first() -> sql.Select[Any]:
+    return sql.select(DECISIONS).order_by(DECISIONS.c.at.desc(), DECISIONS.c.identifier)
+
+
+def _places(*which: sql.ColumnElement[bool]) -> sql.Subquery:
+    """Identifiers of decisions with their place in their namespace, the newest first."""
+    place = sql.func.row_number().over(partition_by=DECISIONS.c.namespace, order_by=(DECISIONS.c.at.desc(), DECISIONS.c.identifier))
+    return sql.select(DECISIONS.c.identifier, place.label("place")).where(*which).subquery()
+
+
+def _keep(connection: sql.Connection, one: PersonDecision) -> bool:
+    """Write one decision; False where it is there."""
+    if connection.scalar(sql.select(DECISIONS.c.identifier).where(DECISIONS.c.identifier == one.identifier)) is not None:
+        return False
+    row = msgspec.structs.asdict(one)
+    if one.uid:
+        same = [DECISIONS.c[name] == row[name] for name in ("uid", "kind", "plan_id")]
+        earlier = connection.scalars(sql.select(DECISIONS.c.offers).where(*same).order_by(DECISIONS.c.at.desc())).all()
+        if earlier:
+            row["offers"] = row["offers"] or next(filter(None, earlier), "")  # else the answer that it was would be lost
+            connection.execute(sql.delete(DECISIONS).where(*same))
+    connection.execute(sql.insert(DECISIONS), row)
+    return True
+
+
+def _prune_namespaces(connection: sql.Connection, namespaces: Sequence[str]) -> None:
+    """Delete decisions about jobs beyond the newest MAX_EACH of each of these namespaces."""
+    places = _places(DECISIONS.c.uid != "", DECISIONS.c.namespace.in_(namespaces))
+    beyond = sql.select(places.c.identifier).where(places.c.place > MAX_EACH)
+    connection.execute(sql.delete(DECISIONS).where(DECISIONS.c.identifier.in_(beyond)))

@@ -1,4 +1,7 @@
-"""The table of what people decided: one row a decision, never changed; what is taken back is another row."""
+"""The table of what people decided: a row for each job, kind of decision and plan, the latest; and one for each change of weights.
+
+What is taken back is another row.
+"""
 
 from __future__ import annotations
 

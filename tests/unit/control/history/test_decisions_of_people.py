@@ -191,7 +191,7 @@ async def test_the_program_that_wrote_the_annotation_is_kept(tmp_path: Path) -> 
     assert [row.manager for row in await desk.written()] == ["kubectl-annotate"]
 
 
-async def test_a_restart_writes_nothing_twice_and_the_same_decision_again_is_another(tmp_path: Path) -> None:
+async def test_a_restart_writes_nothing_twice_and_the_same_decision_again_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
     first = Desk(tmp_path)
     first.look(approved_plan=FAST.plan_id)
     assert len(await first.written()) == 1
@@ -200,7 +200,8 @@ async def test_a_restart_writes_nothing_twice_and_the_same_decision_again_is_ano
     assert len(await again.written()) == 1
     again.look(rejected_plan=FAST.plan_id)
     again.look(approved_plan=FAST.plan_id)
-    assert [row.kind for row in await again.written()] == ["Approved", "Rejected", "Approved"]
+    rows = await again.written()
+    assert [(row.kind, row.at) for row in rows] == [("Approved", again.now), ("Rejected", again.now - 1.0)]
 
 
 async def test_weights_follow_the_mode_of_the_policy(tmp_path: Path) -> None:

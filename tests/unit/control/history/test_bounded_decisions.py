@@ -1,0 +1,71 @@
+"""What one tenant decides, however often, takes a bounded part of history and pushes out nothing of another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+
+from hyperscale.control.history.decision_store import MAX_EACH, DecisionStore
+from hyperscale.control.history.decisions_table import DECISIONS, DecisionKind, PersonDecision, decision, offers_text
+from hyperscale.control.history.preference_book import preferences_of
+from tests.unit.control.history.test_decisions_of_people import CHEAP, FAST, OFFERS, chosen
+from tests.unit.control.history.test_finished_runs import server  # noqa: F401 - a fixture
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DecisionStore]:
+    url = f"sqlite:///{tmp_path}/history.sqlite" if request.param == "SQLite" else request.getfixturevalue("server")
+    made = DecisionStore(url)
+    with made._database.engine.begin() as connection:
+        connection.execute(sql.delete(DECISIONS))
+    yield made
+    made.close()
+
+
+def about(namespace: str, number: int) -> PersonDecision:
+    return decision(2.0 + number, namespace, DecisionKind.REJECTED, f"{number:016x}", job="j", uid=f"{namespace}-{number % 3}")
+
+
+def test_another_reason_for_the_same_decision_replaces_it(store: DecisionStore) -> None:
+    for number in range(50):
+        why = decision(
+            float(number), "team", DecisionKind.PREFERRED, CHEAP.plan_id, uid="u1", because=str(number), offers=offers_text(OFFERS)
+        )
+        assert store.record([why]) == 1
+    assert [(row.at, row.because) for row in store.newest(100)] == [(49.0, "49")]
+    assert store.record([chosen(FAST.plan_id, 60.0), chosen(CHEAP.plan_id, 61.0, "u2"), about("team", 1)]) == 3
+    assert len(store.newest(100)) == 4
+
+
+def test_a_decision_that_is_repeated_without_offers_stays_the_answer_that_it_was(store: DecisionStore) -> None:
+    store.record([chosen(CHEAP.plan_id)])
+    store.record([decision(5.0, "team", DecisionKind.PREFERRED, CHEAP.plan_id, job="cora", uid="u1", because="later")])
+    (row,) = store.newest(10)
+    assert (row.because, len(preferences_of([row]).answers)) == ("later", 2)
+
+
+def test_the_newest_of_a_namespace_are_kept_and_another_loses_nothing(store: DecisionStore) -> None:
+    fixed = decision(1.0, "attacker", DecisionKind.WEIGHTS_SET, offers="[0.1,0.1,0.8]")
+    forgotten = decision(1.5, "attacker", DecisionKind.FORGOTTEN, "u1:x:y")
+    store.record([chosen(CHEAP.plan_id), fixed, forgotten])
+    store.record([about("attacker", number) for number in range(MAX_EACH + 30)])
+    rows = store.newest(10 * MAX_EACH)
+    assert len(rows) == MAX_EACH + 3
+    assert {fixed.identifier, forgotten.identifier, chosen(CHEAP.plan_id).identifier} <= {row.identifier for row in rows}
+    assert min(row.at for row in rows if row.kind == "Rejected") == 32.0
+
+
+def test_each_namespace_is_read_to_its_own_limit_and_set_weights_without_one(store: DecisionStore) -> None:
+    fixed = decision(1.0, "victim", DecisionKind.WEIGHTS_SET, offers="[0.1,0.1,0.8]")
+    store.record([fixed, about("victim", 0), *(about("attacker", number) for number in range(9))])
+    assert [(row.namespace, row.at) for row in store.decisions(2)] == [
+        ("attacker", 10.0),
+        ("attacker", 9.0),
+        ("victim", 2.0),
+        ("victim", 1.0),
+    ]
+    assert [row.at for row in store.decisions(2, "attacker")] == [10.0, 9.0]
+    assert preferences_of(store.decisions(1, "victim")).fixed == (0.1, 0.1, 0.8)
