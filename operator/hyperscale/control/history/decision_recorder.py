@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
@@ -36,6 +37,8 @@ READ_SECONDS: Final = 60.0
 """Interval at which decisions of other operators and of `hyperscale preferences` are read."""
 MAX_NOTED: Final = 20_000
 """Decisions remembered or waiting; beyond that the oldest are dropped."""
+MAX_WRITTEN: Final = 500
+"""Decisions in one transaction."""
 MAX_BECAUSE: Final = 1000
 """Characters."""
 DAY_SECONDS: Final = 86_400.0
@@ -47,6 +50,8 @@ ANNOTATIONS: Final = {
 """By kind of decision: the annotation with the plan, and the one with the reason."""
 
 Weights = tuple[float, float, float]
+Entry = TypeVar("Entry")
+EntryKey = TypeVar("EntryKey")
 
 
 class NotedDecision(NamedTuple):
@@ -69,7 +74,8 @@ class DecisionRecorder:
         self._keep_seconds = days * DAY_SECONDS if days > 0 else math.inf
         self._noted: dict[tuple[str, str], tuple[str, str]] = {}
         """By uid and kind: plan and reason as last noted, "" where there was none."""
-        self._waiting: list[NotedDecision] = []
+        self._waiting: dict[tuple[str, str, str], NotedDecision] = {}
+        """By uid, kind and plan, oldest first."""
         self._something = asyncio.Event()
         self._fault = ""
         self._preferences: dict[str, NamespacePreferences] = {}
@@ -86,16 +92,12 @@ class DecisionRecorder:
             before = self._noted.get(key)
             if before == (plan_id, because) or (before is None and not plan_id):
                 continue
-            while len(self._noted) >= MAX_NOTED:
-                del self._noted[next(iter(self._noted))]
-            self._noted[key] = plan_id, because
+            _put(self._noted, key, (plan_id, because))  # where it was taken away, the same again is decided again
             if plan_id:
                 manager = _decided_by(record).get(annotation, "")
                 row = _row(self._clock(), kind, plan_id, because, manager, state, status)
-                self._waiting = [*self._waiting[-MAX_NOTED + 1 :], NotedDecision(row, before is None)]
+                _put(self._waiting, (*key, plan_id), NotedDecision(row, before is None))
                 self._something.set()
-            else:
-                self._noted[key] = "", ""  # it was taken away: the same again is another decision
 
     def weights(self, namespace: str, policy: PolicySpec) -> Weights | None:
         """Return the weights of a namespace within the policy's bounds; None where there are no answers and none are set."""
@@ -114,16 +116,20 @@ class DecisionRecorder:
             return
         with contextlib.ExitStack() as at_the_end:
             store: DecisionStore | None = None
+            now = asyncio.get_running_loop().time
+            read_at = now()
             while True:
                 try:
                     if store is None:
                         store = await in_daemon_thread(partial(_open_decisions, self._url))
                         at_the_end.callback(store.close)
                     await self._write(store)
-                    await self.read(store)
+                    if now() >= read_at:  # each row that tenants have written does not read all of them
+                        await self.read(store)
+                        read_at = now() + READ_SECONDS
                     self._fault = ""
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(READ_SECONDS):
+                        async with asyncio.timeout(read_at - now()):
                             await self._something.wait()
                 except Exception as error:  # whatever a database holds, it ends no operator
                     self._telemetry.history_failures.inc()
@@ -135,10 +141,11 @@ class DecisionRecorder:
 
     async def _write(self, store: DecisionStore) -> None:
         self._something.clear()
-        waiting = tuple(self._waiting)
-        if waiting:
-            await in_daemon_thread(partial(_record, store, waiting))
-            self._waiting = [each for each in self._waiting if each not in waiting]
+        while waiting := dict(itertools.islice(self._waiting.items(), MAX_WRITTEN)):
+            await in_daemon_thread(partial(_record, store, tuple(waiting.values())))
+            for key, written in waiting.items():
+                if self._waiting.get(key) is written:  # else there is a later one by now
+                    del self._waiting[key]
 
     async def read(self, store: DecisionStore) -> None:
         """Learn what history says, and delete what is too old."""
@@ -147,6 +154,14 @@ class DecisionRecorder:
         preferences = await in_daemon_thread(partial(_preferences, store))
         if preferences != self._preferences:
             self._preferences, self._weights = preferences, {}
+
+
+def _put(entries: dict[EntryKey, Entry], key: EntryKey, entry: Entry) -> None:
+    """Make this the newest of MAX_NOTED entries."""
+    entries.pop(key, None)
+    while len(entries) >= MAX_NOTED:
+        del entries[next(iter(entries))]
+    entries[key] = entry
 
 
 def _row(at: float, kind: str, plan_id: str, because: str, manager: str, state: ReconcileInput, status: JobStatus) -> PersonDecision:

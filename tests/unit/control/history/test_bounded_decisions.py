@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import sqlalchemy as sql
 from hyperscale.control.history.decision_store import MAX_EACH, DecisionStore
 from hyperscale.control.history.decisions_table import DECISIONS, DecisionKind, PersonDecision, decision, offers_text
 from hyperscale.control.history.preference_book import preferences_of
-from tests.unit.control.history.test_decisions_of_people import CHEAP, FAST, OFFERS, chosen
+from tests.unit.control.history.test_decisions_of_people import CHEAP, FAST, OFFERS, Desk, chosen
 from tests.unit.control.history.test_finished_runs import server  # noqa: F401 - a fixture
 
 
@@ -69,3 +70,42 @@ def test_each_namespace_is_read_to_its_own_limit_and_set_weights_without_one(sto
     ]
     assert [row.at for row in store.decisions(2, "attacker")] == [10.0, 9.0]
     assert preferences_of(store.decisions(1, "victim")).fixed == (0.1, 0.1, 0.8)
+
+
+async def test_a_reason_that_changes_often_waits_once_and_is_one_row(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for number in range(30):
+        desk.look(preferred_plan=CHEAP.plan_id, preferred_because=str(number))
+    assert len(desk.recorder._waiting) == 1
+    assert [row.because for row in await desk.written()] == ["29"]
+
+
+async def test_a_row_that_comes_while_another_is_written_is_written_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.look(preferred_plan=CHEAP.plan_id, preferred_because="first")
+    working = asyncio.create_task(desk.recorder.run())
+    for number in range(20):
+        desk.look(preferred_plan=OFFERS[number % 3].plan_id, preferred_because=str(number))
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    working.cancel()
+    rows = await desk.written()
+    assert [(row.plan_id, row.because) for row in rows] == [(OFFERS[number % 3].plan_id, str(number)) for number in (19, 18, 17)]
+
+
+async def test_rows_that_tenants_write_do_not_make_the_operator_read_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, reads = Desk(tmp_path), list[float]()
+
+    async def read(store: DecisionStore) -> None:
+        reads.append(desk.now)
+
+    monkeypatch.setattr(desk.recorder, "read", read)
+    working = asyncio.create_task(desk.recorder.run())
+    for number in range(20):
+        desk.look(preferred_plan=CHEAP.plan_id, preferred_because=str(number))
+        for _ in range(200):
+            await asyncio.sleep(0.005)
+            if not desk.recorder._waiting:
+                break
+    working.cancel()
+    assert len(reads) == 1

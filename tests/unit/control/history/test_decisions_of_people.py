@@ -244,7 +244,7 @@ async def test_a_database_that_is_away_ends_no_operator(tmp_path: Path) -> None:
 def test_an_annotation_that_names_no_plan_is_not_kept(tmp_path: Path, value: str) -> None:
     desk = Desk(tmp_path)
     desk.look(approved_plan=value, rejected_plan=value, preferred_plan=value)
-    assert desk.recorder._waiting == []
+    assert not desk.recorder._waiting
 
 
 OWNED: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:hyperscale.dev/approved-plan": {}}}}
