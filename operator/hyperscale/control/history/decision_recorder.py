@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
-from hyperscale.control.lifecycle.offered import annotated_plan
+from hyperscale.control.lifecycle.offered import annotated_plan, decidable_plans
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
@@ -82,9 +82,10 @@ class DecisionRecorder:
         self._weights: dict[tuple[str, tuple[float, ...]], Weights | None] = {}
 
     def note(self, record: JobRecord | None, state: ReconcileInput, status: JobStatus) -> None:
-        """A job as its pass ends; each decision once."""
+        """A job as its pass ends; each decision once, about a plan that a person can decide on."""
         if not self._url:
             return
+        decidable = decidable_plans(state, status)
         for kind, (annotation, because_annotation) in ANNOTATIONS.items():
             plan_id = annotated_plan(state, annotation)
             because = _one_line(state.job.metadata.annotations.get(because_annotation, "")) if plan_id else ""
@@ -92,6 +93,8 @@ class DecisionRecorder:
             before = self._noted.get(key)
             if before == (plan_id, because) or (before is None and not plan_id):
                 continue
+            if plan_id and plan_id not in decidable:
+                continue  # anyone can write any number of ids that are no plan of the job
             _put(self._noted, key, (plan_id, because))  # where it was taken away, the same again is decided again
             if plan_id:
                 manager = _decided_by(record).get(annotation, "")

@@ -8,6 +8,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.offers.plan_offers import PlanAlternatives, PriorPlan, is_plan_id, prior_of
+from hyperscale.model.status import JobStatus
 
 MAX_BECAUSE: Final = 256
 """Characters of a reason in a message."""
@@ -46,6 +47,18 @@ def annotated_plan(state: ReconcileInput, annotation: str) -> str:
     """Return the id of a plan that an annotation names; "" where it is absent or can be none."""
     text = state.job.metadata.annotations.get(annotation, "")
     return text if is_plan_id(text) else ""
+
+
+def decidable_plans(state: ReconcileInput, status: JobStatus) -> frozenset[str]:
+    """Return the ids of the plans that a person can decide on: the one in force, the one before it, and those on offer.
+
+    Both what was stored and what `status` says now count.
+    """
+    plans = [each for each in (state.plan.in_force, state.job.status.plan, status.plan) if each is not None]
+    prior = [each for each in (state.job.status.prior_plan, status.prior_plan) if each is not None]
+    searches = [each for each in (state.plan.alternatives, state.job.status.alternatives, status.alternatives) if each is not None]
+    offered = [offer.plan_id for each in searches for offer in each.offers]
+    return frozenset([*(each.plan_id for each in plans), *(each.plan_id for each in prior), *offered])
 
 
 def because_text(state: ReconcileInput, annotation: str) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
+from msgspec.structs import replace
 
 from hyperscale.control.history.decision_store import MAX_EACH, DecisionStore
 from hyperscale.control.history.decisions_table import DECISIONS, DecisionKind, PersonDecision, decision, offers_text
 from hyperscale.control.history.preference_book import preferences_of
-from tests.unit.control.history.test_decisions_of_people import CHEAP, FAST, OFFERS, Desk, chosen
+from hyperscale.model.offers.plan_offers import PriorPlan
+from tests.unit.control.history.test_decisions_of_people import CHEAP, FAST, OFFERS, SAFE, Desk, chosen, state_with
 from tests.unit.control.history.test_finished_runs import server  # noqa: F401 - a fixture
 
 
@@ -70,6 +72,38 @@ def test_each_namespace_is_read_to_its_own_limit_and_set_weights_without_one(sto
     ]
     assert [row.at for row in store.decisions(2, "attacker")] == [10.0, 9.0]
     assert preferences_of(store.decisions(1, "victim")).fixed == (0.1, 0.1, 0.8)
+
+
+@pytest.mark.parametrize("kind", ["approved", "rejected", "preferred"])
+def test_a_plan_that_the_job_never_had_is_no_decision(tmp_path: Path, kind: str) -> None:
+    desk = Desk(tmp_path)
+    for number in range(100):
+        desk.look(None, **{f"{kind}_plan": f"{number:016x}", f"{kind}_because": str(number)})
+    assert not desk.recorder._waiting
+    assert not desk.recorder._noted
+    desk.look(None, **{f"{kind}_plan": SAFE.plan_id})
+    assert len(desk.recorder._waiting) == 1
+
+
+def test_a_plan_in_force_or_before_it_can_be_decided_on_without_offers(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    prior = PriorPlan("d" * 16, (), 1, 1.0)
+    for plan_id in (FAST.plan_id, prior.plan_id, CHEAP.plan_id):
+        state, status = state_with(rejected_plan=plan_id)
+        bare = replace(status, alternatives=None, prior_plan=prior)
+        desk.recorder.note(None, replace(state, job=replace(state.job, status=bare)), bare)
+    assert [plan_id for _, _, plan_id in desk.recorder._waiting] == [FAST.plan_id, prior.plan_id]
+
+
+def test_a_decision_that_precedes_its_plan_is_noted_once_the_plan_is_there(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    state, status = state_with(approved_plan=CHEAP.plan_id)
+    bare = replace(status, alternatives=None)
+    desk.recorder.note(None, replace(state, job=replace(state.job, status=bare)), bare)
+    assert not desk.recorder._waiting
+    desk.look(approved_plan=CHEAP.plan_id)
+    desk.look(approved_plan=CHEAP.plan_id)
+    assert len(desk.recorder._waiting) == 1
 
 
 async def test_a_reason_that_changes_often_waits_once_and_is_one_row(tmp_path: Path) -> None:
