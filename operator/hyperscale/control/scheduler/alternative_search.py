@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.offered import waits_for_person
 from hyperscale.control.scheduler.control_context import ControlContext
+from hyperscale.control.scheduler.namespace_queue import LaterPasses, NamespaceQueue
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
@@ -34,8 +35,6 @@ MAX_ANSWER_SECONDS: Final = 1.75
 RETRY_SECONDS: Final = 15.0
 """From a search that failed to the next."""
 MAX_TRIES: Final = 5
-MAX_WAITING: Final = 1_000
-"""Plans that wait for their alternatives; those of the jobs beyond are asked for with their next reconcile."""
 PLANNER_FAILED: Final = "PlannerFailed"
 KEY_DIGITS: Final = 16
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -65,7 +64,7 @@ class UnsearchedPlan(NamedTuple):
 
 
 class AlternativeSearch:
-    """Searches for one plan after the other; for each plan once."""
+    """Searches for one plan after the other, for each plan once; the namespaces take turns."""
 
     def __init__(self, context: ControlContext, planner: SinglePlanner, question: PutQuestion) -> None:
         """question: what the planners would be asked about the job now."""
@@ -78,7 +77,9 @@ class AlternativeSearch:
         self._results: dict[Key, PlanAlternatives] = {}
         self._failures: dict[Key, int] = {}
         """Searches for a job that failed in a row."""
-        self._waiting: asyncio.Queue[UnsearchedPlan] = asyncio.Queue(MAX_WAITING)
+        self._waiting: NamespaceQueue[UnsearchedPlan] = NamespaceQueue()
+        self._arrived = asyncio.Event()
+        self._later = LaterPasses(context.wake)
 
     def view(self, key: Key) -> PlanAlternatives | None:
         """What was found since the operator started; None where what the status says stays."""
@@ -93,13 +94,21 @@ class AlternativeSearch:
         answers = (state.job.status.alternatives, self._results.get(key))
         if any(each is not None and each.key == wanted and each.offer(plan.plan_id) is not None for each in answers):
             return
-        if self._asked.get(key) == (plan.plan_id, wanted) or self._waiting.full():
+        if self._asked.get(key) == (plan.plan_id, wanted):
             return
-        self._asked[key] = plan.plan_id, wanted
-        self._waiting.put_nowait(UnsearchedPlan(key, plan, job, policy))
+        waits, gone = self._waiting.put(UnsearchedPlan(key, plan, job, policy))
+        if gone is not None:
+            self._asked.pop(gone.key, None)
+            self._later.ask(gone.key, RETRY_SECONDS)
+        if waits:
+            self._asked[key] = plan.plan_id, wanted
+            self._arrived.set()
+        else:
+            self._later.ask(key, RETRY_SECONDS)
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
+        self._waiting.forget(key)
         self._asked.pop(key, None)
         self._results.pop(key, None)
         self._failures.pop(key, None)
@@ -107,7 +116,10 @@ class AlternativeSearch:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            waiting = await self._waiting.get()
+            if (waiting := self._waiting.take()) is None:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
             asked = waiting.plan.plan_id, spec_key(waiting.job)
             if self._asked.get(waiting.key) != asked:
                 continue  # the job is gone, or has another plan

@@ -15,6 +15,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.preflight_outcome import is_open
 from hyperscale.control.render.template import RenderError
 from hyperscale.control.scheduler.control_context import ControlContext
+from hyperscale.control.scheduler.namespace_queue import LaterPasses, NamespaceQueue
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.preflight import preflight_key
 from hyperscale.model.decision import Reason
@@ -29,8 +30,8 @@ POLL_SECONDS: Final = 5.0
 """Interval between two reads of a Job; events of its pods are seen at once."""
 AGAIN_SECONDS: Final = 30.0
 """Until what the API server refused is tried again."""
-MAX_WAITING: Final = 1_000
-"""Jobs in line; those beyond come with their next pass."""
+WORKERS: Final = 4
+"""Jobs that are seen to at the same time: one slow answer delays no other namespace."""
 
 
 class PreflightWrites(Protocol):
@@ -39,6 +40,13 @@ class PreflightWrites(Protocol):
     async def ensure_preflight(self, key: Key, state: ReconcileInput, job: JobSpec) -> None:
         """Create the Job, or read how far it is."""
         ...
+
+
+class OpenPreflight(NamedTuple):
+    """A job whose preflight is to be begun or read, as its pass found it."""
+
+    key: Key
+    state: ReconcileInput
 
 
 class _Refusal(NamedTuple):
@@ -50,13 +58,16 @@ class _Refusal(NamedTuple):
 
 
 class PreflightRunner:
-    """Sees to one preflight after the other."""
+    """Sees to a few preflights at a time, to one of each job; the namespaces take turns."""
 
     def __init__(self, context: ControlContext, actions: PreflightWrites) -> None:
         self._cache, self._clock, self._wake = context.cache, context.clock, context.wake
         self._actions = actions
-        self._waiting: asyncio.Queue[tuple[Key, ReconcileInput]] = asyncio.Queue(MAX_WAITING)
-        self._in_line: set[Key] = set()
+        self._waiting: NamespaceQueue[OpenPreflight] = NamespaceQueue()
+        self._arrived = asyncio.Event()
+        self._later = LaterPasses(context.wake)
+        self._in_hand: set[Key] = set()
+        """Jobs that a worker sees to now."""
         self._due: dict[Key, tuple[str, float]] = {}
         """Key of the preflight that was seen to last, and when it is due again."""
         self._refusals: dict[Key, _Refusal] = {}
@@ -75,28 +86,42 @@ class PreflightRunner:
         )
 
     def consider(self, key: Key, state: ReconcileInput) -> None:
-        """Put a job in line whose preflight is to begin, or may have moved."""
-        if not is_open(state) or key in self._in_line or self._waiting.full():
+        """Put a job in line whose preflight is to begin, or may have moved; one that finds no place comes again soon."""
+        if not is_open(state) or key in self._in_hand:
             return
         wanted, due = self._due.get(key, ("", 0.0))
         if wanted == state.preflight.key and self._clock() < due:
             return
-        self._in_line.add(key)
-        self._waiting.put_nowait((key, state))
+        waits, gone = self._waiting.put(OpenPreflight(key, state))
+        if waits:
+            self._arrived.set()
+        for left_out in (None if waits else key, gone.key if gone is not None else None):
+            if left_out is not None:
+                self._later.ask(left_out, POLL_SECONDS)
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
+        self._waiting.forget(key)
         self._due.pop(key, None)
         self._refusals.pop(key, None)
 
     async def run(self) -> None:
         """Until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(WORKERS):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
         while True:
-            key, state = await self._waiting.get()
+            if (waiting := self._waiting.take()) is None:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            self._in_hand.add(waiting.key)
             try:
-                await self._see_to(key, state)
+                await self._see_to(waiting.key, waiting.state)
             finally:
-                self._in_line.discard(key)
+                self._in_hand.discard(waiting.key)
 
     async def _see_to(self, key: Key, state: ReconcileInput) -> None:
         """Create or read one Job, and ask for a pass now and when it is due again. Whatever goes wrong ends nothing else."""
