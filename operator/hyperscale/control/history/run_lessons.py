@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from hyperscale.control.history.runs_table import SUCCEEDED, FinishedRun
+from hyperscale.control.history.runs_table import SHARES, SUCCEEDED, FinishedRun
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport, report_of
 from hyperscale.evaluate.calibration.lessons import MAX_ASKED_PAST, MAX_FORECAST_RUNS, ForecastRow, Lessons, NodeLife
 from hyperscale.evaluate.calibration.past_run import MAX_PAST_RUNS, PastRun
@@ -18,6 +19,7 @@ from hyperscale.model.evaluation import EvaluationStatus
 if TYPE_CHECKING:
     from hyperscale.control.history.run_store import RunStore
 
+Lesson = TypeVar("Lesson")
 _EVALUATIONS = msgspec.json.Decoder(EvaluationStatus)
 
 
@@ -90,8 +92,23 @@ def lessons_and_report(history: RunStore, lives: Sequence[NodeLife], now: float)
     lives: of the cluster's nodes, up to `now` (Unix seconds).
     """
     newest = history.brief_runs(MAX_PAST_RUNS)[::-1]
-    rows = [row for run, taught in newest if taught and (row := forecast_row(run)) is not None]
-    past = [predicted for run, taught in newest if (predicted := past_run(run, taught)) is not None]
+    rows = [(run.namespace, row) for run, taught in newest if taught and (row := forecast_row(run)) is not None]
+    past = [(run.namespace, predicted) for run, taught in newest if (predicted := past_run(run, taught)) is not None]
     planned = [error for run, taught in newest if taught and (error := plan_error(run)) is not None]
-    lessons = Lessons(tuple(rows[-MAX_FORECAST_RUNS:]), tuple(past[-MAX_ASKED_PAST:]), tuple(lives), now)
-    return lessons, report_of(past, planned)
+    lessons = Lessons(shared(rows, MAX_FORECAST_RUNS), shared(past, MAX_ASKED_PAST), tuple(lives), now)
+    return lessons, report_of([predicted for _, predicted in past], planned)
+
+
+def shared(entries: Sequence[tuple[str, Lesson]], most: int) -> tuple[Lesson, ...]:
+    """Return the newest `most` of entries with their namespaces, oldest first, as the entries are.
+
+    A namespace has at most a quarter of `most`, unless it is the only one.
+    """
+    alone = len({namespace for namespace, _ in entries}) <= 1
+    counts = Counter[str]()
+    kept: list[Lesson] = []
+    for namespace, lesson in reversed(entries):
+        if len(kept) < most and (alone or counts[namespace] < most // SHARES):
+            counts[namespace] += 1
+            kept.append(lesson)
+    return tuple(reversed(kept))

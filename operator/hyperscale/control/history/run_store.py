@@ -18,7 +18,7 @@ from hyperscale.control.history.calibration import MeasuredStep, calibrate, plac
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import prune_lives, read_lives, write_lives
-from hyperscale.control.history.runs_table import RUNS, TEACHES, FinishedRun
+from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, FinishedRun
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload, one_kind, placed
@@ -30,6 +30,7 @@ MOST_WORKLOADS: Final = 32
 """Whose steps are read, those that ran last: a curve takes the time of some fits."""
 _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
+_NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
 _LOG = logging.getLogger(__name__)
 
 
@@ -103,7 +104,7 @@ class RunStore:
 
     def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
         """The newest runs, newest first. Raises HistoryError."""
-        wanted = sql.select(*self._read_columns()).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
+        wanted = sql.select(*self._read_columns()).order_by(*_NEWEST_FIRST).limit(limit)
         if architecture is not None:
             wanted = wanted.where(RUNS.c.architecture == architecture)
         return self._read(wanted)
@@ -112,12 +113,13 @@ class RunStore:
         """Corrections by architecture, of mixes of products with at least `least` runs. Raises HistoryError.
 
         Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
+        Of MOST_RUNS a namespace has at most a quarter, unless it is the only one.
         """
-        rank = sql.func.row_number().over(
-            partition_by=(RUNS.c.architecture, RUNS.c.products), order_by=(RUNS.c.finished_at.desc(), RUNS.c.uid)
-        )
-        ranked = sql.select(RUNS.c.architecture, RUNS.c.products, RUNS.c.measured_seconds, RUNS.c.predicted_seconds, rank.label("place"))
-        newest = ranked.where(*TEACHES).subquery()
+        shared = _shared_runs().subquery()
+        mix, newest_first = (shared.c.architecture, shared.c.products), (shared.c.finished_at.desc(), shared.c.uid)
+        place = sql.func.row_number().over(partition_by=mix, order_by=newest_first).label("place")
+        counted = sql.or_(shared.c.own_place <= MOST_RUNS // SHARES, shared.c.first_namespace == shared.c.last_namespace)
+        newest = sql.select(*mix, shared.c.measured_seconds, shared.c.predicted_seconds, place).where(counted).subquery()
         ratios: dict[tuple[str, str], list[float]] = {}
         try:
             with self._engine.connect() as connection:
@@ -156,7 +158,7 @@ class RunStore:
         """The newest; the plan of a run, its largest figure, is read once."""
         same = [RUNS.c[name].is_not_distinct_from(value) for name, value in workload._asdict().items()]
         newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*TEACHES, *same)
-        rows = connection.execute(newest.order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(MOST_RUNS)).all()
+        rows = connection.execute(newest.order_by(*_NEWEST_FIRST).limit(MOST_RUNS)).all()
         unread = [row.uid for row in rows if row.uid not in self._placements]
         if unread:
             for uid, plan in connection.execute(sql.select(RUNS.c.uid, RUNS.c.plan).where(RUNS.c.uid.in_(unread))):
@@ -172,12 +174,17 @@ class RunStore:
     def brief_runs(self, limit: int) -> tuple[tuple[FinishedRun, bool], ...]:
         """The newest runs, newest first, each with whether it teaches. Raises HistoryError.
 
+        No namespace pushes out the newest quarter of `limit` of another, while there are at most four.
         Their `plan`, the largest figure, is empty but in rows that lack the number of nodes; `measured` is empty.
         """
         plan = RUNS.c.plan if "hosts" not in self._columns else sql.case((RUNS.c.hosts.is_(None), RUNS.c.plan), else_="")
         others = [column for column in self._read_columns() if column.name not in ("plan", "measured")]
         columns = [*others, plan.label("plan"), sql.literal("").label("measured"), sql.and_(*TEACHES).label("teaches")]
-        newest = sql.select(*columns).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
+        own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=_NEWEST_FIRST).label("own_place")
+        placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).subquery()
+        beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
+        chosen = sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
+        newest = sql.select(*columns).where(RUNS.c.uid.in_(chosen)).order_by(*_NEWEST_FIRST)
         try:
             with self._engine.connect() as connection:
                 rows = [dict(row) for row in connection.execute(newest).mappings()]
@@ -212,3 +219,13 @@ class RunStore:
                 return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
         except SQLAlchemyError as error:
             raise self._fault(error) from error
+
+
+def _shared_runs() -> sql.Select[Any]:
+    """Runs that teach: each with its place among those of its namespace and mix, and the first and last namespace of the mix."""
+    mix = (RUNS.c.architecture, RUNS.c.products)
+    own_place = sql.func.row_number().over(partition_by=(*mix, RUNS.c.namespace), order_by=_NEWEST_FIRST)
+    first, last = (end(RUNS.c.namespace).over(partition_by=mix) for end in (sql.func.min, sql.func.max))
+    figures = (RUNS.c.measured_seconds, RUNS.c.predicted_seconds, RUNS.c.finished_at, RUNS.c.uid)
+    labels = (own_place.label("own_place"), first.label("first_namespace"), last.label("last_namespace"))
+    return sql.select(*mix, *figures, *labels).where(*TEACHES)

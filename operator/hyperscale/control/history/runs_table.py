@@ -11,6 +11,8 @@ from msgspec.structs import FieldInfo, fields
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 
 SUCCEEDED: Final = "Succeeded"
+SHARES: Final = 4
+"""Where several namespaces have runs, one has a claim to the number of runs that count over this: none replaces what others teach."""
 
 
 class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
