@@ -151,9 +151,8 @@ class DecisionRecorder:
                     del self._waiting[key]
 
     async def read(self, store: DecisionStore) -> None:
-        """Learn what history says, and delete what is too old."""
-        if self._keep_seconds < math.inf:
-            await in_daemon_thread(partial(store.prune, self._clock() - self._keep_seconds))
+        """Learn what history says, and delete what is too old or too much."""
+        await in_daemon_thread(partial(store.prune, self._clock() - self._keep_seconds))
         preferences = await in_daemon_thread(partial(_preferences, store))
         if preferences != self._preferences:
             self._preferences, self._weights = preferences, {}

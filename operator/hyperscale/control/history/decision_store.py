@@ -38,7 +38,7 @@ class DecisionStore:
                 new = sum(_keep(connection, one) for one in decisions)
                 namespaces = sorted({one.namespace for one in decisions if one.uid})
                 if new and namespaces:
-                    _prune_namespaces(connection, namespaces)
+                    _prune_namespaces(connection, DECISIONS.c.namespace.in_(namespaces))
         except SQLAlchemyError as error:
             raise self._database.fault(error) from error
         return new
@@ -60,10 +60,14 @@ class DecisionStore:
         return self._read(_newest_first().limit(limit))
 
     def prune(self, before: float) -> int:
-        """Delete decisions about jobs that are older than this time (Unix seconds); their number. Raises HistoryError."""
+        """Delete decisions about jobs that are older than this time (Unix seconds), and all but the newest MAX_EACH of each namespace.
+
+        Their number. Raises HistoryError.
+        """
+        old = sql.delete(DECISIONS).where(DECISIONS.c.at < before, DECISIONS.c.uid != "")
         try:
             with self._database.engine.begin() as connection:
-                return connection.execute(sql.delete(DECISIONS).where(DECISIONS.c.at < before, DECISIONS.c.uid != "")).rowcount
+                return connection.execute(old).rowcount + _prune_namespaces(connection)
         except SQLAlchemyError as error:
             raise self._database.fault(error) from error
 
@@ -100,8 +104,8 @@ def _keep(connection: sql.Connection, one: PersonDecision) -> bool:
     return True
 
 
-def _prune_namespaces(connection: sql.Connection, namespaces: Sequence[str]) -> None:
-    """Delete decisions about jobs beyond the newest MAX_EACH of each of these namespaces."""
-    places = _places(DECISIONS.c.uid != "", DECISIONS.c.namespace.in_(namespaces))
+def _prune_namespaces(connection: sql.Connection, *which: sql.ColumnElement[bool]) -> int:
+    """Delete decisions about jobs beyond the newest MAX_EACH of a namespace; their number."""
+    places = _places(DECISIONS.c.uid != "", *which)
     beyond = sql.select(places.c.identifier).where(places.c.place > MAX_EACH)
-    connection.execute(sql.delete(DECISIONS).where(DECISIONS.c.identifier.in_(beyond)))
+    return connection.execute(sql.delete(DECISIONS).where(DECISIONS.c.identifier.in_(beyond))).rowcount

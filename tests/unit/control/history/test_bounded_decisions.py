@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hyperscale.control.history.decision_store import MAX_EACH, DecisionStore
 from hyperscale.control.history.decisions_table import DECISIONS, DecisionKind, PersonDecision, decision, offers_text
@@ -59,6 +60,17 @@ def test_the_newest_of_a_namespace_are_kept_and_another_loses_nothing(store: Dec
     assert len(rows) == MAX_EACH + 3
     assert {fixed.identifier, forgotten.identifier, chosen(CHEAP.plan_id).identifier} <= {row.identifier for row in rows}
     assert min(row.at for row in rows if row.kind == "Rejected") == 32.0
+
+
+def test_rows_of_an_earlier_version_are_cut_to_the_newest_though_none_comes(store: DecisionStore) -> None:
+    rows = [about("attacker", number) for number in range(MAX_EACH + 30)] + [decision(1.0, "team", DecisionKind.WEIGHTS_CLEARED)]
+    with store._database.engine.begin() as connection:
+        connection.execute(sql.insert(DECISIONS), [asdict(row) for row in rows])
+    assert store.prune(-math.inf) == 30
+    assert store.prune(-math.inf) == 0
+    assert min(row.at for row in store.newest(9999) if row.uid) == 32.0
+    assert store.prune(math.inf) == MAX_EACH
+    assert [row.kind for row in store.newest(9999)] == ["WeightsCleared"]
 
 
 def test_each_namespace_is_read_to_its_own_limit_and_set_weights_without_one(store: DecisionStore) -> None:
