@@ -216,8 +216,7 @@ class Watcher:
 
     def _clean_shared_memory(self) -> None:
         if self._calls is not None and self._request.sandbox is Sandbox.NONE:
-            for name in self._calls.shared_memory:
-                Path(name).unlink(missing_ok=True)
+            self._calls.shared.clean()
 
     def _now(self) -> float:
         return time.monotonic() - self._began

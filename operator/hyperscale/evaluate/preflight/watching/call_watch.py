@@ -22,6 +22,7 @@ from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Reach, ad
 from hyperscale.evaluate.preflight.watching.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
 from hyperscale.evaluate.preflight.watching.process_tree import descendants
+from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
 _RECEIVE: Final = 0xC0502100
 _SEND: Final = 0xC0182101
@@ -52,8 +53,8 @@ class CallWatch:
     max_processes: int
     own_processes: bool
     """Whether the trial has process ids of its own, so that it can signal no other process."""
-    shared_memory: set[str] = field(default_factory=set)
-    """Names below /dev/shm that it asked to make."""
+    shared: SharedNames = field(default_factory=SharedNames)
+    """Its names in /dev/shm, where it has none of its own."""
 
     def __post_init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -92,8 +93,6 @@ class CallWatch:
         for folder, path in call.paths:
             at = _AT_FDCWD if folder is None else _signed(arguments[folder])
             file = absolute(process, at, _text(process, arguments[path]))
-            if file.startswith(SHARED_MEMORY):
-                self.shared_memory.add(file)
             if not self._may_write(file, process):
                 events.append(TrialEvent(Said.WROTE, file[:512]))
                 error = errno.EACCES
@@ -104,7 +103,12 @@ class CallWatch:
         if file.startswith(("/proc/self/", "/proc/thread-self/", f"/proc/{process}/")):
             return not file.startswith(f"/proc/{process}/root/")
         names = {file} if self.own_processes else {file, os.path.realpath(file)}
-        return all(any(_within(name, allowed) for allowed in self.writable) for name in names)
+        return all(self._is_writable(name) for name in names)
+
+    def _is_writable(self, name: str) -> bool:
+        if name.startswith(SHARED_MEMORY) and not self.own_processes:
+            return self.shared.claim(name)
+        return any(_within(name, allowed) for allowed in self.writable)
 
     def _fork(self, events: list[TrialEvent]) -> int:
         if len(descendants(os.getpid())) < self.max_processes:

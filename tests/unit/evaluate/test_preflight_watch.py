@@ -1,0 +1,95 @@
+"""What a watcher answers to calls that reach for files, processes and addresses of others. The test's own process asks."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
+from hyperscale.evaluate.preflight.watching import shared_names
+from hyperscale.evaluate.preflight.watching.addresses import Reach
+from hyperscale.evaluate.preflight.watching.call_watch import CallWatch
+from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
+
+AT_FDCWD = 2**64 - 100
+
+
+class Asked:
+    """A watch whose calls come from this process."""
+
+    def __init__(self, *writable: str, isolated: bool = False) -> None:
+        self.watch = CallWatch(-1, writable, Reach((), isolated=isolated, folders=writable), 4, isolated)
+        self.events: list[TrialEvent] = []
+
+    def path(self, call: str, *texts: str) -> int:
+        """The error of a call whose arguments are paths."""
+        kept = [ctypes.create_string_buffer(os.fsencode(text), 4096) for text in texts]
+        return self.watch._judge(call, os.getpid(), [*map(ctypes.addressof, kept), 0, 0, 0, 0], self.events)
+
+    def written(self) -> list[str]:
+        return [event.text for event in self.events if event.kind is Said.WROTE]
+
+
+@pytest.fixture(name="shared")
+def shared_fixture(tmp_path: Path) -> tuple[SharedNames, Path]:
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    return SharedNames(f"{folder}/"), folder
+
+
+def test_only_names_that_a_trial_makes_directly_in_shared_memory_are_its_own(shared: tuple[SharedNames, Path], tmp_path: Path) -> None:
+    names, folder = shared
+    (folder / "of_another").write_text("x")
+    (tmp_path / "precious").write_text("x")
+    (folder / "link").symlink_to(tmp_path)
+    assert names.claim(f"{folder}/own")
+    assert names.claim(f"{folder}/own")
+    for file in ("of_another", "link", "link/precious", "own/below", "..", "."):
+        assert not names.claim(f"{folder}/{file}")
+
+
+def test_the_end_of_a_trial_removes_its_own_names_and_follows_no_link(shared: tuple[SharedNames, Path], tmp_path: Path) -> None:
+    names, folder = shared
+    (folder / "of_another").write_text("x")
+    (tmp_path / "precious").write_text("x")
+    for file in ("own", "link", "folder", "never_made"):
+        assert names.claim(f"{folder}/{file}")
+    (folder / "own").write_bytes(bytes(8192))
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "folder").mkdir()
+    assert not names.claim(f"{folder}/link/precious")
+    assert names.stored_bytes() >= 8192
+    names.clean()
+    assert [file.name for file in folder.iterdir()] == ["of_another"]
+    assert (tmp_path / "precious").exists()
+
+
+def test_names_of_a_trial_are_bounded_but_those_that_are_gone_make_room(
+    shared: tuple[SharedNames, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, folder = shared
+    monkeypatch.setattr(shared_names, "MAX_SHARED", 2)
+    for file in ("a", "b"):
+        assert names.claim(f"{folder}/{file}")
+        (folder / file).touch()
+    assert not names.claim(f"{folder}/c")
+    (folder / "a").unlink()
+    assert names.claim(f"{folder}/c")
+
+
+def test_a_refused_path_through_a_link_in_shared_memory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    link = Path(f"/dev/shm/preflight-test-{os.getpid()}")  # noqa: S108 - a place that is watched
+    link.symlink_to(tmp_path)
+    try:
+        asked = Asked()
+        assert asked.path("creat", f"{link}/precious") == errno.EACCES
+        assert asked.written()
+        asked.watch.shared.clean()
+        assert (tmp_path / "precious").exists()
+    finally:
+        link.unlink()
