@@ -17,8 +17,8 @@ from hyperscale.evaluate.preflight.watching.addresses import Address, Reach, add
 from hyperscale.evaluate.preflight.watching.audited import Audit
 from hyperscale.evaluate.preflight.watching.call_filter import program
 from hyperscale.evaluate.preflight.watching.call_table import ARM, CLONE_THREAD, FORKS, PATH_CALLS, REFUSED, SIGNALS, TALKS, X86, Machine
-from hyperscale.evaluate.preflight.watching.call_watch import absolute
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of
+from hyperscale.evaluate.preflight.watching.process_paths import absolute
 
 ALLOW, NOTIFY, ERROR, KILL = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
 
@@ -96,6 +96,32 @@ def test_a_name_that_cannot_be_looked_up_reaches_nothing() -> None:
         raise OSError("no name server")
 
     assert not Reach(("store:9000",), isolated=False, resolve=fails).allows(Address("192.0.2.7", 9000))
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_sockets_in_folders_are_reached_below_its_own_folders_alone(isolated: bool) -> None:
+    reach = Reach((), isolated=isolated, folders=("/scratch/",))
+    assert reach.allows(Address("/scratch/pymp/listener", None))
+    assert not reach.allows(Address("/work/agent.sock", None))
+    assert not reach.allows(Address("/scratch-of-another/x", None))
+
+
+def test_a_readable_folder_within_its_own_stays_that_of_another() -> None:
+    reach = Reach((), isolated=True, folders=("/home/",), closed=("/home/project",))
+    assert reach.allows(Address("/home/listener", None))
+    assert reach.allows(Address("/home/project-2/listener", None))
+    assert not reach.allows(Address("/home/project/agent.sock", None))
+
+
+def test_an_abstract_socket_is_one_of_its_network_and_no_path_looks_like_one() -> None:
+    abstract = address_of(struct.pack("=H", socket.AF_UNIX) + b"\0X11")
+    path = address_of(struct.pack("=H", socket.AF_UNIX) + b"@/../agent.sock\0")
+    assert abstract is not None
+    assert path is not None
+    assert (abstract.text, abstract.is_path, path.is_path) == ("unix:@X11", False, True)
+    assert Reach((), isolated=True).allows(abstract)
+    assert not Reach((), isolated=False).allows(abstract)
+    assert not Reach((), isolated=True).allows(path)
 
 
 def test_a_loopback_of_its_own_is_no_other_machine() -> None:

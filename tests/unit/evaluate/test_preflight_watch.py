@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 from hyperscale.evaluate.preflight.watching import shared_names
 from hyperscale.evaluate.preflight.watching.addresses import Reach
 from hyperscale.evaluate.preflight.watching.call_watch import CallWatch
+from hyperscale.evaluate.preflight.watching.process_paths import ProcessPaths
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
 AT_FDCWD = 2**64 - 100
@@ -29,6 +32,11 @@ class Asked:
         """The error of a call whose arguments are paths."""
         kept = [ctypes.create_string_buffer(os.fsencode(text), 4096) for text in texts]
         return self.watch._judge(call, os.getpid(), [*map(ctypes.addressof, kept), 0, 0, 0, 0], self.events)
+
+    def socket(self, call: str, path: str) -> int:
+        """The error of a call on a socket in a folder."""
+        place = ctypes.create_string_buffer(struct.pack("=H", socket.AF_UNIX) + os.fsencode(path) + b"\0")
+        return self.watch._judge(call, os.getpid(), [9, ctypes.addressof(place), len(place), 0, 0, 0], self.events)
 
     def written(self) -> list[str]:
         return [event.text for event in self.events if event.kind is Said.WROTE]
@@ -93,3 +101,41 @@ def test_a_refused_path_through_a_link_in_shared_memory_is_told(tmp_path: Path) 
         assert (tmp_path / "precious").exists()
     finally:
         link.unlink()
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_link_in_its_own_folder_leads_to_no_socket_of_another(tmp_path: Path, isolated: bool) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "link").symlink_to(tmp_path / "agent.sock")
+    asked = Asked(f"{own}/", isolated=isolated)
+    assert asked.socket("connect", f"{own}/listener") == 0
+    for path in ("link", "../agent.sock", f"{os.path.relpath(tmp_path, own)}/agent.sock"):
+        assert asked.socket("connect", f"{own}/{path}") == errno.ECONNREFUSED
+    assert {event.text for event in asked.events} == {f"unix:{tmp_path}/agent.sock"}
+
+
+def test_a_path_that_is_no_text_is_told_in_characters_of_a_report(tmp_path: Path) -> None:
+    asked = Asked(f"{tmp_path}/")
+    asked.path("creat", os.fsdecode(b"/opt/\xff"))
+    asked.written()[0].encode()
+
+
+def test_paths_lead_where_the_kernel_would_go(tmp_path: Path) -> None:
+    paths = ProcessPaths(os.getpid(), own_root=False)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "deep").symlink_to("a/b")
+    (tmp_path / "loop").symlink_to("loop")
+    assert paths.resolved(f"{tmp_path}/deep/../x") == f"{tmp_path}/a/x"
+    assert paths.resolved(f"{tmp_path}/deep", last=False) == f"{tmp_path}/deep"
+    assert paths.resolved(f"/proc/self/root{tmp_path}/x") == f"{tmp_path}/x"
+    assert paths.resolved(f"/proc/{os.getpid()}/task/{os.getpid()}/cwd/x") == f"{os.getcwd()}/x"
+    assert paths.resolved("/proc/thread-self/mem") == "/proc/self/mem"
+    with (tmp_path / "file").open("w") as opened:
+        assert paths.resolved(f"/dev/fd/{opened.fileno()}") == f"{tmp_path}/file"
+    read, write = os.pipe()
+    assert paths.resolved(f"/proc/self/fd/{write}").startswith("pipe:[")
+    os.close(read)
+    os.close(write)
+    with pytest.raises(OSError, match="links"):
+        paths.resolved(f"{tmp_path}/loop/x")

@@ -70,7 +70,7 @@ def command(request: TrialRequest, inner: list[str], scratch: str) -> list[str]:
         return inner
     if request.sandbox is Sandbox.GVISOR:
         return [*GVISOR, *inner]
-    folders = [*python_folders(), *request.readable, *([request.script] if request.script is not None else [])]
+    folders = _shared(request)
     data = ["--ro-bind", os.path.realpath(request.data), DATA] if request.data is not None else []
     return [
         *_bubblewrap(folders, request.limits),
@@ -97,6 +97,16 @@ def _bubblewrap(folders: Iterable[str], limits: Limits) -> list[str]:
         words += ["--ro-bind-try", os.path.realpath(folder), os.path.abspath(folder)]
         words += ["--ro-bind-try", os.path.realpath(folder), os.path.realpath(folder)]
     return words
+
+
+def _shared(request: TrialRequest) -> list[str]:
+    return [*python_folders(), *request.readable, *([request.script] if request.script is not None else [])]
+
+
+def read_only(request: TrialRequest) -> tuple[str, ...]:
+    """Return the paths inside bubblewrap at which files of this machine are; some may lie below folders of the trial's own."""
+    shared = _shared(request)
+    return (*map(os.path.abspath, shared), *map(os.path.realpath, shared), DATA)
 
 
 def near_script(request: TrialRequest) -> list[str]:

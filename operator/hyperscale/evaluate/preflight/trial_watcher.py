@@ -192,10 +192,11 @@ class Watcher:
         if listener is None:
             return
         request, isolated = self._request, self._request.sandbox is not Sandbox.NONE
+        closed = sandboxes.read_only(request) if request.sandbox is Sandbox.BUBBLEWRAP else ()
         self._calls = CallWatch(
             listener,
             (*self._writable(), *DEVICES, SHARED_MEMORY),
-            Reach(request.addresses, isolated=isolated, folders=self._writable()),
+            Reach(request.addresses, isolated=isolated, folders=self._writable(), closed=closed),
             request.limits.processes + SPARE_PROCESSES,
             isolated,
         )

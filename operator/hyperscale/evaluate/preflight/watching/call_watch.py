@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
-from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Reach, address_of
+from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Address, Reach, address_of
 from hyperscale.evaluate.preflight.watching.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
+from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, ProcessPaths, absolute, joined, shown
 from hyperscale.evaluate.preflight.watching.process_tree import descendants
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
@@ -29,7 +30,6 @@ _SEND: Final = 0xC0182101
 _NOTICE: Final = struct.Struct("=QIIiIQ6Q")
 _ANSWER: Final = struct.Struct("=QqiI")
 _CONTINUE: Final = 1
-_AT_FDCWD: Final = -100
 _MAX_PATH: Final = 4096
 _MAX_ADDRESS: Final = 128
 _MAX_MESSAGES: Final = 64
@@ -91,10 +91,10 @@ class CallWatch:
     def _paths(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
         call, error = PATH_CALLS[name], 0
         for folder, path in call.paths:
-            at = _AT_FDCWD if folder is None else _signed(arguments[folder])
+            at = AT_FDCWD if folder is None else _signed(arguments[folder])
             file = absolute(process, at, _text(process, arguments[path]))
             if not self._may_write(file, process):
-                events.append(TrialEvent(Said.WROTE, file[:512]))
+                events.append(TrialEvent(Said.WROTE, shown(file)))
                 error = errno.EACCES
         return error
 
@@ -109,6 +109,9 @@ class CallWatch:
         if name.startswith(SHARED_MEMORY) and not self.own_processes:
             return self.shared.claim(name)
         return any(_within(name, allowed) for allowed in self.writable)
+
+    def _real(self, process: int, path: str) -> str:
+        return ProcessPaths(process, own_root=self.own_processes).resolved(path)
 
     def _fork(self, events: list[TrialEvent]) -> int:
         if len(descendants(os.getpid())) < self.max_processes:
@@ -126,6 +129,8 @@ class CallWatch:
         for place, length in _addresses(name, process, arguments):
             named = True
             address = address_of(_read(process, place, min(length, _MAX_ADDRESS)))
+            if address is not None and address.is_path:
+                address = Address(self._real(process, joined(process, AT_FDCWD, address.host)), None)
             if address is None or self.reach.allows(address):
                 continue
             if address.host in NAME_CACHES:
@@ -133,7 +138,7 @@ class CallWatch:
             if name == "connect" and address.port == DNS_PORT:
                 self._asking.add((process, arguments[0]))
                 return PRETENDED
-            events.append(TrialEvent(Said.ADDRESS, address.text))
+            events.append(TrialEvent(Said.ADDRESS, shown(address.text)))
             return errno.ECONNREFUSED
         if name == "connect":
             self._asking.discard((process, arguments[0]))
@@ -147,14 +152,6 @@ class CallWatch:
 
 def _within(name: str, allowed: str) -> bool:
     return name == allowed.rstrip("/") or (allowed.endswith("/") and name.startswith(allowed))
-
-
-def absolute(process: int, folder: int, path: str) -> str:
-    """Return the path as the process means it: relative ones from its working directory or from an open folder."""
-    if not path.startswith("/"):
-        base = os.readlink(f"/proc/{process}/cwd" if folder == _AT_FDCWD else f"/proc/{process}/fd/{folder}")
-        path = f"{base}/{path}" if path else base
-    return os.path.normpath("/" + path.lstrip("/"))
 
 
 def _addresses(name: str, process: int, arguments: list[int]) -> Iterator[tuple[int, int]]:
