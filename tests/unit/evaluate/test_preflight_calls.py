@@ -57,6 +57,19 @@ def test_an_open_that_only_reads_and_a_thread_cost_nothing(machine: Machine) -> 
     assert verdict(machine, machine.calls["clone"], 17) == NOTIFY
 
 
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_only_limits_that_are_set_on_another_process_are_watched(machine: Machine) -> None:
+    call, pointer = machine.calls["prlimit64"], 0x7F0000000000
+    for process, new, expected in ((0, pointer, ALLOW), (7, 0, ALLOW), (7, pointer, NOTIFY), (7, 0x1000, NOTIFY), (0, 0, ALLOW)):
+        assert verdict(machine, call, process, 7, new, pointer) == expected
+
+
+def test_a_signal_with_a_value_is_a_signal() -> None:
+    for name, x86, arm in (("rt_sigqueueinfo", 129, 138), ("rt_tgsigqueueinfo", 297, 240)):
+        assert (verdict(X86, x86), verdict(ARM, arm)) == (NOTIFY, NOTIFY)
+        assert name in SIGNALS
+
+
 @given(st.integers(0, 600))
 def test_calls_that_the_table_does_not_name_are_allowed(number: int) -> None:
     if number not in X86.calls.values():

@@ -139,3 +139,10 @@ def test_paths_lead_where_the_kernel_would_go(tmp_path: Path) -> None:
     os.close(write)
     with pytest.raises(OSError, match="links"):
         paths.resolved(f"{tmp_path}/loop/x")
+
+
+@pytest.mark.parametrize("call", ["kill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64"])
+def test_processes_of_others_get_no_signal_and_no_limit(call: str) -> None:
+    asked = Asked()
+    for process, error in ((os.getppid(), errno.EPERM), (os.getpid(), 0)):
+        assert asked.watch._judge(call, os.getpid(), [process, 9, 1, 0, 0, 0], asked.events) == error

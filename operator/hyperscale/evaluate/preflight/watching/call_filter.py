@@ -17,6 +17,7 @@ from typing import Final
 from hyperscale.evaluate.preflight.watching.call_table import (
     CLONE_THREAD,
     FORKS,
+    LIMITING,
     MACHINES,
     PATH_CALLS,
     REFUSED,
@@ -68,6 +69,13 @@ def _block(name: str) -> list[Instruction]:
         return [(_RETURN, 0, 0, _ERROR | REFUSED[name])]
     if name == "clone":
         return _tested(0, CLONE_THREAD, _ALLOW, _NOTIFY)
+    if name == LIMITING:
+        every, pointer = 0xFFFFFFFF, _ARGUMENTS + 8 * 2
+        return [
+            (_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 1, 0, every), (_RETURN, 0, 0, _ALLOW),
+            (_LOAD, 0, 0, pointer), (_ANY_BIT, 2, 0, every), (_LOAD, 0, 0, pointer + 4), (_ANY_BIT, 0, 1, every),
+            (_RETURN, 0, 0, _NOTIFY), (_RETURN, 0, 0, _ALLOW),
+        ]  # fmt: skip
     flags = PATH_CALLS[name].flags if name in PATH_CALLS else None
     if flags is not None:
         return _tested(flags, WRITING, _NOTIFY, _ALLOW)

@@ -19,7 +19,7 @@ from typing import Final
 
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Address, Reach, address_of
-from hyperscale.evaluate.preflight.watching.call_table import FORKS, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
+from hyperscale.evaluate.preflight.watching.call_table import FORKS, LIMITING, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
 from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, ProcessPaths, absolute, joined, shown
 from hyperscale.evaluate.preflight.watching.process_tree import descendants
@@ -82,7 +82,7 @@ class CallWatch:
             return self._paths(name, process, arguments, events)
         if name == "clone" or name in FORKS:
             return self._fork(events)
-        if name in SIGNALS:
+        if name == LIMITING or name in SIGNALS:
             return self._signal(process, _signed(arguments[0]))
         if name in TALKS:
             return self._talk(name, process, arguments, events)
