@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +19,11 @@ from hyperscale.evaluate.preflight.watching import shared_names
 from hyperscale.evaluate.preflight.watching.addresses import Reach
 from hyperscale.evaluate.preflight.watching.call_watch import CallWatch
 from hyperscale.evaluate.preflight.watching.process_paths import ProcessPaths
+from hyperscale.evaluate.preflight.watching.process_tree import descendants, resident_bytes
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
 AT_FDCWD = 2**64 - 100
+EXIT_THREAD = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 60)
 
 
 class Asked:
@@ -146,3 +151,29 @@ def test_processes_of_others_get_no_signal_and_no_limit(call: str) -> None:
     asked = Asked()
     for process, error in ((os.getppid(), errno.EPERM), (os.getpid(), 0)):
         assert asked.watch._judge(call, os.getpid(), [process, 9, 1, 0, 0, 0], asked.events) == error
+
+
+def test_a_process_whose_first_thread_ended_is_counted_measured_and_killed() -> None:
+    program = (
+        "import ctypes, os, threading\n"
+        "held = b'x' * (32 << 20)\n"
+        "threading.Thread(target=lambda: ctypes.CDLL(None).pause()).start()\n"
+        "os.write(1, b'.')\n"
+        f"ctypes.CDLL(None).syscall({EXIT_THREAD}, 0)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.read(1)
+            while _state(child.pid) != "Z":
+                pass
+            assert child.pid in descendants(os.getpid())
+            assert resident_bytes([child.pid]) > 32 << 20
+            assert resident_bytes([child.pid, child.pid]) > 64 << 20
+        finally:
+            child.kill()
+    assert child.pid not in descendants(os.getpid())
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]

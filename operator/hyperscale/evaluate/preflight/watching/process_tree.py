@@ -29,12 +29,21 @@ def descendants(root: int) -> list[int]:
 
 
 def _parent(process: int) -> int | None:
-    """None for one that is gone, or only waits to be asked how it ended."""
+    """None for one that is gone, or only waits to be asked how it ended.
+
+    One whose first thread ended looks like that too, though another thread of it runs.
+    """
     try:
         fields = (_PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[1])
+    return None if fields[0] in (b"Z", b"X") and not _other_threads(process) else int(fields[1])
+
+
+def _other_threads(process: int) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [each for each in os.listdir(_PROC / str(process) / "task") if each != str(process)]
+    return []
 
 
 def resident_bytes(processes: list[int]) -> int:
@@ -45,12 +54,14 @@ def resident_bytes(processes: list[int]) -> int:
 
 
 def _figures(process: int, file: str, fields: tuple[bytes, ...]) -> int:
-    """0 for a process that is gone."""
-    try:
-        lines = (_PROC / str(process) / file).read_bytes().splitlines()
-        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(fields))
-    except (OSError, ValueError):
-        return 0
+    """0 for a process that is gone; a first thread that ended has no memory, and its other threads have all of it."""
+    places = (_PROC / str(process), *(_PROC / str(process) / "task" / each for each in _other_threads(process)))
+    for place in places:
+        with contextlib.suppress(OSError, ValueError):
+            lines = [line for line in (place / file).read_bytes().splitlines() if line.startswith(fields)]
+            if lines:
+                return sum(int(line.split()[1]) << 10 for line in lines)
+    return 0
 
 
 def end_below(root: int) -> bool:
