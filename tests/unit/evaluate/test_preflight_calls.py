@@ -16,7 +16,18 @@ from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 from hyperscale.evaluate.preflight.watching.addresses import Address, Reach, address_of
 from hyperscale.evaluate.preflight.watching.audited import Audit
 from hyperscale.evaluate.preflight.watching.call_filter import program
-from hyperscale.evaluate.preflight.watching.call_table import ARM, CLONE_THREAD, FORKS, PATH_CALLS, REFUSED, SIGNALS, TALKS, X86, Machine
+from hyperscale.evaluate.preflight.watching.call_table import (
+    ARM,
+    CLONE_THREAD,
+    FORKS,
+    PATH_CALLS,
+    REFUSED,
+    SIGNALS,
+    TALKS,
+    WAITS,
+    X86,
+    Machine,
+)
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of
 from hyperscale.evaluate.preflight.watching.process_paths import absolute
 
@@ -45,7 +56,7 @@ def test_every_call_of_the_table_is_watched_or_refused(machine: Machine) -> None
     for name, number in machine.calls.items():
         if name in REFUSED:
             assert verdict(machine, number) == ERROR | REFUSED[name]
-        elif name in (*FORKS, *SIGNALS, *TALKS) or (name in PATH_CALLS and PATH_CALLS[name].flags is None):
+        elif name in (*FORKS, *SIGNALS, *TALKS, *WAITS) or (name in PATH_CALLS and PATH_CALLS[name].flags is None):
             assert verdict(machine, number) == NOTIFY
 
 

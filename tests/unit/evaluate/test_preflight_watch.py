@@ -17,13 +17,19 @@ import pytest
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 from hyperscale.evaluate.preflight.watching import shared_names
 from hyperscale.evaluate.preflight.watching.addresses import Reach
-from hyperscale.evaluate.preflight.watching.call_watch import CallWatch
+from hyperscale.evaluate.preflight.watching.call_watch import PRETENDED, CallWatch
 from hyperscale.evaluate.preflight.watching.process_paths import ProcessPaths
 from hyperscale.evaluate.preflight.watching.process_tree import descendants, resident_bytes
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
 AT_FDCWD = 2**64 - 100
 EXIT_THREAD = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 60)
+
+
+def sockaddr(host: str, port: int) -> bytes:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    head = struct.pack("=H", family) + struct.pack("!H", port)
+    return head + (bytes(4) + socket.inet_pton(family, host) + bytes(4) if ":" in host else socket.inet_aton(host) + bytes(8))
 
 
 class Asked:
@@ -38,10 +44,18 @@ class Asked:
         kept = [ctypes.create_string_buffer(os.fsencode(text), 4096) for text in texts]
         return self.watch._judge(call, os.getpid(), [*map(ctypes.addressof, kept), 0, 0, 0, 0], self.events)
 
-    def socket(self, call: str, path: str) -> int:
+    def at_path(self, call: str, path: str) -> int:
         """The error of a call on a socket in a folder."""
         place = ctypes.create_string_buffer(struct.pack("=H", socket.AF_UNIX) + os.fsencode(path) + b"\0")
         return self.watch._judge(call, os.getpid(), [9, ctypes.addressof(place), len(place), 0, 0, 0], self.events)
+
+    def bound(self, own: socket.socket, host: str, port: int) -> int:
+        """The error of a bind."""
+        place = ctypes.create_string_buffer(sockaddr(host, port))
+        return self.watch._judge("bind", os.getpid(), [own.fileno(), ctypes.addressof(place), len(place), 0, 0, 0], self.events)
+
+    def listens(self, own: socket.socket) -> int:
+        return self.watch._judge("listen", os.getpid(), [own.fileno(), 5, 0, 0, 0, 0], self.events)
 
     def written(self) -> list[str]:
         return [event.text for event in self.events if event.kind is Said.WROTE]
@@ -114,9 +128,9 @@ def test_a_link_in_its_own_folder_leads_to_no_socket_of_another(tmp_path: Path, 
     own.mkdir()
     (own / "link").symlink_to(tmp_path / "agent.sock")
     asked = Asked(f"{own}/", isolated=isolated)
-    assert asked.socket("connect", f"{own}/listener") == 0
+    assert asked.at_path("connect", f"{own}/listener") == 0
     for path in ("link", "../agent.sock", f"{os.path.relpath(tmp_path, own)}/agent.sock"):
-        assert asked.socket("connect", f"{own}/{path}") == errno.ECONNREFUSED
+        assert asked.at_path("connect", f"{own}/{path}") == errno.ECONNREFUSED
     assert {event.text for event in asked.events} == {f"unix:{tmp_path}/agent.sock"}
 
 
@@ -177,3 +191,65 @@ def test_a_process_whose_first_thread_ended_is_counted_measured_and_killed() -> 
 
 def _state(process: int) -> str:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(("host", "becomes"), [("0.0.0.0", "127.0.0.1"), ("192.0.2.7", "127.0.0.1"), ("127.0.0.3", "127.0.0.3")])  # noqa: S104
+def test_a_socket_that_waits_is_bound_to_loopback_by_the_watcher(host: str, becomes: str) -> None:
+    asked = Asked()
+    with socket.socket() as own:
+        assert asked.bound(own, host, 0) == PRETENDED
+        assert own.getsockname()[0] == becomes
+        assert asked.listens(own) == PRETENDED
+        with socket.create_connection(own.getsockname()):
+            pass
+    assert asked.events == []
+
+
+def test_a_socket_of_either_kind_of_address_waits_where_both_find_it() -> None:
+    asked = Asked()
+    with socket.socket(socket.AF_INET6) as own:
+        own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        assert asked.bound(own, "::", 0) == PRETENDED
+        assert own.getsockname()[0] == "::ffff:127.0.0.1"
+        assert asked.listens(own) == PRETENDED
+
+
+def test_other_ports_and_what_was_never_bound_are_refused_and_told() -> None:
+    asked = Asked()
+    with socket.socket() as own:
+        assert asked.bound(own, "0.0.0.0", 45454) == errno.EACCES  # noqa: S104
+        assert asked.bound(own, "127.0.0.1", 6006) == errno.EACCES
+        assert asked.listens(own) == errno.EACCES
+    assert [event.text for event in asked.events] == ["0.0.0.0:45454", "127.0.0.1:6006", "0.0.0.0:0 (to listen)"]
+
+
+def test_no_family_is_no_way_around(tmp_path: Path) -> None:
+    asked, place = Asked(f"{tmp_path}/"), ctypes.create_string_buffer(bytes(16))
+    arguments = [9, ctypes.addressof(place), 16, 0, 0, 0]
+    assert asked.watch._judge("bind", os.getpid(), arguments, asked.events) == errno.EAFNOSUPPORT
+    assert asked.at_path("bind", f"{tmp_path}/own") == 0
+    assert asked.at_path("bind", "/run/another") == errno.EACCES
+    assert asked.at_path("bind", "\0abstract") == errno.EACCES
+
+
+def test_a_network_of_its_own_has_any_port() -> None:
+    asked = Asked(isolated=True)
+    with socket.socket() as own:
+        assert (asked.bound(own, "0.0.0.0", 45454), asked.listens(own)) == (0, 0)  # noqa: S104
+
+
+def test_the_kernel_too_keeps_ports_and_signals_where_it_can() -> None:
+    program = (
+        "import os, socket\n"
+        "from hyperscale.evaluate.preflight.watching import landlock\n"
+        "print('signals (Landlock)' in landlock.restrict(['/tmp'], network=True))\n"
+        "try: socket.socket().bind(('127.0.0.1', 0)); socket.socket().bind(('127.0.0.1', 46006))\n"
+        "except PermissionError: print('no port')\n"
+        "try: os.kill(os.getppid(), 0)\n"
+        "except PermissionError: print('no signal')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    holds, *kept = done.stdout.split("\n")
+    if holds != "True":
+        pytest.skip("Landlock of Linux before 6.12")
+    assert kept == ["no port", "no signal", ""]

@@ -199,6 +199,7 @@ class Watcher:
             Reach(request.addresses, isolated=isolated, folders=self._writable(), closed=closed),
             request.limits.processes + SPARE_PROCESSES,
             isolated,
+            request.shared_tmp,
         )
         self._selector.register(listener, selectors.EVENT_READ)
 

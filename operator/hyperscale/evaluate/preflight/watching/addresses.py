@@ -88,7 +88,7 @@ class Reach:
             return self._isolated
         if address.port == DNS_PORT:
             return bool(self._allowed)  # names of the data's address are looked up too
-        if _is_loopback(address.host) and (self._isolated or address.port == STORE_PORT):
+        if is_loopback(address.host) and (self._isolated or address.port == STORE_PORT):
             return True
         return any(port == address.port and address.host in self._hosts(host, port) for host, port in self._allowed)
 
@@ -104,7 +104,8 @@ def _is_below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -23,6 +23,7 @@ from hyperscale.evaluate.preflight.watching.call_table import (
     REFUSED,
     SIGNALS,
     TALKS,
+    WAITS,
     WRITING,
     Machine,
 )
@@ -79,7 +80,7 @@ def _block(name: str) -> list[Instruction]:
     flags = PATH_CALLS[name].flags if name in PATH_CALLS else None
     if flags is not None:
         return _tested(flags, WRITING, _NOTIFY, _ALLOW)
-    watched = name in PATH_CALLS or name in (*FORKS, *SIGNALS, *TALKS)
+    watched = name in PATH_CALLS or name in (*FORKS, *SIGNALS, *TALKS, *WAITS)
     return [(_RETURN, 0, 0, _NOTIFY if watched else _ALLOW)]
 
 

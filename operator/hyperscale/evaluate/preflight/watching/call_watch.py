@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
-from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Address, Reach, address_of
-from hyperscale.evaluate.preflight.watching.call_table import FORKS, LIMITING, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS
+from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Address, Reach, address_of, is_loopback
+from hyperscale.evaluate.preflight.watching.call_table import FORKS, LIMITING, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS, WAITS
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
+from hyperscale.evaluate.preflight.watching.own_sockets import PORTS, address_bound, bind_to_loopback, borrowed
 from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, ProcessPaths, absolute, joined, shown
 from hyperscale.evaluate.preflight.watching.process_tree import descendants
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
@@ -53,6 +54,8 @@ class CallWatch:
     max_processes: int
     own_processes: bool
     """Whether the trial has process ids of its own, so that it can signal no other process."""
+    own_network: bool = False
+    """Whether no other program is on its network, as in a pod."""
     shared: SharedNames = field(default_factory=SharedNames)
     """Its names in /dev/shm, where it has none of its own."""
 
@@ -86,6 +89,8 @@ class CallWatch:
             return self._signal(process, _signed(arguments[0]))
         if name in TALKS:
             return self._talk(name, process, arguments, events)
+        if name in WAITS:
+            return self._wait(name, process, arguments, events)
         return errno.EPERM
 
     def _paths(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
@@ -110,8 +115,8 @@ class CallWatch:
             return self.shared.claim(name)
         return any(_within(name, allowed) for allowed in self.writable)
 
-    def _real(self, process: int, path: str) -> str:
-        return ProcessPaths(process, own_root=self.own_processes).resolved(path)
+    def _real(self, process: int, path: str, *, last: bool = True) -> str:
+        return ProcessPaths(process, own_root=self.own_processes).resolved(path, last=last)
 
     def _fork(self, events: list[TrialEvent]) -> int:
         if len(descendants(os.getpid())) < self.max_processes:
@@ -123,6 +128,48 @@ class CallWatch:
         if self.own_processes or target == process or target in descendants(os.getpid()):
             return 0
         return errno.EPERM
+
+    def _wait(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
+        """Sockets in folders are files; others wait on loopback, or in a network of their own."""
+        if self.own_processes and name == "listen":
+            return 0
+        own: socket.socket | None = None
+        with contextlib.suppress(OSError):
+            own = None if self.own_processes else borrowed(process, _signed(arguments[0]))
+        try:
+            return self._listen(own, arguments, events) if name == "listen" else self._bind(own, process, arguments, events)
+        finally:
+            if own is not None:
+                own.close()
+
+    def _bind(self, own: socket.socket | None, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
+        sockaddr = _read(process, arguments[1], min(arguments[2] & 0xFFFFFFFF, _MAX_ADDRESS))
+        address = address_of(sockaddr)
+        if address is None:  # the kernel takes a family of 0 for the internet's
+            return 0 if self.own_processes or sockaddr[:2] != bytes(2) else errno.EAFNOSUPPORT
+        if address.is_path:
+            address = Address(self._real(process, joined(process, AT_FDCWD, address.host), last=False), None)
+            allowed = self.reach.allows(address)
+        else:
+            allowed = self.own_processes or address.port in PORTS
+        if allowed and not self.own_processes and address.port is not None:
+            if own is not None:
+                return bind_to_loopback(own, address) or PRETENDED
+            allowed = self.own_network or is_loopback(address.host)
+        if not allowed:
+            events.append(TrialEvent(Said.ADDRESS, shown(address.text)))
+        return 0 if allowed else errno.EACCES
+
+    def _listen(self, own: socket.socket | None, arguments: list[int], events: list[TrialEvent]) -> int:
+        """What was never bound would wait on every address of the machine."""
+        if own is None:
+            return 0 if self.own_network else errno.EACCES
+        address = address_bound(own)
+        if address is None or not (address.is_path or is_loopback(address.host)):
+            events.append(TrialEvent(Said.ADDRESS, f"{shown(address.text) if address else 'a socket'} (to listen)"))
+            return errno.EACCES
+        own.listen(max(0, _signed(arguments[1])))
+        return PRETENDED
 
     def _talk(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
         named = False

@@ -21,35 +21,46 @@ _TRUNCATE: Final = 1 << 14
 _MAKE: Final = sum(1 << bit for bit in range(4, 13))
 """Remove and make files, folders, devices, sockets, links."""
 _REFER: Final = 1 << 13
+_TCP_BIND: Final = 1 << 0
 _TCP_CONNECT: Final = 1 << 1
+_OTHERS: Final = 1 << 0 | 1 << 1
+"""Abstract sockets and signals of processes outside."""
 _NET_PORT: Final = 2
 
 
 def restrict(writable: Iterable[str], *, network: bool) -> list[str]:
-    """Let this process write below these paths alone; return what holds now. Where network is False it connects to its own store alone."""
+    """Let this process write below these paths alone; return what holds now.
+
+    It binds TCP sockets to its store's port, or to any free one. Where network is False it connects to its own store alone.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE, None, 0, _VERSION)
     if version < 1:
         return []
     files = _WRITE_FILE | _MAKE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    tcp = _TCP_CONNECT if version >= 4 and not network else 0
+    tcp = 0 if version < 4 else _TCP_BIND if network else _TCP_BIND | _TCP_CONNECT
     # A kernel refuses attributes that it has no name for, so the structure is as long as its version has it.
-    rules = struct.pack("=QQ", files, tcp) if version >= 4 else struct.pack("=Q", files)
+    fields = (files, tcp, _OTHERS)[: 3 if version >= 6 else 2 if version >= 4 else 1]
+    rules = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = libc.syscall(_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
     if ruleset < 0:
         return []
     try:
         for path in writable:
             _allow(libc, ruleset, path, files)
-        if tcp:
-            rule = struct.pack("=QQ", tcp, STORE_PORT)
+        for rights, port in ((tcp, STORE_PORT), (tcp & _TCP_BIND, 0)):
+            rule = struct.pack("=QQ", rights, port)
             libc.syscall(_ADD, ruleset, _NET_PORT, ctypes.create_string_buffer(rule, len(rule)), 0)
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if libc.syscall(_RESTRICT, ruleset, 0) != 0:
             return []
     finally:
         os.close(ruleset)
-    return ["files (Landlock)", *(["TCP (Landlock)"] if tcp else [])]
+    return [
+        "files (Landlock)",
+        *(["TCP (Landlock)"] if tcp & _TCP_CONNECT else []),
+        *(["signals (Landlock)"] if version >= 6 else []),
+    ]
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:

@@ -37,7 +37,7 @@ class ProcessPaths:
     def __init__(self, process: int, *, own_root: bool) -> None:
         """own_root: it sees other files than this process."""
         self._process, self._own_root = process, own_root
-        self._group = _group(process)
+        self._group = group_of(process)
 
     def resolved(self, path: str, *, last: bool = True) -> str:
         """Return the path without links and `..`; below OWN where it is of the process itself. Raises OSError.
@@ -84,8 +84,8 @@ class ProcessPaths:
         return f"/proc/{self._process}/root{place}" if self._own_root else place
 
 
-def _group(process: int) -> str:
-    """The id of a thread's process; of the thread where it cannot be read."""
+def group_of(process: int) -> str:
+    """Return the id of a thread's process; of the thread where it cannot be read."""
     try:
         with open(f"/proc/{process}/status", "rb") as status:
             return next((line.split()[1].decode() for line in status if line.startswith(b"Tgid:")), str(process))
