@@ -253,3 +253,43 @@ def test_the_kernel_too_keeps_ports_and_signals_where_it_can() -> None:
     if holds != "True":
         pytest.skip("Landlock of Linux before 6.12")
     assert kept == ["no port", "no signal", ""]
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_way_through_its_own_process_ends_where_the_file_is(tmp_path: Path, isolated: bool) -> None:
+    own, of_another = tmp_path / "own", tmp_path / "precious"
+    own.mkdir()
+    of_another.write_text("x")
+    (own / "link").symlink_to("/proc/self/root")
+    asked = Asked(f"{own}/", isolated=isolated)
+    with of_another.open() as opened, (own / "mine").open("w") as mine:
+        for path in (
+            f"/proc/self/root{of_another}",
+            f"/proc/thread-self/root{of_another}",
+            f"/proc/self/task/{os.getpid()}/root{of_another}",
+            f"/proc/self/cwd/{os.path.relpath(of_another)}",
+            f"/proc/self/fd/{opened.fileno()}",
+            f"/dev/fd/{opened.fileno()}",
+            f"{own}/link{of_another}",
+            "/proc/self/attr/current",
+        ):
+            assert asked.path("creat", path) == errno.EACCES, path
+        assert len(asked.written()) == 8
+        for path in ("/proc/self/mem", "/proc/self/clear_refs", f"/proc/self/fd/{mine.fileno()}", f"/proc/self/root{own}/x"):
+            assert asked.path("creat", path) == 0, path
+
+
+def test_another_name_of_a_file_is_a_way_to_write_to_it(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "precious").write_text("x")
+    asked = Asked(f"{own}/")
+    assert asked.path("link", f"{tmp_path}/precious", f"{own}/x") == errno.EACCES
+    assert asked.written() == [f"{tmp_path}/precious"]
+    assert asked.path("link", f"{own}/x", f"{own}/y") == 0
+
+
+def test_dots_after_a_link_leave_the_folder_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "link").symlink_to("/usr/lib")
+    assert Asked(f"{tmp_path}/own/").path("creat", f"{tmp_path}/own/link/../x") == errno.EACCES

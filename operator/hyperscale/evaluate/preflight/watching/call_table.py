@@ -68,7 +68,10 @@ class PathCall(NamedTuple):
     """Which arguments of a call name the files that it changes."""
 
     paths: tuple[tuple[int | None, int], ...]
-    """(argument of the folder, argument of the path); None: relative to the working directory."""
+    """(argument of the folder, argument of the path); None: relative to the working directory.
+
+    Another name of a file writes to it too, so both names of a link count.
+    """
     flags: int | None = None
     """Argument whose bits say whether it writes; None: it always does."""
 
@@ -86,8 +89,8 @@ PATH_CALLS: Final = {
     "rename": PathCall(((None, 0), (None, 1))),
     "renameat": PathCall(((0, 1), (2, 3))),
     "renameat2": PathCall(((0, 1), (2, 3))),
-    "link": PathCall(((None, 1),)),
-    "linkat": PathCall(((2, 3),)),
+    "link": PathCall(((None, 0), (None, 1))),
+    "linkat": PathCall(((0, 1), (2, 3))),
     "symlink": PathCall(((None, 1),)),
     "symlinkat": PathCall(((1, 2),)),
     "chmod": PathCall(((None, 0),)),

@@ -22,7 +22,7 @@ from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Address, 
 from hyperscale.evaluate.preflight.watching.call_table import FORKS, LIMITING, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS, WAITS
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
 from hyperscale.evaluate.preflight.watching.own_sockets import PORTS, address_bound, bind_to_loopback, borrowed
-from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, ProcessPaths, absolute, joined, shown
+from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, OWN, ProcessPaths, absolute, joined, shown
 from hyperscale.evaluate.preflight.watching.process_tree import descendants
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
@@ -35,6 +35,8 @@ _MAX_PATH: Final = 4096
 _MAX_ADDRESS: Final = 128
 _MAX_MESSAGES: Final = 64
 """Of one sendmmsg."""
+OWN_FILES: Final = ("mem", "clear_refs", "comm", "oom_score_adj", "coredump_filter", "timerslack_ns")
+"""Below /proc/self and its threads; all end with the process."""
 SPARE_PROCESSES: Final = 4
 """The sandbox's own."""
 PRETENDED: Final = -1
@@ -97,20 +99,25 @@ class CallWatch:
         call, error = PATH_CALLS[name], 0
         for folder, path in call.paths:
             at = AT_FDCWD if folder is None else _signed(arguments[folder])
-            file = absolute(process, at, _text(process, arguments[path]))
-            if not self._may_write(file, process):
-                events.append(TrialEvent(Said.WROTE, shown(file)))
+            text = _text(process, arguments[path])
+            if not self._may_write(joined(process, at, text), process):
+                events.append(TrialEvent(Said.WROTE, shown(absolute(process, at, text))))
                 error = errno.EACCES
         return error
 
     def _may_write(self, file: str, process: int) -> bool:
-        """By its name and, where both see the same files, by where its links lead."""
-        if file.startswith(("/proc/self/", "/proc/thread-self/", f"/proc/{process}/")):
-            return not file.startswith(f"/proc/{process}/root/")
-        names = {file} if self.own_processes else {file, os.path.realpath(file)}
-        return all(self._is_writable(name) for name in names)
+        """By its name in the folder where it really is, and by where the link leads that it may be."""
+        paths = ProcessPaths(process, own_root=self.own_processes)
+        place, leads_to = paths.resolved(file, last=False), paths.resolved(file)
+        if place.startswith(f"{OWN}/"):
+            return self._is_writable(leads_to)  # nothing there can be removed
+        return self._is_writable(place) and self._is_writable(leads_to)
 
     def _is_writable(self, name: str) -> bool:
+        if not name.startswith("/"):
+            return True  # a pipe, a socket, memory: nothing that stays
+        if name.startswith(f"{OWN}/"):
+            return name.rpartition("/")[2] in OWN_FILES
         if name.startswith(SHARED_MEMORY) and not self.own_processes:
             return self.shared.claim(name)
         return any(_within(name, allowed) for allowed in self.writable)
