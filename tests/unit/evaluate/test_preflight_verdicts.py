@@ -18,7 +18,7 @@ from hyperscale.evaluate.preflight import pod_main
 from hyperscale.evaluate.preflight.job_trial import Surroundings, TrialInputError, trial_of
 from hyperscale.evaluate.preflight.memory_forecast import TrialPeak, gpu_bytes, line_of, too_small
 from hyperscale.evaluate.preflight.trial_record import TrialRecord
-from hyperscale.evaluate.preflight.trial_types import Fault, Limits, Observation, Said, Sandbox, TrialEvent, TrialRequest
+from hyperscale.evaluate.preflight.trial_types import MAX_EVENTS, Fault, Limits, Observation, Said, Sandbox, TrialEvent, TrialRequest
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.evaluate.preflight.verdict import asked_bytes, report_of
 from hyperscale.model.api.job import Architecture, CheckpointSpec, ModelSpec
@@ -30,6 +30,18 @@ from tests.builders.preflights import CORPUS, job_of
 LIMITS = Limits(steps=3, seconds=10.0, memory_bytes=1 << 30)
 WELL = Observation(steps=3, losses=("0x1.0p+0", "0x1.8p-1", "0x1.0p-1"), step_seconds=(0.1, 0.2, 0.3), peak_bytes=1 << 20, seconds=2.0)
 CUSTOM = ModelSpec(Architecture.CUSTOM, parameters=10, script="sound_plain.py")
+
+
+def test_no_word_of_the_code_hides_what_the_watcher_found() -> None:
+    floods = [TrialEvent(Said.WROTE, f"/nothing/{number}") for number in range(MAX_EVENTS + 1)]
+    for told in ([TrialEvent(Said.DONE)], floods):
+        made = record(*told)
+        made.take_watched(TrialEvent(Said.ADDRESS, "192.0.2.1:80"))
+        made.take_watched(TrialEvent(Said.WROTE, "/opt/outside"))
+        observation = made.observation(3.0)
+        assert observation.addresses == ("192.0.2.1:80",)
+        assert observation.written[0] == "/opt/outside"
+        assert {fault.kind for fault in observation.faults} >= {PreflightFault.USED_NETWORK, PreflightFault.WROTE_OUTSIDE}
 
 
 def record(*events: TrialEvent) -> TrialRecord:

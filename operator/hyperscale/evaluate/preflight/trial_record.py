@@ -38,6 +38,7 @@ class TrialRecord:
         self._peak = 0
         self.resident_bytes = 0
         self._names: dict[Said, dict[str, None]] = {Said.IDLE: {}, Said.WROTE: {}, Said.ADDRESS: {}}
+        self._watched: dict[Said, dict[str, None]] = {Said.WROTE: {}, Said.ADDRESS: {}}
         self._held: tuple[str, ...] = ()
 
     def take(self, event: TrialEvent, now_seconds: float) -> None:
@@ -55,13 +56,18 @@ class TrialRecord:
             self._step(event, now_seconds)
         elif event.kind is Said.DONE:
             self.done = True
-        self._note(event)
+        self._note(event, self._names)
         if event.kind in _FAULT_OF:
             self.add(_FAULT_OF[event.kind], event.text, event.step or self._now())
 
-    def _note(self, event: TrialEvent) -> None:
+    def take_watched(self, event: TrialEvent) -> None:
+        """Take in what the watcher itself found. Nothing that the tried process tells keeps it out: no end, no flood."""
+        self._note(event, self._watched)
+        self.add(_FAULT_OF[event.kind], event.text)
+
+    def _note(self, event: TrialEvent, kept: dict[Said, dict[str, None]]) -> None:
         """Keep a name, but not that of a host which another library looks up again."""
-        names = self._names.get(event.kind)
+        names = kept.get(event.kind)
         if names is None or len(names) >= MAX_NAMES:
             return
         if event.kind is not Said.ADDRESS or all(name.partition(":")[0] != event.text for name in names):
@@ -118,6 +124,10 @@ class TrialRecord:
         how = f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
         self.add(PreflightFault.CRASHED, f"it ended with {how}{f': {last[:300]}' if last else ''}")
 
+    def _both(self, kind: Said) -> tuple[str, ...]:
+        """The watcher's own names first."""
+        return tuple({**self._watched[kind], **self._names[kind]})[:MAX_NAMES]
+
     def observation(self, seconds: float) -> Observation:
         """Everything."""
         return Observation(
@@ -129,7 +139,7 @@ class TrialRecord:
             resident_bytes=self.resident_bytes,
             seconds=seconds,
             idle=tuple(self._names[Said.IDLE]),
-            written=tuple(self._names[Said.WROTE]),
-            addresses=tuple(self._names[Said.ADDRESS]),
+            written=self._both(Said.WROTE),
+            addresses=self._both(Said.ADDRESS),
             limits=self._held,
         )

@@ -205,7 +205,7 @@ class Watcher:
 
     def _answer(self, calls: CallWatch) -> None:
         for event in calls.answer():
-            self._record.take(event, self._now())
+            self._record.take_watched(event)
 
     def _drain(self) -> None:
         """What it event_end before it was ended."""
