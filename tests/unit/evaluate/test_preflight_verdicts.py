@@ -44,6 +44,15 @@ def test_no_word_of_the_code_hides_what_the_watcher_found() -> None:
         assert {fault.kind for fault in observation.faults} >= {PreflightFault.USED_NETWORK, PreflightFault.WROTE_OUTSIDE}
 
 
+def test_words_of_the_code_are_printable_in_every_field() -> None:
+    evil = "\x1b]0;pwn\x07\x1b[2J\x9b31m\u202eevil\udcff"
+    fault = Fault(PreflightFault.CRASHED, f"RuntimeError: {evil}", 1)
+    report = report_of(Observation(faults=(fault,), idle=(evil,), written=(evil,), addresses=(evil,), limits=(evil,)), None, LIMITS)
+    texts = (report.sentence, *report.idle_parameters, *report.files_written, *report.addresses, *report.limits_held)
+    assert len(texts) == 5
+    assert all(text.isprintable() and "evil" in text for text in texts)
+
+
 def record(*events: TrialEvent) -> TrialRecord:
     made = TrialRecord(LIMITS)
     made.take(TrialEvent(Said.READY, limits=("memory",)), 1.0)

@@ -12,6 +12,7 @@ import msgspec
 from hyperscale.evaluate.preflight.trial_types import MIB, Fault, Limits, Observation
 from hyperscale.model.api.preflight_report import MAX_REPORT_BYTES, PreflightFault, PreflightReport
 from hyperscale.model.evaluation import MAX_NAMES
+from hyperscale.observe.run_report import printable
 
 MAX_SENTENCE: Final = 900
 MAX_NAME: Final = 128
@@ -43,7 +44,7 @@ def report_of(
     deterministic = None if again is None else _same(first.losses, again.losses)
     sentence = _well(first, limits, deterministic) if fault is None else _wrong(fault, first, limits)
     report = PreflightReport(
-        sentence=f"{sentence}{f' {note}' if note else ''}"[:MAX_SENTENCE],
+        sentence=printable(f"{sentence}{f' {note}' if note else ''}")[:MAX_SENTENCE],
         fault=None if fault is None else fault.kind,
         steps=first.steps,
         step_seconds=statistics.median(first.step_seconds) if first.step_seconds else None,
@@ -125,7 +126,7 @@ def _same(first: Sequence[str], again: Sequence[str]) -> bool | None:
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name.encode(errors="replace").decode()[:MAX_NAME] for name in names[:MAX_NAMES])
+    return tuple(printable(name)[:MAX_NAME] for name in names[:MAX_NAMES])
 
 
 def _listed(names: Sequence[str]) -> str:
