@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,11 @@ from hyperscale.control.history.runs_table import METADATA
 from hyperscale.control.history.table_columns import present_columns
 
 CONNECT_SECONDS: Final = 5
+_LOG = logging.getLogger(__name__)
+_MAKING: Final = threading.Lock()
+"""Stores of one process open side by side: one makes the tables, the others find them."""
+_refused: set[tuple[str, str]] = set()
+"""Database and table that could not be made, each named in the log once."""
 
 
 class HistoryError(OSError):
@@ -25,6 +32,7 @@ class Database:
     def __init__(self, url: str, table: str, *, make: bool = True) -> None:
         """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the tables where they are missing, or raises HistoryError.
 
+        Another table than `table` that the account may not make is done without.
         `make` False only looks: where `table` is not there that is an error, and no other's database gets a table.
         """
         try:
@@ -47,14 +55,31 @@ class Database:
             with contextlib.ExitStack() as refused:
                 refused.callback(self.engine.dispose)
                 if make:
-                    METADATA.create_all(self.engine)
+                    with _MAKING:
+                        self._make_tables(table)
                 elif not _is_there(address) or not sql.inspect(self.engine).has_table(table):
                     raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
+                self.tables = frozenset(name for name in METADATA.tables if sql.inspect(self.engine).has_table(name))
+                """Those that the database has: an account may lack the right to make them."""
                 self.columns = present_columns(self.engine, METADATA.tables[table], add=make)
                 """Of `table`, those that the database has."""
                 refused.pop_all()
         except (SQLAlchemyError, ImportError) as error:
             raise self.fault(error) from error
+
+    def _make_tables(self, wanted: str) -> None:
+        """Make each missing table by itself; raises SQLAlchemyError where `wanted` stays missing."""
+        for table in METADATA.sorted_tables:
+            if sql.inspect(self.engine).has_table(table.name):
+                continue
+            try:
+                _made(self.engine, table)
+            except SQLAlchemyError as error:
+                if table.name == wanted:
+                    raise
+                if (self._shown, table.name) not in _refused:
+                    _refused.add((self._shown, table.name))
+                    _LOG.warning("history: table %s is missing and was not made, it is done without: %s", table.name, self.fault(error))
 
     def close(self) -> None:
         """Close all connections."""
@@ -64,6 +89,15 @@ class Database:
         """Return an error as one line."""
         cause = getattr(error, "orig", None) or error
         return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
+
+
+def _made(engine: sql.Engine, table: sql.Table) -> None:
+    """Make a table; raises SQLAlchemyError where it is still missing then: another operator may make it in the same moment."""
+    try:
+        table.create(engine, checkfirst=True)
+    except SQLAlchemyError:
+        if not sql.inspect(engine).has_table(table.name):
+            raise
 
 
 def _is_there(address: sql.URL) -> bool:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from hyperscale.control.history.calibration import MeasuredStep, calibrate, placement
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
-from hyperscale.control.history.nodes_table import prune_lives, read_lives, write_lives
+from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, FinishedRun
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.model.plan import Calibration
@@ -43,6 +43,7 @@ class RunStore:
         self._engine, self._fault = self._database.engine, self._database.fault
         self._placements: dict[str, dict[str, int]] = {}
         self._columns = self._database.columns
+        self._keeps_lives = NODES.name in self._database.tables
 
     def close(self) -> None:
         """Close all connections."""
@@ -97,7 +98,8 @@ class RunStore:
         """Delete runs that finished before this time (Unix seconds); their number. Raises HistoryError."""
         try:
             with self._engine.begin() as connection:
-                prune_lives(connection, before)
+                if self._keeps_lives:
+                    prune_lives(connection, before)
                 return connection.execute(sql.delete(RUNS).where(RUNS.c.finished_at < before)).rowcount
         except SQLAlchemyError as error:
             raise self._fault(error) from error
@@ -194,7 +196,9 @@ class RunStore:
         return tuple((FinishedRun(**row), each) for row, each in zip(rows, taught, strict=True))
 
     def node_lives(self, cluster: str) -> tuple[NodeLife, ...]:
-        """Lives of a cluster's nodes, oldest first. Raises HistoryError."""
+        """Lives of a cluster's nodes, oldest first; none from a database without their table. Raises HistoryError."""
+        if not self._keeps_lives:
+            return ()
         try:
             with self._engine.connect() as connection:
                 return read_lives(connection, cluster)
@@ -202,7 +206,9 @@ class RunStore:
             raise self._fault(error) from error
 
     def keep_lives(self, cluster: str, lives: Sequence[NodeLife]) -> None:
-        """Write lives of a cluster's nodes, in one transaction. Raises HistoryError."""
+        """Write lives of a cluster's nodes, in one transaction; nothing is kept in a database without their table. Raises HistoryError."""
+        if not self._keeps_lives:
+            return
         try:
             with self._engine.begin() as connection:
                 write_lives(connection, cluster, tuple(lives))
