@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
-from hyperscale.control.history.runs_table import METADATA
+from hyperscale.control.history.runs_table import METADATA, RUNS
 from hyperscale.control.history.table_columns import present_columns
 
 CONNECT_SECONDS: Final = 5
@@ -57,8 +57,8 @@ class Database:
                 if make:
                     with _MAKING:
                         self._make_tables(table)
-                elif not _is_there(address) or not sql.inspect(self.engine).has_table(table):
-                    raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
+                elif fault := self._absence(address, table):
+                    raise HistoryError(f"{self._shown}: {fault}")
                 self.tables = frozenset(name for name in METADATA.tables if sql.inspect(self.engine).has_table(name))
                 """Those that the database has: an account may lack the right to make them."""
                 self.columns = present_columns(self.engine, METADATA.tables[table], add=make)
@@ -80,6 +80,17 @@ class Database:
                 if (self._shown, table.name) not in _refused:
                     _refused.add((self._shown, table.name))
                     _LOG.warning("history: table %s is missing and was not made, it is done without: %s", table.name, self.fault(error))
+
+    def _absence(self, address: sql.URL, wanted: str) -> str:
+        """Why `wanted` is not in the database, and what to do; "" where it is."""
+        if _is_there(address) and sql.inspect(self.engine).has_table(wanted):
+            return ""
+        if not _is_there(address) or not sql.inspect(self.engine).has_table(RUNS.name):
+            return "no history of runs is there; write the database that the operator records to"
+        return (
+            f"it has no table {wanted}, as an earlier version made it; start the operator of this version with it once, "
+            "with an account that may make tables"
+        )
 
     def close(self) -> None:
         """Close all connections."""

@@ -91,3 +91,10 @@ def test_a_table_that_another_operator_makes_in_the_same_moment_is_used(tmp_path
             assert (store.record([RUN]), store.runs(5)) == (1, (RUN,))
     finally:
         event.remove(RUNS, "before_create", make_first)
+
+
+def test_a_database_of_an_earlier_version_says_which_table_it_lacks(earlier: str, tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match=r"no table hyperscale_decisions.*start the operator of this version"):
+        DecisionStore(earlier, make=False)
+    with pytest.raises(HistoryError, match="no history of runs is there"):
+        DecisionStore(f"sqlite:///{tmp_path}/none", make=False)
