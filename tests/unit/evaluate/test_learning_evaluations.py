@@ -18,7 +18,9 @@ from hyperscale.evaluate.pipeline.fuse_stages import fuse
 from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import QUESTIONS, EvaluationAsk, part_of
-from hyperscale.evaluate.service.evaluation_main import answer
+from hyperscale.evaluate.service.evaluation_main import answer, failures_taken
+from hyperscale.model.api.evaluation_policy import EvaluationPolicy
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.evaluation import Evaluation, EvaluationStatus, Interval, StageOutcome, StageState, StageSummary
 from hyperscale.model.planning import PlanRequest
 from tests.builders.clusters import gpu_node, planned, snapshot, training
@@ -150,6 +152,26 @@ def test_the_operators_evaluation_learns_from_all_lessons() -> None:
     assert after.epoch_seconds is not None
     assert after.epoch_seconds.middle > 1.5 * before.epoch_seconds.middle
     assert before.value_source.startswith("Not calibrated: 0 of 12")
+
+
+@pytest.mark.parametrize(
+    ("policy", "hours"),
+    [
+        (EvaluationPolicy(), 9),
+        (EvaluationPolicy(failures_per_thousand_node_days=2.0), 9),
+        (EvaluationPolicy(repair_seconds=3600), 1),
+        (EvaluationPolicy(failures_per_thousand_node_days=2.0, repair_seconds=3600), 1),
+    ],
+)
+def test_the_repair_time_that_nodes_showed_counts_unless_the_policy_states_one(policy: EvaluationPolicy, hours: int) -> None:
+    nodes = tuple(
+        life
+        for number in range(6)
+        for life in (NodeLife(f"n{number}", "H100", 0.0, 1e5, "NotReady"), NodeLife(f"n{number}", "H100", 1e5 + 9 * 3600.0))
+    )
+    lessons = Lessons(nodes=nodes, now=300.0 * DAY_SECONDS)
+    ask = EvaluationAsk(PLAN, REQUEST, part_of(CLUSTER, PLAN), 200, PolicySpec(evaluation=policy), lessons)
+    assert failures_taken(ask).repair_seconds == hours * 3600.0
 
 
 def test_a_question_takes_only_the_nodes_of_its_products_and_a_bounded_history() -> None:

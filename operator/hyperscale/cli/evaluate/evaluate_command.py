@@ -33,6 +33,7 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
     failures_of,
     first_epoch_deadline,
     of_table,
+    with_repair,
 )
 from hyperscale.evaluate.pipeline.learned_runs import PastRuns
 from hyperscale.evaluate.pipeline.run_stages import Evaluated, evaluate
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _question(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, arguments: argparse.Namespace) -> EvaluationQuestion:
     """Everything that the evaluation depends on."""
     policy = sources.policy.evaluation
-    failures = _failures(arguments) or failures_of(policy)
+    failures = with_repair(_failures(arguments) or failures_of(policy), policy)
     finished = _history(arguments)
     model = model_proof(job.spec, arguments)
     spinner.say("playing futures")
@@ -82,7 +83,7 @@ def _question(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, 
         plan=plan,
         request=asked.request,
         snapshot=sources.snapshot,
-        failures=replace(failures, repair_seconds=_given(arguments.repair_seconds, policy.repair_seconds)),
+        failures=replace(failures, repair_seconds=_given(arguments.repair_seconds, failures.repair_seconds)),
         deadline_seconds=_deadline(job, arguments, policy),
         write_seconds=_given(arguments.write_seconds, policy.checkpoint_write_seconds),
         restart_seconds=_given(arguments.restart_seconds, policy.restart_seconds),

@@ -28,7 +28,7 @@ BUILT_IN: Final = EvaluationPolicy()
 DAY_SECONDS: Final = 86_400.0
 ASSUMED_FAILURES: Final = 6.50
 """Per 1,000 node-days: RSC-1, 16,000 A100 (arXiv 2410.21680)."""
-ASSUMED_REPAIR_SECONDS: Final = float(BUILT_IN.repair_seconds)
+ASSUMED_REPAIR_SECONDS: Final = 14_400.0
 ASSUMED_RESTART_SECONDS: Final = float(BUILT_IN.restart_seconds)
 """To detect a failure, create the pods again and load the graph."""
 ASSUMED_WRITE_SECONDS: Final = BUILT_IN.checkpoint_write_seconds
@@ -78,7 +78,12 @@ def failures_of(policy: EvaluationPolicy) -> FailureAssumption:
     """Return what the policy says of failures and repairs; the published rate where it says none."""
     rate = policy.failures_per_thousand_node_days
     taken = assumed_failures() if rate is None else constant_rate(rate, f"By the PlannerPolicy: {rate:g} failures per 1,000 node-days.")
-    return replace(taken, repair_seconds=float(policy.repair_seconds))
+    return with_repair(taken, policy)
+
+
+def with_repair(failures: FailureAssumption, policy: EvaluationPolicy) -> FailureAssumption:
+    """Return the failures with the repair time that the policy states, if it states one."""
+    return failures if policy.repair_seconds is None else replace(failures, repair_seconds=float(policy.repair_seconds))
 
 
 def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) -> FailureAssumption:

@@ -60,6 +60,11 @@ def learned_failures(lives: Sequence[NodeLife], until_seconds: float) -> Failure
     return FailureAssumption(fitted.laws, f"Learned: {alone}. {fitted.source}", repair_seconds=repair, age_seconds=fitted.age_seconds)
 
 
+def learned_repair(lives: Sequence[NodeLife], until_seconds: float) -> float:
+    """Return how long a repair of these nodes takes, observed until then (Unix seconds)."""
+    return repair_seconds([record for life in lives if (record := _record(life, until_seconds)) is not None])
+
+
 def repair_seconds(records: Sequence[UnitRecord]) -> float:
     """Return the median time from a failure until the node was in service again; the assumed one from fewer than `MIN_REPAIRS`."""
     gaps = []

@@ -12,9 +12,15 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.evaluate.pipeline.evaluation_question import EvaluationQuestion, FailureAssumption, failures_of, first_epoch_deadline
+from hyperscale.evaluate.pipeline.evaluation_question import (
+    EvaluationQuestion,
+    FailureAssumption,
+    failures_of,
+    first_epoch_deadline,
+    with_repair,
+)
 from hyperscale.evaluate.pipeline.futures_budget import affordable_futures
-from hyperscale.evaluate.pipeline.learned_failures import learned_failures
+from hyperscale.evaluate.pipeline.learned_failures import learned_failures, learned_repair
 from hyperscale.evaluate.pipeline.learned_runs import forecast_run
 from hyperscale.evaluate.pipeline.run_stages import evaluate
 from hyperscale.evaluate.service.evaluation_frames import MAX_QUESTION_BYTES, QUESTIONS, EvaluationAsk
@@ -31,7 +37,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         plan=ask.plan,
         request=ask.request,
         snapshot=ask.snapshot,
-        failures=_failures(ask),
+        failures=failures_taken(ask),
         deadline_seconds=first_epoch_deadline(ask.request.job, terms.restart_seconds),
         write_seconds=terms.checkpoint_write_seconds,
         restart_seconds=float(terms.restart_seconds),
@@ -45,12 +51,12 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
     return status_of(evaluate(replace(question, futures=affordable_futures(question))).answer)
 
 
-def _failures(ask: EvaluationAsk) -> FailureAssumption:
-    """What the policy says of failures, else what the nodes themselves have shown."""
-    terms = ask.policy.evaluation
-    if terms.failures_per_thousand_node_days is not None:
-        return failures_of(terms)
-    return replace(learned_failures(ask.lessons.nodes, ask.lessons.now), repair_seconds=float(terms.repair_seconds))
+def failures_taken(ask: EvaluationAsk) -> FailureAssumption:
+    """Return what the policy says of failures, else what the nodes themselves have shown."""
+    terms, nodes, now = ask.policy.evaluation, ask.lessons.nodes, ask.lessons.now
+    if terms.failures_per_thousand_node_days is None:
+        return with_repair(learned_failures(nodes, now), terms)
+    return with_repair(replace(failures_of(terms), repair_seconds=learned_repair(nodes, now)), terms)
 
 
 def main() -> int:

@@ -69,8 +69,8 @@ class EvaluationPolicy(Spec, frozen=True):
     """Entries of the comparison matrix, one for each pair; pairs left out are as built in. Its consistency ratio must be below 0.1."""
     failures_per_thousand_node_days: Annotated[float, Meta(ge=0, le=MAX_FAILURE_RATE, extra=DECIMAL)] | None = None
     """How often nodes fail. Without it 6.50 is assumed, as published for 16,000 A100."""
-    repair_seconds: Annotated[int, Meta(ge=0, le=MAX_SECONDS)] = 14_400
-    """From the failure of a node until it can take part again."""
+    repair_seconds: Annotated[int, Meta(ge=0, le=MAX_SECONDS)] | None = None
+    """From the failure of a node until it can take part again. Without it what the nodes have shown counts, else 14400."""
     restart_seconds: Annotated[int, Meta(ge=0, le=MAX_SECONDS)] = 120
     """To create the pods of a job again and load its graph."""
     checkpoint_write_seconds: Annotated[float, Meta(ge=0, le=86_400, extra=DECIMAL)] = 2.0
