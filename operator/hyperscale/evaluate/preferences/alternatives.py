@@ -13,10 +13,9 @@ import msgspec
 import numpy as np
 
 from hyperscale.model.graph import FloatArray
+from hyperscale.model.offers.plan_offers import LEAST_RISK
 
 CRITERIA: Final = ("time", "cost", "risk")
-LEAST_RISK: Final = 0.01
-"""Risks below it count as equal: a forecast cannot tell them apart."""
 
 
 class Alternative(msgspec.Struct, frozen=True, order=True, rename="camel"):

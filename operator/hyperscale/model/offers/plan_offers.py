@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -14,6 +14,8 @@ MAX_OFFERS = 3
 MAX_OFFERED_WORKERS = 256
 """Workers of a plan that is offered or compared: three plans have to fit in a status."""
 PLAN_ID_DIGITS = 16
+LEAST_RISK: Final = 0.01
+"""Risks below it count as equal wherever people's weights are learned or applied: a forecast cannot tell them apart."""
 
 PlanId = Annotated[str, Meta(max_length=64)]
 ReasonText = Annotated[str, Meta(max_length=1000)]

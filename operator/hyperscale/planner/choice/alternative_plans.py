@@ -21,6 +21,7 @@ from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.plan_check import violations
+from hyperscale.planner.choice.node_risk import node_failure_risk, weighed_risk
 from hyperscale.planner.problem.speeds import gpu_speeds
 
 MAX_QUESTIONS: Final = 6
@@ -32,8 +33,6 @@ MAX_LOSS_RATIO: Final = 4.0
 MIN_RATIO: Final = 1e-9
 """Of a figure that is 0."""
 Weights = tuple[float, float, float]
-FAILURES_PER_NODE_SECOND: Final = 6.50 / 1000.0 / 86400.0
-"""6.50 failures per 1,000 node-days (RSC-1, arXiv 2410.21680)."""
 
 
 class Ratios(NamedTuple):
@@ -46,8 +45,7 @@ class Ratios(NamedTuple):
 
 def failure_risk(plan: Plan, epochs: int) -> float:
     """Return the probability that a node of the plan fails before the run ends: 1 - exp(-rate x nodes x seconds)."""
-    exposure = FAILURES_PER_NODE_SECOND * len(plan.ranks_by_node) * epochs * plan.predicted.epoch_seconds
-    return rounded(-math.expm1(-exposure))
+    return rounded(node_failure_risk(len(plan.ranks_by_node), epochs * plan.predicted.epoch_seconds))
 
 
 def alternative_requests(request: PlanRequest, plan: Plan, snapshot: ClusterSnapshot, policy: PolicySpec) -> tuple[PlanRequest, ...]:
@@ -103,13 +101,16 @@ def ratios(offer: PlanAlternative, own: PlanAlternative) -> Ratios:
 
 
 def rated_best(listed: Sequence[PlanAlternative], weights: Weights) -> str:
-    """Return the id of the offer with the least weighted sum of logarithms of time, cost and risk; the first of equal ones."""
+    """Return the id of the offer with the least weighted sum of logarithms of time, cost and risk; the first of equal ones.
+
+    Risks below LEAST_RISK are equal, as they are where answers of people reveal the weights.
+    """
     own = listed[0]
 
     def burden(offer: PlanAlternative) -> float:
-        return round(
-            math.fsum(weight * math.log(max(each, MIN_RATIO)) for weight, each in zip(weights, ratios(offer, own), strict=True)), 9
-        )
+        against = ratios(offer, own)
+        logarithms = *(math.log(max(each, MIN_RATIO)) for each in against[:2]), weighed_risk(offer.failure_risk)
+        return round(math.fsum(weight * each for weight, each in zip(weights, logarithms, strict=True)), 9)
 
     return min(listed, key=burden).plan_id
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import IntArray
+from hyperscale.planner.choice.node_risk import node_failure_risk, weighed_risk
 from hyperscale.planner.cost.objective import objectives
 from hyperscale.planner.problem.candidates import free_gpus
 from hyperscale.planner.problem.placement_problem import Problem
@@ -55,7 +56,7 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
             return True, 0.0, 0.0
         hourly = sum_in_order(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
         if problem.request.weights is not None:
-            hourly = burden(problem.request.weights, candidate, hourly)
+            hourly = burden(problem.request.weights, candidate, hourly, problem.job.model.epochs)
         return False, round(hourly, 9), float(_idle(problem, free, np.array(candidate.order)))
 
     candidates.sort(key=key)
@@ -64,15 +65,15 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
     return candidates if fitted is best else [(fitted, planner), *candidates]
 
 
-def burden(weights: tuple[float, float, float], candidate: Candidate, hourly: float) -> float:
+def burden(weights: tuple[float, float, float], candidate: Candidate, hourly: float, epochs: int) -> float:
     """Return what a placement weighs for people: w . (ln time, ln cost, ln risk), less is better.
 
-    Time is the objective; cost is `hourly` x time; the risk of a node failure is in proportion to nodes x time.
+    Time is the objective; cost is `hourly` x time; the risk is that of a node failure in all epochs, those below LEAST_RISK are equal.
     """
     time, cost, risk = weights
     seconds = math.log(max(candidate.objective, MIN_LOGARITHM))
-    nodes = math.log(len(set(candidate.order)))
-    return time * seconds + cost * (math.log(max(hourly, MIN_LOGARITHM)) + seconds) + risk * (nodes + seconds)
+    failure = weighed_risk(node_failure_risk(len(set(candidate.order)), epochs * candidate.objective))
+    return time * seconds + cost * (math.log(max(hourly, MIN_LOGARITHM)) + seconds) + risk * failure
 
 
 def _idle(problem: Problem, free: IntArray, order: IntArray) -> int:
