@@ -12,6 +12,7 @@ from hyperscale.cli.live import ApiRefusedError, LiveCluster
 from hyperscale.cli.plan import inputs
 from hyperscale.cli.text_tables import printable
 from hyperscale.model import constants
+from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus
@@ -42,6 +43,12 @@ class WaitingJob(NamedTuple):
     def annotations(self) -> Mapping[str, str]:
         """As they were read."""
         return self.resource["metadata"].get("annotations") or {}
+
+    @property
+    def may_start(self) -> bool:
+        """Whether approval starts the job: with startPolicy Never nothing does."""
+        spec = self.resource.get("spec")
+        return not isinstance(spec, dict) or spec.get("startPolicy") != StartPolicy.NEVER
 
 
 def read_waiting(arguments: argparse.Namespace, reasons: tuple[str, ...], what: str) -> WaitingJob:

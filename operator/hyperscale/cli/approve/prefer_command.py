@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from hyperscale.cli.text_tables import print_answer, printable
 from hyperscale.model import constants
 from hyperscale.model.offers.plan_offers import PlanAlternative, prior_of
 from hyperscale.model.plan import Plan
+
+NEVER_STARTS: Final = "spec.startPolicy is Never; write spec.startPolicy: Manual"
 
 
 class Preferred(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -35,17 +38,21 @@ def run(arguments: argparse.Namespace) -> int:
     because = because_of(arguments)
     job = read_waiting(arguments, PLANNED, "a person")
     plan = _offered(job, arguments.alternative)
+    if arguments.approve and not job.may_start:
+        raise InputError(f"{job.shown}: --approve: {NEVER_STARTS}, or leave --approve out")
     if not arguments.dry_run:
         annotate(job, _annotations(job, plan.plan_id, because, arguments.approve), "prefer")
     change = difference(prior_of(job.plan), plan)
     answer = Preferred(job.key, plan.plan_id, change, because, arguments.approve, arguments.dry_run)
-    print_answer(answer, map(printable, _lines(answer, plan)), arguments.output)
+    print_answer(answer, map(printable, _lines(answer, plan, job.may_start)), arguments.output)
     return exit_codes.OK
 
 
-def _lines(answer: Preferred, plan: Plan) -> list[str]:
+def _lines(answer: Preferred, plan: Plan, may_start: bool) -> list[str]:
     done = "Would be preferred (nothing was written)" if answer.dry_run else "Preferred and approved" if answer.approved else "Preferred"
     then = "" if answer.approved or answer.dry_run else "It starts once it is approved: `hyperscale approve`."
+    if not may_start:
+        then = f"It does not start: {NEVER_STARTS}."
     lines = [f"{done}: {answer.job}, plan {answer.plan_id}.", plan_sentence(plan), *difference_lines(answer.difference)]
     return [*lines, "", then] if then else lines
 
