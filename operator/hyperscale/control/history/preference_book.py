@@ -55,6 +55,7 @@ def preferences_of(decisions: Iterable[PersonDecision]) -> NamespacePreferences:
             for pair, answer in _answers(one):
                 by_pair.pop(pair, None)  # the later one is the newer
                 by_pair[pair] = answer
+                forgotten.discard(answer.identifier)  # it was given again
         elif one.kind == DecisionKind.FORGOTTEN:
             forgotten.add(one.plan_id)
         elif one.kind == DecisionKind.RECALLED:

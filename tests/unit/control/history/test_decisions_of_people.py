@@ -78,6 +78,15 @@ def test_a_forgotten_answer_is_as_if_it_had_not_been_given_and_can_be_recalled()
     assert preferences_of([*rows, *forget, *recall]).answers == preferences_of(rows).answers
 
 
+def test_a_forgotten_answer_that_is_given_again_counts() -> None:
+    rows = [chosen(CHEAP.plan_id), decision(2.0, "team", DecisionKind.FORGOTTEN, f"u1:{CHEAP.plan_id}:{FAST.plan_id}")]
+    assert len(preferences_of(rows).answers) == 1
+    again = preferences_of([*rows, chosen(CHEAP.plan_id, 3.0)])
+    assert (len(again.answers), again.forgotten) == (2, ())
+    later = decision(4.0, "team", DecisionKind.FORGOTTEN, f"u1:{CHEAP.plan_id}:{FAST.plan_id}")
+    assert len(preferences_of([*rows, chosen(CHEAP.plan_id, 3.0), later]).answers) == 1
+
+
 def test_people_who_choose_the_cheap_plan_weigh_cost() -> None:
     weights = revealed(preferences_of([chosen(CHEAP.plan_id, float(at), f"u{at}") for at in range(20)]), BOUNDS).weights
     assert weights[1] > max(weights[0], weights[2])
