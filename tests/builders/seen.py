@@ -134,7 +134,7 @@ FIELDS = {
         if group not in ("plan", "partitions", "inspection", "preflight")
         for field in kind.__struct_fields__
     },
-    **{field: ("plan", field) for field in ("refusal", "admission", "metrics", "evaluation")},
+    **{field: ("plan", field) for field in ("refusal", "admission", "metrics", "evaluation", "weights", "weights_read")},
     "job": ("job", "parsed"),
     "plan": ("plan", "in_force"),
     "plan_recorded": ("plan", "recorded"),

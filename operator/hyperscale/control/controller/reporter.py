@@ -40,7 +40,7 @@ class Reporter:
         recorders: tuple[RunRecorder, DecisionRecorder],
     ) -> None:
         """queue: where another pass is asked for that writes progress later."""
-        self._cache, self._telemetry, self._clock = context.cache, context.telemetry, context.clock
+        self._cache, self._reader, self._telemetry, self._clock = context.cache, context.reader, context.telemetry, context.clock
         self._queue, self._planning, self._preflights, self._actions = queue, planning, preflights, actions
         self._recorder, self._decisions = recorders
         self._written_at: dict[Key, float] = {}
@@ -82,7 +82,10 @@ class Reporter:
             evaluator.consider(run.key, state, run.policy)
             state = replace(state, plan=replace(state.plan, evaluation=evaluator.view(run.key)))
         self._preflights.consider(run.key, state)
-        return state
+        if state.plan.alternatives is None and state.job.status.alternatives is None:
+            return state
+        weights = self._reader.weights_of(run.key.namespace, run.policy)
+        return replace(state, plan=replace(state.plan, weights=weights, weights_read=self._reader.decisions_read))
 
     def _is_due(self, run: ReconcileContext, before: JobStatus, status: JobStatus, faulty: bool) -> bool:
         """Whether the status is to be written now; faulty: the stored one cannot be read."""

@@ -67,7 +67,8 @@ class DecisionRecorder:
 
     def __init__(self, reader: JobReader, telemetry: Telemetry, url: str, clock: Callable[[], float], days: float = 0.0) -> None:
         """url: "" keeps nothing, and there are no weights; days: how long a decision is kept, 0 for ever."""
-        reader.preferences = self.weights
+        reader.preferences, reader.decisions_read = self.weights, not url
+        self._reader = reader
         self._telemetry = telemetry
         self._url = url
         self._clock = clock
@@ -156,6 +157,7 @@ class DecisionRecorder:
         preferences = await in_daemon_thread(partial(_preferences, store))
         if preferences != self._preferences:
             self._preferences, self._weights = preferences, {}
+        self._reader.decisions_read = True
 
 
 def _put(entries: dict[EntryKey, Entry], key: EntryKey, entry: Entry) -> None:

@@ -70,7 +70,6 @@ class AlternativeSearch:
         """question: what the planners would be asked about the job now."""
         self._cache, self._clock, self._wake, self._lock = context.cache, context.clock, context.wake, context.planner_lock
         self._planner = planner
-        self._weights = context.reader.weights_of
         self._question = question
         self._asked: dict[Key, tuple[str, str]] = {}
         """Plan and spec that were asked about last."""
@@ -152,7 +151,7 @@ class AlternativeSearch:
             asked_about,
             job=replace(asked_about.job, planner=PlannerChoice.HEURISTIC),  # the fastest: others wait behind each question
             deadline_seconds=min(DEADLINE_SECONDS, waiting.policy.plan_deadline_seconds),
-            weights=None,  # people choose among what there is; their weights only mark an offer
+            weights=None,  # people choose among what there is; their weights only mark an offer, in the status
         )
         answers: list[Plan] = []
         for asked in alternative_requests(request, waiting.plan, snapshot, waiting.policy):
@@ -163,7 +162,7 @@ class AlternativeSearch:
                 answers.append(with_figures(answer, snapshot, waiting.plan.figures.source if waiting.plan.figures else "Operator", elapsed))
             elif answer.reason == PLANNER_FAILED:
                 raise SearchError(answer.message)  # a planner in trouble is left to those who wait for a plan
-        return offers(request, waiting.plan, answers, snapshot, spec_key(waiting.job), self._weights(waiting.key.namespace, waiting.policy))
+        return offers(request, waiting.plan, answers, snapshot, spec_key(waiting.job))
 
 
 def spec_key(job: JobSpec) -> str:

@@ -48,6 +48,8 @@ class JobReader:
         """By architecture, what finished runs taught about predictions; the component that keeps history fills it."""
         self.preferences: Callable[[str, PolicySpec], tuple[float, float, float] | None] = lambda namespace, policy: None
         """The weights of a namespace within the policy's bounds; the component that keeps decisions fills it."""
+        self.decisions_read = False
+        """Whether that component has read what people decided since the operator started; so it has where none is kept."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
         self.lessons: Lessons = NO_LESSONS

@@ -23,8 +23,10 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMigration, Decision, Reason, Stop
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Plan, bounded
 from hyperscale.model.status import JobStatus, ObjectReference, ProposedMigration, ProposedPreemption, QueueDecision, ReadyCount
+from hyperscale.planner.choice.alternative_plans import rated_best
 from hyperscale.util.rfc3339 import timestamp
 
 PARTITIONED_CONDITION = "Partitioned"
@@ -47,7 +49,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         workers=workers,
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
-        alternatives=alternatives_of(state) if plan else None,
+        alternatives=_recommending(state) if plan else None,
         prior_plan=prior_plan(state),
         evaluation=evaluation_of(state),
         preflight=outcome_of(state),
@@ -57,6 +59,14 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         measured=measured,
         queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
     )
+
+
+def _recommending(state: ReconcileInput) -> PlanAlternatives | None:
+    """Return the alternatives with the one that people's weights rate best now: weights change while a plan waits."""
+    offered = alternatives_of(state)
+    if offered is None or not state.plan.weights_read:
+        return offered
+    return replace(offered, recommended=rated_best(offered.offers, state.plan.weights) if state.plan.weights is not None else "")
 
 
 def _worker_counts(state: ReconcileInput, job: MpiJobView | None) -> ReadyCount | None:

@@ -123,6 +123,10 @@ class PlanState(msgspec.Struct, frozen=True):
     """What was found out about a plan since the operator started; None where nothing was."""
     alternatives: PlanAlternatives | None = None
     """What trades time, cost and risk against a plan, found since the operator started; None where nothing was."""
+    weights: tuple[float, float, float] | None = None
+    """What the people of the namespace weigh time, cost and risk by now; None where nothing is recommended."""
+    weights_read: bool = False
+    """False: decisions were not read since the operator started, so that what the status recommends stays."""
     preference_fault: str = ""
     """Why the alternative that a person prefers cannot be the plan; "" where it can, or was not tried in this reconcile."""
     metrics: MetricsState | None = None

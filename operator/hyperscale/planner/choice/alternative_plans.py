@@ -59,15 +59,12 @@ def alternative_requests(request: PlanRequest, plan: Plan, snapshot: ClusterSnap
     return asked[:MAX_QUESTIONS]
 
 
-def offers(
-    request: PlanRequest, plan: Plan, answers: Sequence[Plan], snapshot: ClusterSnapshot, key: str, weights: Weights | None = None
-) -> PlanAlternatives:
+def offers(request: PlanRequest, plan: Plan, answers: Sequence[Plan], snapshot: ClusterSnapshot, key: str) -> PlanAlternatives:
     """Return `plan` and up to two of the `answers` that are better in something and that no other answer beats in everything.
 
     Answers that the checker refuses for `request` itself are left out.
 
-    key:     as `PlanAlternatives.key`
-    weights: what people weigh time, cost and risk by, None where nothing is recommended
+    key: as `PlanAlternatives.key`
     """
     epochs = request.job.model.epochs
     own = offer_of(plan, epochs)
@@ -76,8 +73,7 @@ def offers(
     worthwhile = [(each, answer) for each, answer in rated if min(each) <= 1.0 - MIN_GAIN_RATIO and max(each) <= MAX_LOSS_RATIO]
     chosen = _two_of([entry for entry in worthwhile if not any(_beats(other, entry[0]) for other, _ in worthwhile)])
     listed = (replace(offer_of(answer, epochs), trades=trades(each, plan), plan=trimmed(answer)) for each, answer in chosen)
-    listed_offers = (own, *listed)
-    return PlanAlternatives(key, listed_offers, rated_best(listed_offers, weights) if weights is not None else "")
+    return PlanAlternatives(key, (own, *listed))
 
 
 def offer_of(plan: Plan, epochs: int) -> PlanAlternative:
