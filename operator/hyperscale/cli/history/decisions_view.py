@@ -12,7 +12,9 @@ from hyperscale.cli.exit_codes import OK, InputError
 from hyperscale.cli.text_tables import print_answer, table
 from hyperscale.control.history.database import HistoryError
 from hyperscale.control.history.decision_store import DecisionStore
-from hyperscale.control.history.decisions_table import PersonDecision, offers_of
+from hyperscale.control.history.decisions_table import DecisionKind, PersonDecision, offers_of
+from hyperscale.control.history.preference_book import weights_of
+from hyperscale.evaluate.preferences.alternatives import CRITERIA
 
 
 class ShownDecision(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,6 +36,8 @@ class ShownDecision(msgspec.Struct, frozen=True, rename="camel"):
     """The operator's reason after it."""
     offered: tuple[str, ...]
     """Ids of the plans that were on offer."""
+    weights: dict[str, float] | None = None
+    """Of WeightsSet: what was set, before the policy's bounds; null for other decisions."""
 
 
 def run(arguments: argparse.Namespace, variable: str) -> int:
@@ -67,6 +71,7 @@ def shown_decision(one: PersonDecision) -> ShownDecision:
         manager=one.manager,
         outcome=one.outcome,
         offered=tuple(offer.plan_id for offer in offers_of(one.offers)),
+        weights=_weights(one),
     )
 
 
@@ -79,11 +84,21 @@ def decision_lines(shown: list[ShownDecision]) -> list[str]:
             one.time,
             f"{one.namespace}/{one.job}",
             one.decision,
-            one.plan or "-",
+            one.plan or _weights_text(one.weights) or "-",
             str(len(one.offered)),
             one.manager or "-",
             one.because or "-",
         )
         for one in shown
     ]
-    return table(("TIME", "JOB", "DECISION", "PLAN", "OFFERED", "BY", "BECAUSE"), rows, right=frozenset({4}))
+    return table(("TIME", "JOB", "DECISION", "PLAN OR WEIGHTS", "OFFERED", "BY", "BECAUSE"), rows, right=frozenset({4}))
+
+
+def _weights(one: PersonDecision) -> dict[str, float] | None:
+    """What a WeightsSet says; None for other decisions, and where it cannot be read."""
+    weights = weights_of(one.offers) if one.kind == DecisionKind.WEIGHTS_SET else None
+    return dict(zip(CRITERIA, weights, strict=True)) if weights is not None else None
+
+
+def _weights_text(weights: dict[str, float] | None) -> str:
+    return ",".join(f"{name}={value:.4g}" for name, value in weights.items()) if weights is not None else ""

@@ -359,9 +359,17 @@ def test_a_change_that_says_nothing_sensible_is_one_line_and_no_row(history: str
 
 def test_decisions_are_printed_newest_first_with_the_reason(history: str) -> None:
     lines = run("history", "--decisions", "--url", history).out.splitlines()
-    assert lines[0].split() == ["TIME", "JOB", "DECISION", "PLAN", "OFFERED", "BY", "BECAUSE"]
+    assert lines[0].split() == ["TIME", "JOB", "DECISION", "PLAN", "OR", "WEIGHTS", "OFFERED", "BY", "BECAUSE"]
     assert lines[1].split() == ["2023-11-14T22:13:21Z", "team/cora", "Rejected", SAFE.plan_id, "3", "-", "-"]
     assert len(lines) == 3
+
+
+def test_weights_that_were_set_are_shown_with_the_decision(history: str) -> None:
+    preferences(history, "-n", "team", "--set", "time=0.2,cost=0.7,risk=0.1")
+    newest, before, *_ = json.loads(run("history", "--decisions", "--url", history, "-o", "json").out)
+    assert newest["weights"] == {"time": 0.2, "cost": 0.7, "risk": 0.1}
+    assert before["weights"] is None
+    assert "time=0.2,cost=0.7,risk=0.1" in run("history", "--decisions", "--url", history).out.splitlines()[1]
 
 
 def test_a_database_without_decisions_is_one_line(tmp_path: Path) -> None:
