@@ -90,8 +90,14 @@ def _from_cluster(arguments: argparse.Namespace) -> tuple[Json, list[Json], str]
 def check_names(job: str, namespace: str | None) -> None:
     """Raise InputError where one of them can be no name."""
     for option, value in (("JOB", job), ("--namespace", namespace)):
-        if value is not None and not _is_name(value):
-            raise InputError(f"{option}: {value!r} is no name of a Kubernetes object; write lower case letters, digits and -")
+        if value is not None:
+            check_name(option, value)
+
+
+def check_name(option: str, value: str) -> None:
+    """Raise InputError, which names the option, where a text can be no name."""
+    if not _is_name(value):
+        raise InputError(f"{option}: {value[:80]!r} is no name of a Kubernetes object; write lower case letters, digits and -")
 
 
 def read_job(cluster: LiveCluster, job: str, asked_namespace: str | None) -> tuple[Json, str, str]:
@@ -107,7 +113,7 @@ def read_job(cluster: LiveCluster, job: str, asked_namespace: str | None) -> tup
 
 def _is_name(text: str) -> bool:
     """No slash, dot-dot or query can get into a request's path."""
-    return 0 < len(text) <= 253 and text.isascii() and text.replace("-", "a").replace(".", "a").isalnum() and ".." not in text
+    return 0 < len(text) <= 253 and text.isascii() and text == text.lower() and text.replace("-", "a").replace(".", "a").isalnum() and ".." not in text
 
 
 def _name(resource: Json) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from hyperscale.cli.text_tables import seconds_text, table
 from hyperscale.control.history.decisions_table import PersonDecision, offers_of
-from hyperscale.control.history.preference_book import NamespacePreferences, figures_of, preferences_of, revealed
+from hyperscale.control.history.preference_book import NamespacePreferences, Weights, figures_of, preferences_of, revealed
 from hyperscale.evaluate.preferences.alternatives import CRITERIA, Answer
 from hyperscale.evaluate.preferences.next_question import next_question
 from hyperscale.evaluate.preferences.revealed_weights import WeightBounds, posterior
@@ -17,6 +17,8 @@ from hyperscale.model.offers.plan_offers import PlanAlternative
 
 MAX_OFFER_SETS: Final = 50
 """Newest sets of offers among which the next comparison is looked for."""
+LEAST_CUT: Final = 1e-6
+"""Smaller differences are those of rounding."""
 MAX_SHOWN: Final = 20
 """Answers in a table; all of them are in the JSON."""
 
@@ -55,6 +57,8 @@ class ShownPreferences(msgspec.Struct, frozen=True, rename="camel"):
     was_set: bool
     """True: an administrator fixed the weights; answers do not move them."""
     next_comparison: NextComparison | None
+    note: str = ""
+    """Where weights that were set do not keep the bounds: what was cut."""
 
 
 def report(namespace: str, decisions: Sequence[PersonDecision], bounds: WeightBounds, waiting: Iterable[OfferSet]) -> ShownPreferences:
@@ -73,6 +77,7 @@ def report(namespace: str, decisions: Sequence[PersonDecision], bounds: WeightBo
         answers=tuple(ShownAnswer(one.identifier, _figures(one, True), _figures(one, False), counts) for one, counts in reversed(listed)),
         was_set=preferences.fixed is not None,
         next_comparison=_next(preferences, bounds, tuple(waiting) or _of_history(decisions)),
+        note=_cut_note(preferences, weights.weights),
     )
 
 
@@ -94,6 +99,7 @@ def report_lines(shown: Sequence[ShownPreferences]) -> list[str]:
         for one in shown
     ]
     lines = table(("NAMESPACE", "TIME", "COST", "RISK", "ANSWERS", "WEIGHTS"), rows, right=frozenset({4}))
+    lines += [f"{one.namespace}: {one.note}." for one in shown if one.note]
     for one in shown:
         lines += _answers(one)
         if one.next_comparison is not None:
@@ -104,6 +110,15 @@ def report_lines(shown: Sequence[ShownPreferences]) -> list[str]:
             ]
             lines += [f"  plan {asked.first} or plan {asked.second}"]
     return lines
+
+
+def _cut_note(preferences: NamespacePreferences, weights: Weights) -> str:
+    """What the policy's bounds make of weights that were set; "" where they keep them."""
+    fixed = preferences.fixed
+    if fixed is None or max(abs(each - kept) for each, kept in zip(fixed, weights, strict=True)) < LEAST_CUT:
+        return ""
+    named = [", ".join(f"{name} {each:.4g}" for name, each in zip(CRITERIA, values, strict=True)) for values in (fixed, weights)]
+    return f"cut to the bounds of the policy: {named[0]} was set, {named[1]} holds"
 
 
 def _answers(one: ShownPreferences) -> list[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from hyperscale.cli.documents import display_name, read_object
 from hyperscale.cli.exit_codes import OK, InputError
-from hyperscale.cli.explain.explain_command import listed_objects
+from hyperscale.cli.explain.explain_command import check_name, listed_objects
 from hyperscale.cli.history.history_command import VARIABLE
 from hyperscale.cli.plan.inputs import read_policy
 from hyperscale.cli.preferences.preference_report import OfferSet, report, report_lines
@@ -36,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     url = arguments.url or os.environ.get(VARIABLE, "")
     if not url:
         raise InputError(f"--url: no database is named; write one such as sqlite:////FILE, or set ${VARIABLE}")
+    if arguments.namespace is not None:
+        check_name("--namespace", arguments.namespace)
     policy = read_policy(arguments.policy) if arguments.policy is not None else PolicySpec()
     bounds = WeightBounds(policy.preferences.bounds.low, policy.preferences.bounds.high)
     waiting = _waiting(arguments.filename) if arguments.filename is not None else {}

@@ -347,6 +347,8 @@ def test_an_answer_is_forgotten_recalled_and_weights_are_set_and_cleared(history
         ("-n", "team", "--set", "time=0.5,cost=0.6,risk=0.2"),
         ("-n", "team", "--set", "\x1b[2J" * 999),
         ("-n", "team", "--forget", "x" * 5000),
+        ("-n", "Team A/../x", "--set", "time=0.2,cost=0.6,risk=0.2"),
+        ("-n", "", "--clear"),
         ("-n", "team", "--recall", f"u1:{CHEAP.plan_id}:{FAST.plan_id}"),
         ("-n", "team", "--clear", "--because", "x" * 1001),
     ],
@@ -362,6 +364,13 @@ def test_decisions_are_printed_newest_first_with_the_reason(history: str) -> Non
     assert lines[0].split() == ["TIME", "JOB", "DECISION", "PLAN", "OR", "WEIGHTS", "OFFERED", "BY", "BECAUSE"]
     assert lines[1].split() == ["2023-11-14T22:13:21Z", "team/cora", "Rejected", SAFE.plan_id, "3", "-", "-"]
     assert len(lines) == 3
+
+
+def test_weights_that_are_cut_to_the_bounds_are_told(history: str) -> None:
+    assert preferences(history, "-n", "team", "--set", "time=0.2,cost=0.7,risk=0.1")[0]["note"] == ""
+    (shown,) = preferences(history, "-n", "team", "--set", "time=0,cost=1,risk=0")
+    assert shown["note"].startswith("cut to the bounds of the policy: time 0, cost 1, risk 0 was set, time 0.05, cost 0.9, risk 0.05 holds")
+    assert f"team: {shown['note']}." in run("preferences", "--url", history).out
 
 
 def test_weights_that_were_set_are_shown_with_the_decision(history: str) -> None:
