@@ -13,6 +13,8 @@ from hyperscale.evaluate.preflight.sandboxes import SandboxError
 from hyperscale.evaluate.preflight.trial_types import Fault, Observation, TrialRequest
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.model.api.preflight_report import PreflightFault
+from hyperscale.training.data.available_memory import limit_bytes
+from tests.builders.seen import job_spec
 from tests.unit.cli.cli_samples import Files, Ran, files_fixture, run
 
 __all__ = ["files_fixture"]
@@ -97,3 +99,10 @@ def test_a_sandbox_that_cannot_be_had_is_said(files: Files, monkeypatch: pytest.
     ran = tried(files)
     assert (ran.code, ran.out) == (2, "")
     assert "--sandbox: bwrap starts nothing here" in ran.err
+
+
+def test_a_limit_beyond_all_memory_is_that_of_this_machine() -> None:
+    beyond = job_spec(workers={"maxReplicas": 1, "resources": {"limits": {"memory": "8Ei"}}})
+    small = job_spec(workers={"maxReplicas": 1, "resources": {"limits": {"memory": "64Mi"}}})
+    assert tried_job._limits(beyond, 45.0).memory_bytes == limit_bytes()
+    assert tried_job._limits(small, 45.0).memory_bytes == 64 << 20

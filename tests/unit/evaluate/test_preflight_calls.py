@@ -81,6 +81,11 @@ def test_a_signal_with_a_value_is_a_signal() -> None:
         assert name in SIGNALS
 
 
+def test_what_would_stay_on_the_machine_is_refused() -> None:
+    for x86, arm in ((29, 194), (64, 190), (68, 186), (240, 180)):
+        assert (verdict(X86, x86), verdict(ARM, arm)) == (ERROR | errno.ENOSYS, ERROR | errno.ENOSYS)
+
+
 @given(st.integers(0, 600))
 def test_calls_that_the_table_does_not_name_are_allowed(number: int) -> None:
     if number not in X86.calls.values():

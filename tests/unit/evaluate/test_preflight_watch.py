@@ -14,13 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
-from hyperscale.evaluate.preflight.watching import shared_names
+from hyperscale.evaluate.preflight.trial_record import TrialRecord
+from hyperscale.evaluate.preflight.trial_types import Limits, Said, TrialEvent
+from hyperscale.evaluate.preflight.watching import shared_names, stored_files
 from hyperscale.evaluate.preflight.watching.addresses import Reach
 from hyperscale.evaluate.preflight.watching.call_watch import PRETENDED, CallWatch
 from hyperscale.evaluate.preflight.watching.process_paths import ProcessPaths
 from hyperscale.evaluate.preflight.watching.process_tree import descendants, resident_bytes
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
+from hyperscale.evaluate.preflight.watching.stored_files import folder_bytes, held_bytes, memory_folder_bytes
+from hyperscale.model.api.preflight_report import PreflightFault
 
 AT_FDCWD = 2**64 - 100
 EXIT_THREAD = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 60)
@@ -293,3 +296,23 @@ def test_dots_after_a_link_leave_the_folder_that_it_leads_to(tmp_path: Path) -> 
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "link").symlink_to("/usr/lib")
     assert Asked(f"{tmp_path}/own/").path("creat", f"{tmp_path}/own/link/../x") == errno.EACCES
+
+
+def test_all_files_of_a_trial_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "outside").symlink_to("/usr")
+    for place in ("a", "deep/b"):
+        (tmp_path / place).write_bytes(bytes(1 << 20))
+    assert 2 << 20 <= folder_bytes(str(tmp_path)) < 3 << 20
+    record = TrialRecord(Limits(file_bytes=2 << 20))
+    assert not record.stored(2 << 20)
+    assert record.stored((2 << 20) + 1)
+    assert record.faults[0].kind is PreflightFault.CRASHED
+    monkeypatch.setattr(stored_files, "MAX_FILES", 2)
+    assert folder_bytes(str(tmp_path)) > 1 << 60
+
+
+def test_file_systems_in_memory_count_once() -> None:
+    once = held_bytes("", ("/usr",))
+    assert once == held_bytes("", ("/usr", "/usr/lib", "/nowhere")) > 0
+    assert memory_folder_bytes([os.getpid()], ("/usr",)) == 0, "the root of this machine is no root of the trial's own"

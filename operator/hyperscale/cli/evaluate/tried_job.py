@@ -21,6 +21,7 @@ from hyperscale.model.api.job import Architecture, JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.evaluation import ProductFit
 from hyperscale.model.plan import Plan
+from hyperscale.training.data.available_memory import limit_bytes
 from hyperscale.util.extras import install
 from hyperscale.util.quantity import parse_bytes
 
@@ -49,11 +50,12 @@ def tried_job(job: JobInput, spec: JobSpec, plan: Plan, snapshot: ClusterSnapsho
 
 
 def _limits(spec: JobSpec, seconds: float) -> Limits:
-    """As much memory as one rank of the job gets, where the job says so."""
+    """As much memory as one rank of the job gets, where the job says so, and never more than there is here."""
+    here = limit_bytes()
     limit = spec.workers.resources.limits.get("memory")
     if limit is None:
-        return Limits(seconds=seconds)
-    return Limits(seconds=seconds, memory_bytes=parse_bytes(limit) // spec.workers.gpus_per_worker)
+        return Limits(seconds=seconds, memory_bytes=min(Limits().memory_bytes, here))
+    return Limits(seconds=seconds, memory_bytes=min(parse_bytes(limit) // spec.workers.gpus_per_worker, here))
 
 
 def _fits(spec: JobSpec, plan: Plan, snapshot: ClusterSnapshot) -> tuple[ProductFit, ...]:

@@ -27,6 +27,8 @@ SYSTEM: Final = (
     "/sys/devices/system",
 )  # fmt: skip
 """What a Python program reads of a system; nothing in it is secret."""
+IN_MEMORY: Final = (SCRATCH, CHECKPOINTS, "/tmp", "/dev/shm")  # noqa: S108 - inside
+"""Folders that bubblewrap has in memory; all that the code may write to."""
 MAX_LINKS: Final = 256
 GVISOR: Final = ("runsc", "--rootless", "--platform=ptrace", "--network=none", "do")
 
@@ -91,7 +93,7 @@ def _bubblewrap(folders: Iterable[str], limits: Limits) -> list[str]:
     for path in SYSTEM:
         words += ["--ro-bind-try", path, path]
     words += ["--dev", "/dev", "--proc", "/proc"]
-    for folder in (SCRATCH, CHECKPOINTS, "/tmp"):  # noqa: S108 - inside
+    for folder in IN_MEMORY:
         words += ["--size", str(limits.file_bytes), "--tmpfs", folder]
     for folder in dict.fromkeys(folders):
         words += ["--ro-bind-try", os.path.realpath(folder), os.path.abspath(folder)]

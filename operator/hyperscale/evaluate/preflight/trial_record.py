@@ -111,6 +111,14 @@ class TrialRecord:
         )
         return True
 
+    def stored(self, size: int) -> bool:
+        """Take in what all of its files hold; whether that is too much."""
+        if size <= self._limits.file_bytes:
+            return False
+        most = self._limits.file_bytes // MIB
+        self.add(PreflightFault.CRASHED, f"its files held more than the limit of {most} MiB, or were too many")
+        return True
+
     def ended(self, code: int, words: str) -> None:
         """The process ended, on its own where it did not say that it is done.
 

@@ -35,6 +35,7 @@ from hyperscale.evaluate.preflight.watching.addresses import Reach
 from hyperscale.evaluate.preflight.watching.call_table import SHARED_MEMORY
 from hyperscale.evaluate.preflight.watching.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
 from hyperscale.evaluate.preflight.watching.process_tree import descendants, end_below, resident_bytes
+from hyperscale.evaluate.preflight.watching.stored_files import folder_bytes, memory_folder_bytes
 from hyperscale.model.api.preflight_report import PreflightFault
 
 LOOK_SECONDS: Final = 0.1
@@ -154,7 +155,15 @@ class Watcher:
             most = self._request.limits.processes
             self._record.add(PreflightFault.TOO_MANY_PROCESSES, f"it had more than {most} processes at once")
         too_many = any(fault.kind is PreflightFault.TOO_MANY_PROCESSES for fault in self._record.faults)
-        return self._record.resident(resident_bytes(alive)) or too_many
+        too_large = self._record.stored(self._stored_bytes(alive))
+        return self._record.resident(resident_bytes(alive)) or too_many or too_large
+
+    def _stored_bytes(self, alive: list[int]) -> int:
+        """What its files hold; under gVisor they are within its kernel."""
+        if self._request.sandbox is Sandbox.BUBBLEWRAP:
+            return memory_folder_bytes(alive, sandboxes.IN_MEMORY) if self._calls is not None else 0
+        own = folder_bytes(self._scratch)
+        return own if self._calls is None else own + self._calls.shared.stored_bytes()
 
     def _hear(self, seconds: float) -> bool:
         """Take in what comes; whether the caller is still there."""

@@ -26,7 +26,8 @@ X86: Final = Machine(
         "ptrace": 101, "mknod": 133, "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "setxattr": 188, "tkill": 200,
         "tgkill": 234, "add_key": 248, "request_key": 249, "keyctl": 250, "openat": 257, "mkdirat": 258, "mknodat": 259,
         "fchownat": 260, "unlinkat": 263, "renameat": 264, "linkat": 265, "symlinkat": 266, "fchmodat": 268, "unshare": 272,
-        "bind": 49, "listen": 50, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302,
+        "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240, "bind": 49, "listen": 50,
+        "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302,
         "perf_event_open": 298, "sendmmsg": 307, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "renameat2": 316,
         "seccomp": 317, "bpf": 321, "userfaultfd": 323, "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428,
         "move_mount": 429, "fsopen": 430, "clone3": 435, "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
@@ -39,7 +40,8 @@ ARM: Final = Machine(
         "mount": 40, "pivot_root": 41, "truncate": 45, "chroot": 51, "fchmodat": 53, "fchownat": 54, "openat": 56, "unshare": 97,
         "ptrace": 117, "kill": 129, "tkill": 130, "tgkill": 131, "connect": 203, "sendto": 206, "sendmsg": 211, "add_key": 217,
         "request_key": 218, "keyctl": 219, "clone": 220, "perf_event_open": 241, "setns": 268, "sendmmsg": 269,
-        "bind": 200, "listen": 201, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "prlimit64": 261,
+        "mq_open": 180, "msgget": 186, "semget": 190, "shmget": 194, "bind": 200, "listen": 201,
+        "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "prlimit64": 261,
         "process_vm_readv": 270, "process_vm_writev": 271, "renameat2": 276, "seccomp": 277, "bpf": 280, "userfaultfd": 282,
         "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "clone3": 435,
         "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
@@ -52,6 +54,8 @@ REFUSED: Final = {
     "clone3": errno.ENOSYS,
     "openat2": errno.ENOSYS,
     "io_uring_setup": errno.ENOSYS,
+    # What these make stays on the machine when its process is gone.
+    **dict.fromkeys(("shmget", "semget", "msgget", "mq_open"), errno.ENOSYS),
     **dict.fromkeys(
         (
             "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "pidfd_send_signal", "mount", "umount2", "pivot_root",

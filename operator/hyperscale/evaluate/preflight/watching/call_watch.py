@@ -33,6 +33,7 @@ _ANSWER: Final = struct.Struct("=QqiI")
 _CONTINUE: Final = 1
 _MAX_PATH: Final = 4096
 _MAX_ADDRESS: Final = 128
+_MAX_ASKING: Final = 1024
 _MAX_MESSAGES: Final = 64
 """Of one sendmmsg."""
 OWN_FILES: Final = ("mem", "clear_refs", "comm", "oom_score_adj", "coredump_filter", "timerslack_ns")
@@ -190,6 +191,8 @@ class CallWatch:
             if address.host in NAME_CACHES:
                 return errno.ECONNREFUSED
             if name == "connect" and address.port == DNS_PORT:
+                if len(self._asking) >= _MAX_ASKING:
+                    self._asking.clear()  # their queries go nowhere either: nothing is connected
                 self._asking.add((process, arguments[0]))
                 return PRETENDED
             events.append(TrialEvent(Said.ADDRESS, shown(address.text)))

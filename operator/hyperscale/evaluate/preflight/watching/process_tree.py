@@ -31,7 +31,7 @@ def descendants(root: int) -> list[int]:
 def _parent(process: int) -> int | None:
     """None for one that is gone, or only waits to be asked how it ended.
 
-    One whose first thread ended looks like that too, though another of its threads runs.
+    One whose first thread ended looks like that too, though its other threads run.
     """
     try:
         fields = (_PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
@@ -54,7 +54,7 @@ def resident_bytes(processes: list[int]) -> int:
 
 
 def _figures(process: int, file: str, fields: tuple[bytes, ...]) -> int:
-    """0 for a process that is gone; a first thread that ended has no memory, and its other threads have it all."""
+    """0 for a process that is gone; a first thread that ended has no memory, and its other threads have everything."""
     places = (_PROC / str(process), *(_PROC / str(process) / "task" / each for each in _other_threads(process)))
     for place in places:
         with contextlib.suppress(OSError, ValueError):
