@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from hyperscale.cli.exit_codes import InputError
-from hyperscale.control.history.run_lessons import features_row, forecast_row, past_run
+from hyperscale.control.history.run_lessons import features_row, forecast_row, lessons_and_report, past_run
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import SUCCEEDED, FinishedRun
 from hyperscale.evaluate.forecast.run_facts import RunFacts, facts_of
@@ -24,6 +24,7 @@ def read_runs(url: str) -> PastRuns:
         history = RunStore(url, make=False)
         try:
             newest = history.brief_runs(MOST_RUNS)[::-1]
+            report = lessons_and_report(history, (), 0.0)[1]
             whole = history.runs(MOST_FACTS)[::-1]
         finally:
             history.close()
@@ -35,6 +36,7 @@ def read_runs(url: str) -> PastRuns:
         tuple(forecast_run(row) for row in rows if row is not None),
         tuple(each for each in past if each is not None),
         tuple(map(_facts, whole)),
+        report,
     )
 
 

@@ -95,8 +95,8 @@ def lessons_and_report(history: RunStore, lives: Sequence[NodeLife], now: float)
     rows = [(run.namespace, row) for run, taught in newest if taught and (row := forecast_row(run)) is not None]
     past = [(run.namespace, predicted) for run, taught in newest if (predicted := past_run(run, taught)) is not None]
     planned = [error for run, taught in newest if taught and (error := plan_error(run)) is not None]
-    lessons = Lessons(shared(rows, MAX_FORECAST_RUNS), shared(past, MAX_ASKED_PAST), tuple(lives), now)
-    return lessons, report_of([predicted for _, predicted in past], planned)
+    report = report_of([predicted for _, predicted in past], planned, cut=len(newest) >= MAX_PAST_RUNS)
+    return Lessons(shared(rows, MAX_FORECAST_RUNS), shared(past, MAX_ASKED_PAST), tuple(lives), now, report), report
 
 
 def shared(entries: Sequence[tuple[str, Lesson]], most: int) -> tuple[Lesson, ...]:

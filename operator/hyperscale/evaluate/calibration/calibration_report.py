@@ -38,18 +38,18 @@ class CalibrationReport(Struct, frozen=True, rename="camel"):
         return next((each for each in self.stages if each.stage == stage), None)
 
 
-def report_of(past: Sequence[PastRun], plan_errors: Sequence[float] = ()) -> CalibrationReport:
+def report_of(past: Sequence[PastRun], plan_errors: Sequence[float] = (), cut: bool = False) -> CalibrationReport:
     """Return the report of finished runs, oldest first.
 
-    plan_errors: errors of the ranges that plans stated, oldest first, also of runs that were not evaluated.
+    plan_errors: errors of the ranges that plans stated, oldest first, also of runs that were not evaluated; cut: older runs were left out.
     """
     errors = {PLAN: list(plan_errors)} | {stage: errors_of(past, stage) for stage in SCORED}
-    return combined({stage: each for stage, each in errors.items() if each})
+    return combined({stage: each for stage, each in errors.items() if each}, cut)
 
 
-def combined(errors: Mapping[str, Sequence[float]]) -> CalibrationReport:
+def combined(errors: Mapping[str, Sequence[float]], cut: bool = False) -> CalibrationReport:
     """Return the report from each stage's errors: False where one stage is, True where all are, else Unknown."""
-    stages = tuple(judge(stage, each, len(errors)) for stage, each in errors.items())
+    stages = tuple(judge(stage, each, len(errors), cut) for stage, each in errors.items())
     if not stages:
         return CalibrationReport(CoverageVerdict.UNKNOWN, NO_RUNS, "no finished run had a prediction to compare with", 0)
     runs = max(stage.runs for stage in stages)

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.past_run import PastRun
 
 MAX_FORECAST_RUNS: Final = 400
@@ -63,6 +64,8 @@ class Lessons(Struct, frozen=True, rename="camel", omit_defaults=True):
     nodes: tuple[NodeLife, ...] = ()
     now: float = 0.0
     """Unix seconds: the end of the records of nodes."""
+    report: CalibrationReport | None = None
+    """What all runs that stages are scored by say of them: `past` is a part of these. Absent, `past` is judged."""
 
     def about(self, products: Collection[str], now: float) -> Lessons:
         """What a question about a plan on these GPU products takes with it, asked at `now`."""

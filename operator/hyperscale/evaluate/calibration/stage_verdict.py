@@ -102,17 +102,18 @@ class StageVerdict(Struct, frozen=True, rename="camel"):
         return self.verdict is not CoverageVerdict.FALSE or self.reason is VerdictReason.TOO_WIDE
 
 
-def judge(stage: str, errors: Sequence[float], stages: int = 1) -> StageVerdict:
+def judge(stage: str, errors: Sequence[float], stages: int = 1, cut: bool = False) -> StageVerdict:
     """Return the verdict on a stage from errors of statements as they were made, oldest first.
 
     stages: judged together; the chance of a wrong False is shared by them. Raises ValueError for fewer than 1.
+    cut: older runs were left out, so that the number of errors grows no more and its looks never come; the newest count at once.
     """
     if stages < 1:
         raise ValueError(f"{stages} stages: write 1 or more")
     look = max((count for count in LOOKS if count <= len(errors)), default=0)
     if look == 0:
         return StageVerdict(stage, CoverageVerdict.UNKNOWN, VerdictReason.TOO_FEW_RUNS, len(errors))
-    judged = (errors if look == LOOKS[-1] else errors[:look])[-MAX_JUDGED:]
+    judged = (errors if cut or look == LOOKS[-1] else errors[:look])[-MAX_JUDGED:]
     one, two = (
         _coverage(judged, sigmas, stated, tolerance, stages)
         for sigmas, stated, tolerance in ((1.0, ONE_SIGMA, TOLERANCE_68), (SIGMAS_95, STATED_95, TOLERANCE_95))

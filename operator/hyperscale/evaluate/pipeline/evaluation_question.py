@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.run_facts import RunFacts
@@ -179,6 +180,8 @@ class EvaluationQuestion:
     """Finished ones that teach."""
     past: tuple[PastRun, ...] = ()
     """Predictions of finished runs with what happened, oldest first."""
+    report: CalibrationReport | None = None
+    """What finished runs say of the stages; None judges them by `past`."""
     facts: tuple[RunFacts, ...] = ()
     """What is known of finished runs, failed ones too, oldest first."""
     given_by: PolicySpec | None = None

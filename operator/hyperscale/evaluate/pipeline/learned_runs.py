@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.lessons import ForecastRow
 from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun, RunFeatures
@@ -20,6 +21,8 @@ class PastRuns(NamedTuple):
     """Those that were evaluated before they began."""
     facts: tuple[RunFacts, ...] = ()
     """Of all, failed ones too."""
+    report: CalibrationReport | None = None
+    """What they say of the stages."""
 
 
 def forecast_run(row: ForecastRow) -> ForecastRun:

@@ -47,6 +47,7 @@ def answer(ask: EvaluationAsk) -> EvaluationStatus:
         seed=ask.request.seed,
         runs=tuple(map(forecast_run, ask.lessons.runs)),
         past=ask.lessons.past,
+        report=ask.lessons.report,
     )
     return status_of(evaluate(replace(question, futures=affordable_futures(question))).answer)
 
