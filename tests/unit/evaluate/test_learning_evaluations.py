@@ -72,6 +72,14 @@ def test_with_enough_runs_the_value_is_how_often_such_runs_ended_in_time() -> No
     assert '"ended in time", calibrated on 120 finished runs, of which 60 did' in high.source
 
 
+def test_of_a_job_without_a_deadline_the_value_is_no_chance_to_end_in_time() -> None:
+    past = tuple([scored(0.9, True)] * 60 + [scored(0.6, False)] * 60)
+    without, within = evaluated(past=past), evaluated(past=past, deadline_seconds=1e9)
+    assert without.value_source.startswith("The job has no deadline: V is the weighted mean of the scores.")
+    assert without.value == pytest.approx(sum((stage.weight or 0.0) * (stage.score or 0.0) for stage in without.stages))
+    assert '"ended in time", calibrated on 120 finished runs' in within.value_source
+
+
 def test_shares_and_base_rate_sum_to_the_calibrated_value_to_the_last_bit() -> None:
     chance = np.random.default_rng(3)
     past = [scored(float(chance.random()), bool(chance.random() < 0.7)) for _ in range(80)]
@@ -151,7 +159,7 @@ def test_the_operators_evaluation_learns_from_all_lessons() -> None:
     assert before.epoch_seconds is not None
     assert after.epoch_seconds is not None
     assert after.epoch_seconds.middle > 1.5 * before.epoch_seconds.middle
-    assert before.value_source.startswith("Not calibrated: 0 of 12")
+    assert before.value_source.startswith("The job has no deadline")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What the stages make together: AHP weights, the value V, each stage's Shapley share in it, and the HyperScore.
 
-With enough finished runs V is the chance to end in time; until then it is the weighted mean of the stages' scores.
+With enough finished runs V is the chance to end in time; until then, and without a deadline, it is the weighted mean of the stages' scores.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ class FusedStages(NamedTuple):
     """What the value is, in a sentence."""
 
 
-def fuse(outcomes: Sequence[StageOutcome], policy: EvaluationPolicy = BUILT_IN, past: Sequence[PastRun] = ()) -> FusedStages:
+def fuse(
+    outcomes: Sequence[StageOutcome], policy: EvaluationPolicy = BUILT_IN, past: Sequence[PastRun] = (), has_deadline: bool = True
+) -> FusedStages:
     """Return the stages with weight and share; one without a score keeps neither and is left out of the value.
 
     past: finished runs, oldest first, that the value is calibrated by where enough of them had a deadline.
+    has_deadline: of the job itself; without one nothing can end in time, and the value is the mean.
     Raises InconsistentComparisonsError for comparisons of the policy that contradict each other.
     """
     scored = _scored(outcomes)
@@ -48,7 +51,7 @@ def fuse(outcomes: Sequence[StageOutcome], policy: EvaluationPolicy = BUILT_IN, 
     weight_of = stage_weights(names, policy.comparisons)
     score_of = {outcome.stage: outcome.score or 0.0 for outcome in scored}
     no = frozenset(outcome.stage for outcome in scored if outcome.state is StageState.FAILED)
-    subset, source = _subsets(names, weight_of, score_of, past)
+    subset, source = _subsets(names, weight_of, score_of, past if has_deadline else None)
     shares = shapley(names, lambda members: 0.0 if members & no else subset(members))
     share_of = dict(zip(shares.names, shares.shares, strict=True))
     stages = tuple(
@@ -82,11 +85,17 @@ def _left_out(outcomes: Sequence[StageOutcome]) -> str:
 
 
 def _subsets(
-    names: Sequence[str], weight_of: Mapping[str, float], score_of: Mapping[str, float], past: Sequence[PastRun]
+    names: Sequence[str], weight_of: Mapping[str, float], score_of: Mapping[str, float], past: Sequence[PastRun] | None
 ) -> tuple[Callable[[frozenset[str]], float], str]:
-    """The value of any subset of stages, and what it is: calibrated by finished runs, else the weighted mean."""
+    """The value of any subset of stages, and what it is: calibrated by finished runs, else the weighted mean.
+
+    past: None without a deadline.
+    """
+    mean = partial(_mean, weight_of=weight_of, score_of=score_of)
+    if past is None:
+        return mean, "The job has no deadline: V is the weighted mean of the scores."
     calibrated, source = calibrated_subsets(names, weight_of, score_of, past)
-    return calibrated if calibrated is not None else partial(_mean, weight_of=weight_of, score_of=score_of), source
+    return calibrated if calibrated is not None else mean, source
 
 
 def _mean(members: frozenset[str], weight_of: Mapping[str, float], score_of: Mapping[str, float]) -> float:

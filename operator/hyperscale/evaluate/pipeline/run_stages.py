@@ -86,7 +86,7 @@ def _evaluation(
     question: EvaluationQuestion, outcomes: Sequence[StageOutcome], epoch: EpochSeconds, twin: Recalibration | None = None
 ) -> Evaluation:
     """What follows from the outcomes; twin: applied to its interval."""
-    fused = fuse(outcomes, question.policy.evaluation, question.past)
+    fused = fuse(outcomes, question.policy.evaluation, question.past, question.deadline_seconds is not None)
     return Evaluation(
         job=question.request.job_key,
         plan_id=question.plan.plan_id,
