@@ -269,6 +269,55 @@ async def test_a_failure_is_told_and_ends_nothing(error: Exception, view: MpiJob
     assert (other.plan_id, other.fault) == (OTHER.plan_id, "")
 
 
+async def tried(stage: Stage) -> list[float]:
+    """Let the job be looked at whenever it is woken, without waiting; the delays that were asked for."""
+    loop = asyncio.get_running_loop()
+    delays: list[float] = []
+
+    def call_later(delay: float, call: Any, *arguments: Any, **_: Any) -> asyncio.Handle:
+        delays.append(delay)
+        return loop.call_soon(call, *arguments)
+
+    stage.evaluator._later = call_later  # the clock does not decide
+    for _ in range(10):
+        await stage.consider()
+    return delays
+
+
+async def test_a_failure_is_tried_again_with_growing_rests_and_not_for_ever() -> None:
+    stage = Stage(*[EvaluationError("ended with -9")] * 9)
+    assert await tried(stage) == [30.0, 60.0, 120.0, 240.0]
+    assert len(stage.answers.asked) == 5
+    failed = stage.evaluator.view(KEY)
+    assert failed is not None
+    assert failed.fault == "ended with -9"
+    assert stage.woken == [KEY] * 5, "once for the fault, once for each further try, and not for the same fault again"
+
+
+async def test_a_failure_that_passes_is_forgotten_and_one_that_cannot_pass_is_not_tried_again() -> None:
+    passes = Stage(EvaluationError("no answer within 30 s"))
+    assert await tried(passes) == [30.0]
+    view = passes.evaluator.view(KEY)
+    assert view is not None
+    assert (view.fault, len(passes.answers.asked)) == ("", 2)
+    for named in ("QuestionTooLarge: 2000 nodes", "TooManyFailures: 1e9"):
+        certain = Stage(EvaluationError(named))
+        assert await tried(certain) == []
+        assert len(certain.answers.asked) == 1
+
+
+async def test_another_plan_is_not_disturbed_by_the_try_of_the_one_before() -> None:
+    stage = Stage(EvaluationError("killed"))
+    calls: list[Any] = []
+    stage.evaluator._later = lambda _, call, *arguments: calls.append((call, arguments))
+    await stage.consider()
+    await stage.consider(plan=OTHER)
+    ((call, arguments),) = calls
+    call(*arguments)
+    await stage.consider(plan=OTHER)
+    assert [ask.plan.plan_id for ask in stage.answers.asked] == [TWO.plan_id, OTHER.plan_id]
+
+
 async def test_what_failed_before_a_restart_is_tried_again() -> None:
     stage = Stage()
     await stage.consider(

@@ -28,7 +28,7 @@ from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec, StartPolicy
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.evaluation import EVALUATOR_BUSY, EvaluationStatus, StageState
+from hyperscale.model.evaluation import EVALUATOR_BUSY, QUESTION_TOO_LARGE, TOO_MANY_FAILURES, EvaluationStatus, StageState
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -46,6 +46,12 @@ REST_FACTOR: Final = 4.0
 BUSY_SECONDS: Final = 1.0
 """Between two looks whether the planners are idle."""
 MAX_FAULT: Final = 512
+MAX_TRIES: Final = 5
+"""Of one plan whose evaluation fails."""
+RETRY_SECONDS: Final = 30.0
+"""Before the second try; doubled before each further one."""
+CERTAIN: Final = (QUESTION_TOO_LARGE, TOO_MANY_FAILURES)
+"""Faults of the question itself: it fails again."""
 KEY_DIGITS: Final = 16
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -75,10 +81,13 @@ class PlanEvaluator:
         self._question, self._queue = question, queue
         self._asked: dict[Key, str] = {}
         """Key of the plan and spec that were asked about last."""
+        self._failed: dict[Key, tuple[str, int]] = {}
+        """What failed last, and how often."""
         self._results: dict[Key, EvaluationStatus] = {}
         self._awaited, self._running = EvaluationQueue(), EvaluationQueue()
         """Plans that wait for a person, and those of running jobs."""
         self._arrived = asyncio.Event()
+        self._later: Callable[..., object] = lambda delay, *call: asyncio.get_running_loop().call_later(delay, *call)
         self._rest_until = 0.0
         """Time of the event loop before which no plan of a running job is evaluated."""
 
@@ -118,6 +127,7 @@ class PlanEvaluator:
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
         self._asked.pop(key, None)
+        self._failed.pop(key, None)
         self._results.pop(key, None)
         self._awaited.forget(key)
         self._running.forget(key)
@@ -143,8 +153,28 @@ class PlanEvaluator:
             if answer is None:
                 del self._asked[waiting.key]
                 continue
-            self._results[waiting.key] = answer
-            self._wake(waiting.key)
+            self._try_later(waiting.key, wanted, answer.fault)
+            if self._results.get(waiting.key) != answer:
+                self._results[waiting.key] = answer
+                self._wake(waiting.key)
+
+    def _try_later(self, key: Key, wanted: str, fault: str) -> None:
+        """After a fault that may pass, ask again in a while; a few times."""
+        if not fault:
+            self._failed.pop(key, None)
+        if not fault or fault.partition(":")[0] in CERTAIN:
+            return
+        before, count = self._failed.get(key, ("", 0))
+        tries = count + 1 if before == wanted else 1
+        self._failed[key] = wanted, tries
+        if tries < MAX_TRIES:
+            self._later(RETRY_SECONDS * 2 ** (tries - 1), self._forget_question, key, wanted)
+
+    def _forget_question(self, key: Key, wanted: str) -> None:
+        """Let the job's next look ask again, unless it has another plan by now."""
+        if self._asked.get(key) == wanted:
+            del self._asked[key]
+            self._wake(key)
 
     def _next(self) -> WaitingPlan | None:
         """A plan that waits for a person, else one of a running job where neither planners nor the rest forbid it."""
