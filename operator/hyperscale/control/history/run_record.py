@@ -48,7 +48,7 @@ class RunBeginnings:
         before = self._by_uid.get(uid, NO_BEGINNING)
         if state.gang.mpijob is None or status.ended or before.began:
             return
-        evaluation = before.evaluation or status.evaluation
+        evaluation = before.evaluation or _answer(status)
         began = running.last_transition_time if (running := status.condition("Running")) is not None and running.status == "True" else ""
         if evaluation is None and not began:
             return
@@ -61,7 +61,12 @@ class RunBeginnings:
         kept = self._by_uid.get(state.job.metadata.uid, NO_BEGINNING)
         running = state.job.status.condition("Running")
         written = running.last_transition_time if running is not None and running.status == "True" else ""
-        return RunBeginning(kept.evaluation or state.job.status.evaluation, kept.began or written)
+        return RunBeginning(kept.evaluation or _answer(state.job.status), kept.began or written)
+
+
+def _answer(status: JobStatus) -> EvaluationStatus | None:
+    """What was predicted; None where the evaluation failed or has not come yet."""
+    return None if status.evaluation is None or status.evaluation.fault else status.evaluation
 
 
 def finished_run(
@@ -107,7 +112,7 @@ def finished_run(
 
 def _outcome(plan: Plan, status: JobStatus, beginning: RunBeginning, now: float) -> dict[str, Any]:
     """The fields of a run that earlier versions did not keep."""
-    evaluation = beginning.evaluation if beginning.evaluation is not None else status.evaluation
+    evaluation = beginning.evaluation or _answer(status)
     return {
         "hosts": len({worker.node for worker in plan.workers}),
         "low_seconds": plan.predicted.low_seconds,

@@ -160,6 +160,19 @@ def test_the_prediction_that_counts_is_the_one_from_before_the_run() -> None:
     assert made.evaluation == msgspec.json.encode(SAYING).decode()
 
 
+@pytest.mark.parametrize("fault", ["EvaluatorBusy: too many plans wait", "killed"])
+def test_a_run_whose_evaluation_came_after_a_fault_is_scored(fault: str) -> None:
+    failed = EvaluationStatus(TWO.plan_id, fault=fault)
+    beginnings, running = RunBeginnings(), seen(plan=TWO, mpijob=mpijob())
+    beginnings.look(running, status(StateWord.STARTING, evaluation=failed))
+    beginnings.look(running, _running("2026-01-01T00:00:10Z", evaluation=failed))
+    assert beginnings.of(changed(running, status=_running("2026-01-01T00:00:10Z", evaluation=failed))).evaluation is None
+    assert beginnings.of(changed(running, status=_running("2026-01-01T00:00:10Z", evaluation=SAYING))).evaluation == SAYING
+    end = status(StateWord.SUCCEEDED, measured=SAID, completion_time="2026-01-01T00:01:40Z", evaluation=failed)
+    made = finished_run(running.job.metadata, running.job.spec, TWO, end, 2e9, beginnings.of(running))
+    assert (made.evaluation, made.deadline_seconds) == (None, None)
+
+
 def test_after_a_restart_of_the_operator_the_status_says_what_was_predicted() -> None:
     state = changed(seen(plan=TWO, mpijob=mpijob()), status=_running("2026-01-01T00:00:10Z", evaluation=SAYING))
     assert RunBeginnings().of(state) == (SAYING, "2026-01-01T00:00:10Z")
