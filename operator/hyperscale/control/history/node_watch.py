@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.lessons import MAX_LIVES, NodeLife
 from hyperscale.observe.kube.fields import is_gpu_node
+from hyperscale.observe.kube.nested import entries
 from hyperscale.observe.kube.node_labels import gpu_product
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, unix_seconds
 
@@ -25,7 +26,10 @@ HEALTHY: Final = "healthy"
 MISSED: Final = "FailedUnobserved"
 """The node became Ready again while no operator ran."""
 MIN_DOWN_SECONDS: Final = 60.0
-"""Not ready for a shorter time is no failure: pods go on, and a kubelet that restarts looks like that."""
+"""Not ready for a shorter time is no failure: pods go on, and a kubelet that restarts looks like that.
+A node that vanishes so soon was shut down: what fails is missed for minutes before anything deletes it."""
+LEAVING: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"})
+"""Taints of a node that an autoscaler takes out of the cluster."""
 MAX_NAME: Final = 253
 
 
@@ -57,7 +61,8 @@ class NodeWatch:
         present = self._present(nodes)
         for name in sorted(self._open.keys() - present.keys()):
             down = self._down_since.pop(name, None)
-            self._end(name, now if down is None else down, PLANNED if down is None else UNREACHABLE)
+            planned = down is None or now - down < MIN_DOWN_SECONDS
+            self._end(name, now if down is None else down, PLANNED if planned else UNREACHABLE)
         for name, node in present.items():
             if self._judged.get(name) is not node or name in self._down_since:
                 self._judge(name, node, now)
@@ -91,7 +96,7 @@ class NodeWatch:
     def _judge_down(self, name: str, node: Json, now: float) -> None:
         """End a life that people ended, or that has been down for long enough."""
         down = self._down_since.setdefault(name, now)
-        if node["spec"].get("unschedulable"):
+        if node["spec"].get("unschedulable") or _is_leaving(node):
             self._end(name, now, PLANNED)
         elif now - down >= MIN_DOWN_SECONDS:
             self._end(name, down, NOT_READY if _ready(node)[0] == "False" else UNREACHABLE)
@@ -107,6 +112,11 @@ class NodeWatch:
             del self.pending[next(iter(self.pending))]
         self.pending[life.node, life.insert_seconds] = life
         return life
+
+
+def _is_leaving(node: Json) -> bool:
+    """Whether an autoscaler has marked the node for its removal."""
+    return any(taint.get("key") in LEAVING for taint in entries(node["spec"], "taints"))
 
 
 def _ready(node: Json) -> tuple[str, float | None]:

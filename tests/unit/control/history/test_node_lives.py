@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hyperscale.control.history import nodes_table
-from hyperscale.control.history.node_watch import HEALTHY, MISSED, NOT_READY, PLANNED, UNREACHABLE, NodeWatch
+from hyperscale.control.history.node_watch import HEALTHY, MIN_DOWN_SECONDS, MISSED, NOT_READY, PLANNED, UNREACHABLE, NodeWatch
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.observe.kube.projection import narrow_node
@@ -18,11 +18,13 @@ from hyperscale.util.rfc3339 import timestamp
 START = 1_790_000_000.0
 
 
-def node(name: str = "n1", ready: str = "True", since: float = START - 1e6, *, cordoned: bool = False, gpus: int = 4) -> dict[str, Any]:
+def node(
+    name: str = "n1", ready: str = "True", since: float = START - 1e6, *, cordoned: bool = False, gpus: int = 4, taint: str = ""
+) -> dict[str, Any]:
     return narrow_node(
         {
             "metadata": {"name": name, "uid": name, "labels": {"nvidia.com/gpu.product": "H100"} if gpus else {}},
-            "spec": {"unschedulable": cordoned},
+            "spec": {"unschedulable": cordoned, "taints": [{"key": taint, "effect": "NoSchedule"}] if taint else None},
             "status": {
                 "allocatable": {"nvidia.com/gpu": str(gpus)},
                 "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": timestamp(since), "lastHeartbeatTime": "now"}],
@@ -94,8 +96,32 @@ def test_a_node_that_is_removed_after_it_went_down_failed() -> None:
     watch = watching()
     watch.look([node()], START)
     watch.look([node(ready="Unknown")], START + 10.0)
-    watch.look([], START + 30.0)
+    watch.look([], START + 10.0 + MIN_DOWN_SECONDS)
     assert ended(watch) == [("n1", 10.0, UNREACHABLE)]
+
+
+def test_a_node_that_is_shut_down_and_removed_at_once_is_no_failure() -> None:
+    watch = watching()
+    watch.look([node()], START)
+    watch.look([node(ready="Unknown")], START + 10.0)
+    watch.look([], START + 25.0)
+    assert ended(watch) == [("n1", 10.0, PLANNED)]
+
+
+@pytest.mark.parametrize("taint", ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"])
+def test_a_node_that_an_autoscaler_takes_out_is_no_failure_however_long_that_takes(taint: str) -> None:
+    for later in ([node(ready="Unknown", taint=taint)], []):
+        watch = watching()
+        watch.look([node()], START)
+        watch.look([node(taint=taint)], START + 10.0)
+        assert ended(watch) == [], "it is still in service"
+        watch.look([node(ready="Unknown", taint=taint)], START + 20.0)
+        watch.look(later, START + 500.0)
+        assert ended(watch) == [("n1", 20.0, PLANNED)]
+    failing = watching()
+    for after in (0.0, 10.0, 500.0):
+        failing.look([node(ready="True" if not after else "Unknown", taint="node.kubernetes.io/unreachable")], START + after)
+    assert ended(failing) == [("n1", 10.0, UNREACHABLE)]
 
 
 def test_a_node_whose_device_plugin_fails_is_still_there() -> None:
