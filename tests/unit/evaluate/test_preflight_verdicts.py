@@ -19,6 +19,7 @@ from hyperscale.evaluate.preflight.job_trial import Surroundings, TrialInputErro
 from hyperscale.evaluate.preflight.memory_forecast import TrialPeak, gpu_bytes, line_of, too_small
 from hyperscale.evaluate.preflight.trial_record import TrialRecord
 from hyperscale.evaluate.preflight.trial_types import MAX_EVENTS, Fault, Limits, Observation, Said, Sandbox, TrialEvent, TrialRequest
+from hyperscale.evaluate.preflight.trials import TrialError
 from hyperscale.evaluate.preflight.try_job import preflight
 from hyperscale.evaluate.preflight.verdict import asked_bytes, report_of
 from hyperscale.model.api.job import Architecture, CheckpointSpec, ModelSpec
@@ -98,6 +99,32 @@ def test_time_is_over_without_a_fault_while_steps_still_come() -> None:
     assert slow.faults == []
     assert [(fault.kind, fault.step) for fault in stuck.faults] == [(PreflightFault.TIMED_OUT, 2)]
     assert "author's code" in never.faults[0].text
+
+
+def test_a_trial_that_never_came_to_the_code_says_nothing_of_the_code() -> None:
+    slow, large, ended = TrialRecord(LIMITS), TrialRecord(LIMITS), TrialRecord(LIMITS)
+    slow.out_of_time(10.0)
+    assert large.resident(LIMITS.memory_bytes + 1)
+    assert "did not come to the author's code within 10 s; try again" in slow.unstarted(-9, "")
+    assert "raise the memory limit of spec.workers.resources" in large.unstarted(-9, "")
+    assert ended.unstarted(1, "bwrap:\n no  namespaces\n") == "bwrap: no namespaces"
+    assert "before the author's code" in ended.unstarted(1, "")
+    begun = record()
+    begun.out_of_time(10.0)
+    assert begun.unstarted(-9, "") == ""
+
+
+def test_a_repetition_that_does_not_start_takes_nothing_from_the_first_trial() -> None:
+    trials = iter((WELL, None))
+
+    def watch(request: TrialRequest) -> Observation:
+        if (trial := next(trials)) is None:
+            raise TrialError("too busy")
+        return trial
+
+    around = Surroundings(Sandbox.NONE, str(CORPUS), None)
+    report = preflight("team/cora", job_of(ModelSpec(Architecture.GCN)), replace(LIMITS, seconds=100.0), around, watch=watch).report
+    assert (report.fault, report.steps, report.deterministic) == (None, 3, None)
 
 
 def test_parameters_without_a_gradient_are_a_fault_of_their_own() -> None:

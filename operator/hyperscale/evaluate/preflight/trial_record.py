@@ -22,6 +22,11 @@ _FAULT_OF: Final = {
     Said.ERROR: PreflightFault.CRASHED,
 }
 
+_UNSTARTED_ADVICE: Final = {
+    PreflightFault.TIMED_OUT: "try again where the machine is less busy, or give it more seconds",
+    PreflightFault.OUT_OF_MEMORY: "the libraries alone need more: raise the memory limit of spec.workers.resources",
+}
+
 
 class TrialRecord:
     """Faults are only added, never taken back, whatever the tried process says later."""
@@ -118,6 +123,18 @@ class TrialRecord:
         most = self._limits.file_bytes // MIB
         self.add(PreflightFault.CRASHED, f"its files held more than the limit of {most} MiB, or were too many")
         return True
+
+    def unstarted(self, code: int, words: str) -> str:
+        """Return why the author's code never began, which is no fault of the code, and what to do; "" where it began.
+
+        words: the end of its standard error
+        """
+        if self.ready:
+            return ""
+        if not self.faults:
+            return " ".join(words.split())[-300:] or f"the tried process ended with {code} before the author's code"
+        first = self.faults[0]
+        return f"before the author's code began: {first.text}; {_UNSTARTED_ADVICE.get(first.kind, 'look at the image, then try again')}"
 
     def ended(self, code: int, words: str) -> None:
         """The process ended, on its own where it did not say that it is done.

@@ -77,8 +77,8 @@ class Watcher:
             self._drain()
             self._clean_shared_memory()
         words = self._words.decode(errors="replace")
-        if not (self._record.ready or self._record.done or self._record.faults):
-            raise StartError(" ".join(words.split())[-300:] or f"the tried process ended with {code} before the author's code")
+        if why := self._record.unstarted(code, words):
+            raise StartError(why)
         self._record.ended(code, words)
         return self._record.observation(time.monotonic() - self._began)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hyperscale.evaluate.preflight.job_trial import JobTrial, Surroundings, trial_of
 from hyperscale.evaluate.preflight.memory_forecast import TrialPeak, equal_share_bytes
 from hyperscale.evaluate.preflight.trial_types import Limits, Observation, TrialRequest
-from hyperscale.evaluate.preflight.trials import observe
+from hyperscale.evaluate.preflight.trials import TrialError, observe
 from hyperscale.evaluate.preflight.verdict import report_of
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.preflight_report import PreflightReport
@@ -61,8 +61,12 @@ class _Left:
         if self._seconds < self._needed:
             return None
         began = time.monotonic()
-        trial = watch(replace(request, limits=replace(request.limits, seconds=self._seconds)))
-        self._seconds -= time.monotonic() - began
+        try:
+            trial = watch(replace(request, limits=replace(request.limits, seconds=self._seconds)))
+        except TrialError:
+            return None  # what the first trial said stands
+        finally:
+            self._seconds -= time.monotonic() - began
         return None if trial.faults or not trial.steps else trial
 
 
