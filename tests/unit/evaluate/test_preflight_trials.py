@@ -59,6 +59,17 @@ def test_a_crash_is_told_with_its_step_and_its_last_line(name: str) -> None:
     assert wrong(case(name), tried(case(name), sandbox, SECONDS)) == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [("print('no data in x'); sys.exit(3)", "exit code 3: no data in x"), ("sys.exit('no data\\n in y')", "the message 'no data in y'")],
+)
+def test_the_cause_of_an_exit_is_told(tmp_path: Path, line: str, says: str) -> None:
+    script = tmp_path / "exits.py"
+    script.write_text(f"import sys\n{line}\n")
+    observation = observe(request_of(str(script), Sandbox.NONE, readable=(str(tmp_path),)))
+    assert [(fault.kind, fault.text) for fault in observation.faults] == [(PreflightFault.CRASHED, f"it ended with {says}")]
+
+
 def test_nothing_is_left_when_the_caller_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys, msgspec; from hyperscale.evaluate.preflight.trials import observe; "

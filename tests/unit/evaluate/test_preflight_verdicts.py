@@ -101,6 +101,16 @@ def test_time_is_over_without_a_fault_while_steps_still_come() -> None:
     assert "author's code" in never.faults[0].text
 
 
+def test_an_exit_code_is_told_with_the_last_words() -> None:
+    made = record(TrialEvent(Said.ERROR, "it ended with exit code 3", 1), TrialEvent(Said.DONE))
+    made.ended(0, "reading\nno such dataset: /data/x\n\n")
+    assert made.faults[0].text == "it ended with exit code 3: no such dataset: /data/x"
+    told = record(TrialEvent(Said.ERROR, "it ended with the message 'no data'", 1), TrialEvent(Said.DONE))
+    told.ended(0, "reading\n")
+    assert told.faults[0].text == "it ended with the message 'no data'"
+    assert "give it what it asks for" in report_of(told.observation(1.0), None, LIMITS).sentence
+
+
 def test_a_trial_that_never_came_to_the_code_says_nothing_of_the_code() -> None:
     slow, large, ended = TrialRecord(LIMITS), TrialRecord(LIMITS), TrialRecord(LIMITS)
     slow.out_of_time(10.0)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from typing import Final
+
+from msgspec.structs import replace
 
 from hyperscale.evaluate.preflight.trial_types import MAX_EVENTS, MIB, Fault, Limits, Observation, Said, TrialEvent
 from hyperscale.model.api.preflight_report import PreflightFault
@@ -22,6 +25,8 @@ _FAULT_OF: Final = {
     Said.ERROR: PreflightFault.CRASHED,
 }
 
+_EXIT: Final = re.compile(r"it ended with exit code -?\d+")
+"""A crash of which only the code was told: the script may have printed why."""
 _UNSTARTED_ADVICE: Final = {
     PreflightFault.TIMED_OUT: "try again where the machine is less busy, or give it more seconds",
     PreflightFault.OUT_OF_MEMORY: "the libraries alone need more: raise the memory limit of spec.workers.resources",
@@ -141,13 +146,15 @@ class TrialRecord:
 
         words: the end of its standard error
         """
+        last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "")
+        cause = f": {last[:300]}" if last else ""
         if self.done:
             if not self._steps and not self.faults:
                 self.add(PreflightFault.CRASHED, "it ended without a training step: no optimizer stepped, no backward pass ran", 0)
+            self.faults = [replace(fault, text=fault.text + cause) if _EXIT.fullmatch(fault.text) else fault for fault in self.faults]
             return
-        last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "")
         how = f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
-        self.add(PreflightFault.CRASHED, f"it ended with {how}{f': {last[:300]}' if last else ''}")
+        self.add(PreflightFault.CRASHED, f"it ended with {how}{cause}")
 
     def _both(self, kind: Said) -> tuple[str, ...]:
         """The watcher's own names first."""

@@ -158,7 +158,10 @@ def _try(request: TrialRequest, trial: Trial, hooks: StepHooks, tell: Teller) ->
             runpy.run_path(request.script, run_name="__main__")
     except SystemExit as ended:
         if ended.code not in (None, 0):
-            tell(TrialEvent(Said.ERROR, f"it ended with exit code {ended.code}"[:MAX_TEXT], hooks.steps + 1))
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()  # what it printed last says why
+            how = f"exit code {ended.code:d}" if isinstance(ended.code, int) else f"the message {' '.join(str(ended.code).split())!r}"
+            tell(TrialEvent(Said.ERROR, f"it ended with {how}"[:MAX_TEXT], hooks.steps + 1))
     except MemoryError as error:
         tell(TrialEvent(Said.OUT_OF_MEMORY, _last_line(error), hooks.steps + 1, bytes=trial.peak_bytes()))
         trial.stop()

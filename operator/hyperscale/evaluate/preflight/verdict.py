@@ -21,7 +21,7 @@ _UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 ADVICE: Final = {
     PreflightFault.OUT_OF_MEMORY: "lower spec.model.hiddenSize, batchSize or fanouts, or raise the memory limit of spec.workers.resources",
     PreflightFault.NOT_FINITE: "lower the learning rate, or look for a division by zero or a logarithm of zero",
-    PreflightFault.CRASHED: "fix the script, then try again",
+    PreflightFault.CRASHED: "fix the script, or give it what it asks for, such as data, then try again",
     PreflightFault.NO_GRADIENT: "use the parameter in the loss, or take it out of the optimizer",
     PreflightFault.WROTE_OUTSIDE: "write to the working directory, to /tmp or to $CHECKPOINT_DIR",
     PreflightFault.USED_NETWORK: "put what the script downloads into the image or the dataset",
