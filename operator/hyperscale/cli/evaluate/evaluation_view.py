@@ -22,7 +22,7 @@ def show(answer: Evaluation, plan: Plan, figures: str) -> Iterator[str]:
     """
     yield from pairs(_head(answer, plan, figures))
     yield ""
-    yield from table(COLUMNS, map(_row, answer.stages), right=NUMBERS)
+    yield from table(COLUMNS, [*map(_row, answer.stages), *_base(answer)], right=NUMBERS)
     for stage in answer.stages:
         yield from bullets(stage.stage.capitalize(), stage.findings)
 
@@ -65,6 +65,11 @@ def _bounded(interval: Interval | None, text: Callable[[float], str]) -> str:
     if interval is None:
         return ""
     return f"{text(interval.middle)} ({text(interval.low)} to {text(interval.high)})"
+
+
+def _base(answer: Evaluation) -> list[tuple[str, ...]]:
+    """The row without which the shares do not add up to V: a calibrated value has one."""
+    return [("base rate", "", "", f"{answer.base_value:.3f}", "V without any stage")] if answer.base_value is not None else []
 
 
 def _row(stage: StageOutcome) -> tuple[str, ...]:
