@@ -253,3 +253,14 @@ def test_how_often_intervals_held_is_a_table(tmp_path: Path) -> None:
     (row,) = [line.split() for line in ran.out.splitlines() if line.startswith("plan ")]
     assert row[:6] == ["plan", "30", "28", "False", "TooWide", "+0.00"]
     assert row[8:10] == ["100", "%"]
+
+
+@pytest.mark.parametrize(("at", "shown"), [(9e18, "9999-12-31T23:59:59Z"), (-9e18, "1970-01-01T00:00:00Z")])
+def test_a_time_that_no_calendar_has_is_shown_as_the_end_of_it(url: str, at: float, shown: str) -> None:
+    store = RunStore(url)
+    store.record([replace(RUN, uid="late", name="late", finished_at=at)])
+    store.close()
+    ran = run("history", "--url", url, "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    assert {one["finished"] for one in json.loads(ran.out)["runs"] if one["uid"] == "late"} == {shown}
+    assert run("history", "--url", url).code == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -15,6 +14,7 @@ from hyperscale.control.history.decision_store import DecisionStore
 from hyperscale.control.history.decisions_table import DecisionKind, PersonDecision, offers_of
 from hyperscale.control.history.preference_book import weights_of
 from hyperscale.evaluate.preferences.alternatives import CRITERIA
+from hyperscale.util.rfc3339 import shown_timestamp
 
 
 class ShownDecision(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, variable: str) -> int:
 def shown_decision(one: PersonDecision) -> ShownDecision:
     """Return a row as it is printed."""
     return ShownDecision(
-        time=datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        time=shown_timestamp(one.at),
         namespace=one.namespace,
         job=one.job,
         uid=one.uid,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -21,6 +20,7 @@ from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
 from hyperscale.model.plan import Correction
 from hyperscale.model.step_curves import StepTime
+from hyperscale.util.rfc3339 import shown_timestamp
 
 VARIABLE: Final = "HYPERSCALE_HISTORY_URL"
 
@@ -212,7 +212,7 @@ def _shown(one: FinishedRun) -> ShownRun:
     return ShownRun(
         job=f"{one.namespace}/{one.name}",
         uid=one.uid,
-        finished=datetime.fromtimestamp(one.finished_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        finished=shown_timestamp(one.finished_at),
         state=one.phase,
         architecture=one.architecture,
         products=one.products,
