@@ -330,3 +330,23 @@ def test_a_certificate_is_written_in_the_language_of_its_ending(files: Files, en
     assert evaluated(files, "--certificate", str(path)).code == 0
     assert first in path.read_text()
     assert "--certificate: 'plan.txt' ends with neither" in evaluated(files, "--certificate", "plan.txt").err
+
+
+def test_a_second_file_is_refused_and_not_taken_in_place_of_the_first(files: Files) -> None:
+    ran = evaluated(files, "-f", files.job)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "argument -f/--filename: was given twice" in ran.err
+
+
+def test_the_example_of_a_whole_number_is_allowed(files: Files) -> None:
+    assert "write for example 100;" in evaluated(files, "--futures", "0").err
+
+
+@pytest.mark.parametrize("workers", ["512", "60"])
+def test_too_many_workers_are_lowered_by_the_option_that_gave_them(files: Files, workers: str) -> None:
+    many = files.write("many.yaml", yaml.safe_dump(job(workers={"minReplicas": 1, "maxReplicas": 600})))
+    for command in ("plan", "evaluate"):
+        ran = run(command, "-f", many, "--snapshot", files.snapshot, "--workers", workers)
+        assert ran.code == 1
+        assert "ive --workers a smaller number" in ran.err
+        assert "MPIJob" not in ran.err

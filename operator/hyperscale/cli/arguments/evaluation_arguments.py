@@ -26,6 +26,16 @@ def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     _add_evaluate(commands, prog)
 
 
+class _Once(argparse.Action):
+    """Stores a value, and refuses another one instead of forgetting the first."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None) -> None:
+        """Store it."""
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, "was given twice; write one, and evaluate the others by calls of their own")
+        setattr(namespace, self.dest, values)
+
+
 def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     example = (
         f"{prog} evaluate -f job.yaml --snapshot cluster.json --deadline-seconds 86400\n"
@@ -34,7 +44,7 @@ def _add_evaluate(commands: argparse._SubParsersAction[Parser], prog: str) -> No
     summary = "prove a plan, forecast its end with its risks, and score it, before a GPU is spent"
     command = parser._command(commands, "evaluate", summary, example, EXIT_CODES)
     command.add_argument(
-        "-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input"
+        "-f", "--filename", required=True, action=_Once, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input"
     )
     command.add_argument("--plan", metavar="PLAN.json", help="plan as `plan -o json` prints it; without it the job is planned first")
     command.add_argument(

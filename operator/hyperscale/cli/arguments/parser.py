@@ -255,7 +255,9 @@ class _Whole:
         except ValueError:
             value = self.least - 1
         if not self.least <= value <= self.most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.least} to {self.most}; write for example 4")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no whole number from {self.least} to {self.most}; write for example {self.least}"
+            )
         return value
 
 

@@ -7,6 +7,7 @@ asked with a temporary job (ask.py).
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 import time
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 WIDE: Final = "wide"
 """Output of a table with alternatives."""
+FEWER_WORKERS: Final = re.compile("delete the MPIJob to plan with fewer workers", re.IGNORECASE)
+"""What planners advise where a number of workers is fixed: in the operator an MPIJob fixes it, here --workers."""
 GRACE_SECONDS: Final = 5.0
 """Planners keep the deadline themselves; so long after it the process stops waiting for them."""
 
@@ -166,7 +169,9 @@ def only_answer(decisions: Decided | Infeasible) -> Plan | Infeasible:
     if decisions.others:
         return decisions.others[0][1]
     hold = decisions.holds[0]
-    return hold.infeasible or Infeasible(reason=hold.reason, message=hold.message or "other jobs go first")
+    if hold.infeasible is not None:
+        return replace(hold.infeasible, message=FEWER_WORKERS.sub("give --workers a smaller number", hold.infeasible.message))
+    return Infeasible(reason=hold.reason, message=hold.message or "other jobs go first")
 
 
 def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
