@@ -175,6 +175,9 @@ NOT_RUN: Final[dict[str, str]] = {
     "kubectl -n hyperscale-system port-forward deploy/hyperscale 8081": (
         "needs a running pod; tests/unit/control/test_topology_page.py reads the page over HTTP"
     ),
+    "kubectl -n hyperscale-system exec deploy/hyperscale -- hyperscale preferences": (
+        "needs a running pod; test_decisions_of_people.py runs the command, and the chart gives the pod its database"
+    ),
     "kubectl logs -n NAMESPACE job/JOB-preflight": "needs a running pod; e2e/test_preflights.py reads what such a pod reports",
     "open http://localhost:8081/topology": "opens a browser",
 }

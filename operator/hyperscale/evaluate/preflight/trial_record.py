@@ -26,7 +26,7 @@ _FAULT_OF: Final = {
 }
 
 _EXIT: Final = re.compile(r"it ended with exit code -?\d+")
-"""A crash of which only the code was told: the script may have printed why."""
+"""A crash of which the process says no more: the script may have printed why."""
 _UNSTARTED_ADVICE: Final = {
     PreflightFault.TIMED_OUT: "try again where the machine is less busy, or give it more seconds",
     PreflightFault.OUT_OF_MEMORY: "the libraries alone need more: raise the memory limit of spec.workers.resources",
