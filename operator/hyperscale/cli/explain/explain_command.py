@@ -113,13 +113,8 @@ def read_job(cluster: LiveCluster, job: str, asked_namespace: str | None) -> tup
 
 def _is_name(text: str) -> bool:
     """No slash, dot-dot or query can get into a request's path."""
-    return (
-        0 < len(text) <= 253
-        and text.isascii()
-        and text == text.lower()
-        and text.replace("-", "a").replace(".", "a").isalnum()
-        and ".." not in text
-    )
+    plain = text.isascii() and text == text.lower() and text.replace("-", "a").replace(".", "a").isalnum()
+    return 0 < len(text) <= 253 and plain and ".." not in text
 
 
 def _name(resource: Json) -> str:
