@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 POLL_SECONDS: Final = 5.0
 """Interval between two reads of a Job; events of its pods are seen at once."""
 AGAIN_SECONDS: Final = 30.0
-"""Until what the API server refused is tried again."""
+"""Until what the API server refused is tried again, and a job that found no place in line comes again at the latest."""
 WORKERS: Final = 4
 """Jobs that are seen to at the same time: one slow answer delays no other namespace."""
 
@@ -97,7 +97,7 @@ class PreflightRunner:
             self._arrived.set()
         for left_out in (None if waits else key, gone.key if gone is not None else None):
             if left_out is not None:
-                self._later.ask(left_out, POLL_SECONDS)
+                self._later.ask(left_out, AGAIN_SECONDS)
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
