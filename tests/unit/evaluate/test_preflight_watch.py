@@ -316,3 +316,11 @@ def test_file_systems_in_memory_count_once() -> None:
     once = held_bytes("", ("/usr",))
     assert once == held_bytes("", ("/usr", "/usr/lib", "/nowhere")) > 0
     assert memory_folder_bytes([os.getpid()], ("/usr",)) == 0, "the root of this machine is no root of the trial's own"
+
+
+@pytest.mark.parametrize("call", ["chmod", "lchown", "setxattr", "lsetxattr", "removexattr", "lremovexattr"])
+def test_owners_modes_and_attributes_of_files_of_others_stay(call: str, tmp_path: Path) -> None:
+    asked = Asked(f"{tmp_path}/")
+    assert asked.path(call, f"{tmp_path}/own") == 0
+    assert asked.path(call, "/etc/hosts") == errno.EACCES
+    assert asked.written() == ["/etc/hosts"]

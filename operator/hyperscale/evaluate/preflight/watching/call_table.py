@@ -26,6 +26,7 @@ X86: Final = Machine(
         "ptrace": 101, "mknod": 133, "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "setxattr": 188, "tkill": 200,
         "tgkill": 234, "add_key": 248, "request_key": 249, "keyctl": 250, "openat": 257, "mkdirat": 258, "mknodat": 259,
         "fchownat": 260, "unlinkat": 263, "renameat": 264, "linkat": 265, "symlinkat": 266, "fchmodat": 268, "unshare": 272,
+        "lchown": 94, "lsetxattr": 189, "removexattr": 197, "lremovexattr": 198, "fchmodat2": 452,
         "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240, "bind": 49, "listen": 50,
         "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302,
         "perf_event_open": 298, "sendmmsg": 307, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "renameat2": 316,
@@ -40,6 +41,7 @@ ARM: Final = Machine(
         "mount": 40, "pivot_root": 41, "truncate": 45, "chroot": 51, "fchmodat": 53, "fchownat": 54, "openat": 56, "unshare": 97,
         "ptrace": 117, "kill": 129, "tkill": 130, "tgkill": 131, "connect": 203, "sendto": 206, "sendmsg": 211, "add_key": 217,
         "request_key": 218, "keyctl": 219, "clone": 220, "perf_event_open": 241, "setns": 268, "sendmmsg": 269,
+        "lsetxattr": 6, "removexattr": 14, "lremovexattr": 15, "fchmodat2": 452,
         "mq_open": 180, "msgget": 186, "semget": 190, "shmget": 194, "bind": 200, "listen": 201,
         "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "prlimit64": 261,
         "process_vm_readv": 270, "process_vm_writev": 271, "renameat2": 276, "seccomp": 277, "bpf": 280, "userfaultfd": 282,
@@ -103,7 +105,9 @@ PATH_CALLS: Final = {
     "fchownat": PathCall(((0, 1),)),
     "mknod": PathCall(((None, 0),)),
     "mknodat": PathCall(((0, 1),)),
-    "setxattr": PathCall(((None, 0),)),
+    "fchmodat2": PathCall(((0, 1),)),
+    "lchown": PathCall(((None, 0),)),
+    **dict.fromkeys(("setxattr", "lsetxattr", "removexattr", "lremovexattr"), PathCall(((None, 0),))),
 }
 WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """Flags of which each makes an open one that writes."""
