@@ -195,3 +195,13 @@ def test_without_a_filter_the_hook_refuses_what_it_sees(tmp_path: Any) -> None:
         with pytest.raises((PermissionError, ConnectionRefusedError, BlockingIOError)):
             hook(event, arguments)
     assert [event.kind for event in events] == [Said.WROTE, Said.WROTE, Said.ADDRESS, Said.ADDRESS, Said.PROCESSES]
+
+
+def test_the_hook_too_follows_own_paths_to_the_real_file(tmp_path: Any) -> None:
+    events: list[TrialEvent] = []
+    hook = Audit(events.append, (f"{tmp_path}/", "/proc/self/"), 2, alone=True, reachable=frozenset())._hook
+    hook("open", ("/proc/self/mem", "w", 0))
+    hook("open", (f"/proc/self/root{tmp_path}/x", "w", 0))
+    for event, arguments in (("open", ("/proc/self/root/opt/x", "w", 0)), ("os.link", ("/etc/hosts", f"{tmp_path}/x", -1, -1))):
+        with pytest.raises(PermissionError):
+            hook(event, arguments)

@@ -21,7 +21,7 @@ _CHANGES: Final = {
     "os.remove": (0,),
     "os.rmdir": (0,),
     "os.rename": (0, 1),
-    "os.link": (1,),
+    "os.link": (0, 1),
     "os.symlink": (1,),
     "os.truncate": (0,),
     "os.chmod": (0,),
@@ -79,8 +79,10 @@ class Audit:
     def _change(self, path: object) -> None:
         if not isinstance(path, str | bytes):
             return
-        written = os.path.abspath(os.fsdecode(path))
-        name = written if written.startswith("/proc/self/") else os.path.realpath(written)
+        name = os.path.realpath(os.fsdecode(path))
+        own = f"/proc/{os.getpid()}/"
+        if name.startswith(own):
+            name = f"/proc/self/{name.removeprefix(own)}"
         if any(name == allowed.rstrip("/") or (allowed.endswith("/") and name.startswith(allowed)) for allowed in self._writable):
             return
         self._tell(TrialEvent(Said.WROTE, name[:512]))
