@@ -290,8 +290,9 @@ def test_runs_of_the_history_that_ended_well_teach(tmp_path: Path) -> None:
     ]
     store.record([RUN, *(replace(RUN, uid=str(place), **other) for place, other in enumerate(others, 1))])
     store.close()
-    runs, past, facts = read_runs(url)
-    assert past == ()
+    found = read_runs(url)
+    runs, facts = found.runs, found.facts
+    assert found.past == ()
     assert [each.failed for each in facts].count(True) == 1
     assert len(facts) == 5
     assert len(runs) == 1

@@ -35,13 +35,8 @@ class Database:
         Another table than `table` that the account may not make is done without.
         `make` False only looks: where `table` is not there that is an error, and no other's database gets a table.
         """
-        try:
-            address = sql.make_url(url)
-        except (SQLAlchemyError, ValueError) as error:
-            raise HistoryError(_BAD_URL) from error
+        address = _address(url)
         kind = address.get_backend_name()
-        if kind not in ("sqlite", "postgresql"):
-            raise HistoryError(_BAD_URL)
         limits = {"connect_timeout": CONNECT_SECONDS} if kind == "postgresql" else {"timeout": CONNECT_SECONDS}
         if address.drivername == "postgresql":
             address = address.set(drivername="postgresql+psycopg")
@@ -109,6 +104,17 @@ def _made(engine: sql.Engine, table: sql.Table) -> None:
     except SQLAlchemyError:
         if not sql.inspect(engine).has_table(table.name):
             raise
+
+
+def _address(url: str) -> sql.URL:
+    """The URL of a kind that history knows. Raises HistoryError."""
+    try:
+        address = sql.make_url(url)
+    except (SQLAlchemyError, ValueError) as error:
+        raise HistoryError(_BAD_URL) from error
+    if address.get_backend_name() not in ("sqlite", "postgresql"):
+        raise HistoryError(_BAD_URL)
+    return address
 
 
 def _is_there(address: sql.URL) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.pending import Pending
+from hyperscale.control.scheduler.queue_entry import QueueEntry
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.evaluate.impact.queue_figures import QueueFigures
@@ -21,10 +22,11 @@ def queue_beside(
 
     None where it is not known: a job waits whose time is not known yet, more wait than are listed, or some wait outside this queue.
     """
-    waiting = pending.others(key, policy)
+    entries = pending.others(key, policy)
     if policy.queue.order is QueueOrder.ARRIVAL or _waits_elsewhere(cache, reader, key, policy):
         return None
-    if len(waiting) > MAX_TURN_JOBS or any(entry.run_seconds is None for entry in waiting):
+    waiting = tuple(job for row, entry in enumerate(entries[:MAX_TURN_JOBS]) if (job := _waiting_job(row, entry)) is not None)
+    if len(waiting) < len(entries):
         return None
     free_gpus = cache.assumed_plans.free_gpus(snapshot, key)
     shares = [share for share in running.every()[:MAX_RUNNING] if share.key != str(key)]
@@ -32,17 +34,17 @@ def queue_beside(
         free_gpus=sum(free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes),
         total_gpus=sum(node.allocatable_gpus for node in snapshot.nodes),
         running=tuple(QueueRunningJob(f"r{row}", share.gpus, share.remaining_seconds) for row, share in enumerate(shares)),
-        waiting=tuple(
-            PendingJob(
-                f"w{row:03d}",
-                (Option(entry.request.job.workers.min_replicas, entry.run_seconds, entry.run_seconds),),
-                entry.weight,
-                slots_per_worker=entry.request.job.workers.gpus_per_worker,
-            )
-            for row, entry in enumerate(waiting)
-            if entry.run_seconds is not None
-        ),
+        waiting=waiting,
     )
+
+
+def _waiting_job(row: int, entry: QueueEntry) -> PendingJob | None:
+    """None where its time is not known."""
+    if entry.run_seconds is None:
+        return None
+    workers = entry.request.job.workers
+    option = Option(workers.min_replicas, entry.run_seconds, entry.run_seconds)
+    return PendingJob(f"w{row:03d}", (option,), entry.weight, slots_per_worker=workers.gpus_per_worker)
 
 
 def _waits_elsewhere(cache: ClusterCache, reader: JobReader, key: Key, policy: PolicySpec) -> bool:
