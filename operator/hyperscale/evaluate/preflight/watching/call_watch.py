@@ -123,6 +123,13 @@ class CallWatch:
             return self.shared.claim(name)
         return any(_within(name, allowed) for allowed in self.writable)
 
+    def _goal(self, process: int, place: int, length: int) -> Address | None:
+        """The address in the process's memory, of a socket in a folder where its links lead."""
+        address = address_of(_read(process, place, min(length, _MAX_ADDRESS)))
+        if address is None or not address.is_path:
+            return address
+        return Address(self._real(process, joined(process, AT_FDCWD, address.host)), None)
+
     def _real(self, process: int, path: str, *, last: bool = True) -> str:
         return ProcessPaths(process, own_root=self.own_processes).resolved(path, last=last)
 
@@ -157,16 +164,18 @@ class CallWatch:
             return 0 if self.own_processes or sockaddr[:2] != bytes(2) else errno.EAFNOSUPPORT
         if address.is_path:
             address = Address(self._real(process, joined(process, AT_FDCWD, address.host), last=False), None)
-            allowed = self.reach.allows(address)
-        else:
-            allowed = self.own_processes or address.port in PORTS
-        if allowed and not self.own_processes and address.port is not None:
-            if own is not None:
-                return bind_to_loopback(own, address) or PRETENDED
-            allowed = self.own_network or is_loopback(address.host)
-        if not allowed:
-            events.append(TrialEvent(Said.ADDRESS, shown(address.text)))
-        return 0 if allowed else errno.EACCES
+        if own is not None and address.port in PORTS:
+            return bind_to_loopback(own, address) or PRETENDED
+        if self._may_wait(address):
+            return 0
+        events.append(TrialEvent(Said.ADDRESS, shown(address.text)))
+        return errno.EACCES
+
+    def _may_wait(self, address: Address) -> bool:
+        """Whether the process itself may bind a socket there."""
+        if address.is_path or self.own_processes:
+            return self.reach.allows(address) if address.is_path else True
+        return address.port in PORTS and (self.own_network or is_loopback(address.host))
 
     def _listen(self, own: socket.socket | None, arguments: list[int], events: list[TrialEvent]) -> int:
         """What was never bound would wait on every address of the machine."""
@@ -183,9 +192,7 @@ class CallWatch:
         named = False
         for place, length in _addresses(name, process, arguments):
             named = True
-            address = address_of(_read(process, place, min(length, _MAX_ADDRESS)))
-            if address is not None and address.is_path:
-                address = Address(self._real(process, joined(process, AT_FDCWD, address.host)), None)
+            address = self._goal(process, place, length)
             if address is None or self.reach.allows(address):
                 continue
             if address.host in NAME_CACHES:

@@ -40,17 +40,14 @@ def restrict(writable: Iterable[str], *, network: bool) -> list[str]:
     files = _WRITE_FILE | _MAKE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     tcp = 0 if version < 4 else _TCP_BIND if network else _TCP_BIND | _TCP_CONNECT
     # A kernel refuses attributes that it has no name for, so the structure is as long as its version has it.
-    fields = (files, tcp, _OTHERS)[: 3 if version >= 6 else 2 if version >= 4 else 1]
-    rules = struct.pack(f"={len(fields)}Q", *fields)
+    rules = _attributes(version, files, tcp)
     ruleset = libc.syscall(_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
     if ruleset < 0:
         return []
     try:
         for path in writable:
             _allow(libc, ruleset, path, files)
-        for rights, port in ((tcp, STORE_PORT), (tcp & _TCP_BIND, 0)):
-            rule = struct.pack("=QQ", rights, port)
-            libc.syscall(_ADD, ruleset, _NET_PORT, ctypes.create_string_buffer(rule, len(rule)), 0)
+        _allow_ports(libc, ruleset, tcp)
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if libc.syscall(_RESTRICT, ruleset, 0) != 0:
             return []
@@ -61,6 +58,17 @@ def restrict(writable: Iterable[str], *, network: bool) -> list[str]:
         *(["TCP (Landlock)"] if tcp & _TCP_CONNECT else []),
         *(["signals (Landlock)"] if version >= 6 else []),
     ]
+
+
+def _attributes(version: int, files: int, tcp: int) -> bytes:
+    fields = (files, tcp, _OTHERS)[: 3 if version >= 6 else 2 if version >= 4 else 1]
+    return struct.pack(f"={len(fields)}Q", *fields)
+
+
+def _allow_ports(libc: ctypes.CDLL, ruleset: int, tcp: int) -> None:
+    for rights, port in ((tcp, STORE_PORT), (tcp & _TCP_BIND, 0)):
+        rule = struct.pack("=QQ", rights, port)
+        libc.syscall(_ADD, ruleset, _NET_PORT, ctypes.create_string_buffer(rule, len(rule)), 0)
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:

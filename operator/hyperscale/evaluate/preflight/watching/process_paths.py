@@ -44,15 +44,10 @@ class ProcessPaths:
 
         last: whether a link at its very end is followed. A file that is in no folder (a pipe) is "pipe:[1]", as the kernel names it.
         """
-        place, left, links = "/", [part for part in path.split("/") if part][::-1], 0
+        place, left, links = "/", _parts(path), 0
         while left:
-            part = left.pop()
-            if part == ".":
-                continue
-            place = os.path.dirname(place) if part == ".." else self._named(place, part)
-            if part == ".." or not (left or last):
-                continue
-            target = self._target(place)
+            place = self._named(place, left.pop())
+            target = self._target(place) if left or last else None
             if target is None:
                 continue
             links += 1
@@ -63,10 +58,12 @@ class ProcessPaths:
                 if not target.startswith("/"):
                     return target  # a pipe, a socket, memory
             place = "/" if target.startswith("/") else os.path.dirname(place)
-            left += [part for part in target.split("/") if part][::-1]
+            left += _parts(target)
         return place
 
     def _named(self, place: str, part: str) -> str:
+        if part == "..":
+            return os.path.dirname(place)
         own = place == "/proc" and (part in ("self", "thread-self") or (not self._own_root and part in (str(self._process), self._group)))
         return OWN if own else f"{place.rstrip('/')}/{part}"
 
@@ -82,6 +79,11 @@ class ProcessPaths:
         if place == OWN or place.startswith(f"{OWN}/"):
             return f"/proc/{self._process}{place[len(OWN) :]}"
         return f"/proc/{self._process}/root{place}" if self._own_root else place
+
+
+def _parts(path: str) -> list[str]:
+    """Its names, the first one last."""
+    return [part for part in path.split("/") if part not in ("", ".")][::-1]
 
 
 def group_of(process: int) -> str:
