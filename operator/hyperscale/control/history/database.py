@@ -63,7 +63,7 @@ class Database:
             raise self.fault(error) from error
 
     def _make_tables(self, wanted: str) -> None:
-        """Make each missing table apart; raises SQLAlchemyError where `wanted` stays missing."""
+        """Make each missing table alone; raises SQLAlchemyError where `wanted` stays missing."""
         for table in METADATA.sorted_tables:
             if sql.inspect(self.engine).has_table(table.name):
                 continue
