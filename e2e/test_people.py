@@ -21,6 +21,8 @@ ADVISE = {"preferences": {"mode": "Advise"}}
 ANNOTATION = "hyperscale.dev/{}-plan"
 UP_TO_FOUR = {"minReplicas": 1, "maxReplicas": 4}
 MODEL = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
+FOLLOWED_SECONDS = 180.0
+"""Choices are read once a minute, and a job that waits is looked at once a minute."""
 
 
 @pytest.fixture(scope="module", name="url")
@@ -155,6 +157,7 @@ def test_choices_are_kept_reveal_weights_and_mark_an_alternative(calm: Cluster, 
         (shown,) = json.loads(printed("preferences", "-n", space, "--url", url, "-o", "json"))
         assert len(shown["answers"]) == len(row["offered"]) - 1
         second = waiting(calm, space, "second", policyRef={"name": "people"})
+        second.wait(lambda: "recommended" in second.status()["alternatives"], "no plan is recommended", FOLLOWED_SECONDS)
         assert second.status()["alternatives"]["recommended"] in {offer["id"] for offer in offers(second)}
         assert "rated best by preferences" in hyperscale(calm, second, "explain")
     finally:

@@ -284,11 +284,12 @@ def test_in_a_pod_the_code_finds_the_variables_of_its_template_and_nearly_all_of
     asked, watch = watched(WELL)
     monkeypatch.setenv("FROM_TEMPLATE", "yes")
     monkeypatch.setenv("HYPERSCALE_JOB", "another")
+    monkeypatch.setenv("HYPERSCALE_SHARES", "0.5,0.5")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     monkeypatch.setattr(pod_main, "limit_bytes", lambda: 8 << 30)
     monkeypatch.setattr(pod_main, "preflight", lambda *args, **named: preflight(*args, **named, watch=watch))
     assert pod_main.main(["--spec", str(spec), "--seconds", "5", "--report", str(report)]) == pod_main.EXIT_PASSED
     assert asked[0].environment["FROM_TEMPLATE"] == "yes"
     assert asked[0].environment["HYPERSCALE_JOB"] == "default/job"
-    assert "PYTHONHASHSEED" not in asked[0].environment
+    assert {"PYTHONHASHSEED", "HYPERSCALE_SHARES"}.isdisjoint(asked[0].environment), "one rank is tried"
     assert asked[0].limits.memory_bytes == (8 << 30) - pod_main.OWN_BYTES

@@ -37,6 +37,8 @@ OWN_BYTES: Final = 384 * 2**20
 LEAST_RATIO: Final = 0.8
 """Of a small limit the code has this part nevertheless."""
 DEFAULT_SECONDS: Final = 60.0
+CONTRACT: Final = "HYPERSCALE_"
+"""First letters of the contract's variables."""
 
 
 class _InputError(Exception):
@@ -101,8 +103,11 @@ def _memory_bytes() -> int:
 
 
 def _own_variables(job: JobSpec) -> dict[str, str]:
-    """What the author's pod template brings, and the folder for checkpoints; what Python needs is set again."""
-    own = {name: value for name, value in os.environ.items() if name not in base_environment()}
+    """What the author's pod template brings, and the folder for checkpoints.
+
+    What Python needs is set again; the pod's part of the contract is about all ranks, and one is tried.
+    """
+    own = {name: value for name, value in os.environ.items() if name not in base_environment() and not name.startswith(CONTRACT)}
     return {**own, "CHECKPOINT_DIR": CHECKPOINTS} if job.checkpoint is not None and Path(CHECKPOINTS).is_dir() else own
 
 
