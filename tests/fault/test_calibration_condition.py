@@ -74,7 +74,7 @@ def test_the_evaluation_of_a_waiting_plan_learns_from_history(stage: Stage, job:
     with running(stage.operator(history_url=url), stage.api) as operator:
         operator.wait_ready()
         wait_until(lambda: operator.metric("hyperscale_scored_predictions", stage="forecast") == count, PATIENCE_SECONDS, "not scored")
-        job.create(startPolicy="Manual")
+        job.create(startPolicy="Manual", runPolicy={"activeDeadlineSeconds": 86_400})
         job.wait(lambda: bool(job.status().get("evaluation")), "the plan is not evaluated")
         found = job.status()["evaluation"]
         assert found.get("fault", "") == ""
