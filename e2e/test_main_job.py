@@ -135,7 +135,7 @@ def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str
     seen = calm.api().get(path)["status"]
     assert seen["nodeCount"] == 12
     assert seen["linkCount"] == 132
-    assert [one["reason"] for one in seen["conditions"]] == ["MetricsAvailable", "NoFinishedRuns"]
+    assert "MetricsAvailable" in [one["reason"] for one in seen["conditions"]]
     assert {link["quality"] for link in seen["links"]} == {"Measured"}
 
 
