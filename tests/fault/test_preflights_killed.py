@@ -1,4 +1,4 @@
-"""The operator is killed around the Job that tries a job's code: its successor goes on with that Job, and makes no second one."""
+"""The operator is killed around the Job that tries a job's code: its successor takes up that Job, and makes no second one."""
 
 from __future__ import annotations
 

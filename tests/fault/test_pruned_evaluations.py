@@ -1,4 +1,4 @@
-"""An operator with an earlier CRD, which does not know `status.evaluation`: the job goes on, and nothing is written in vain."""
+"""An operator with an earlier CRD, which does not know `status.evaluation`: the job continues, and nothing is written in vain."""
 
 from __future__ import annotations
 

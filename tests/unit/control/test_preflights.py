@@ -142,10 +142,10 @@ def test_a_report_that_is_none_or_contradicts_the_end_of_its_pod_starts_nothing(
 
 
 def test_a_pod_that_had_nothing_to_try_says_why_and_starts_nothing() -> None:
-    look = ended('{"sentence": "not tried: spec.model.script: no file /work/train.py"}', "Failed")
+    look = ended('{"sentence": "not tried: spec.model.script: no file /srv/train.py"}', "Failed")
     decision = decide(look)
     assert isinstance(decision, Stop)
-    assert "no file /work/train.py" in decision.message
+    assert "no file /srv/train.py" in decision.message
     assert summary(look) == ("Unknown", "NotTried")
 
 

@@ -47,7 +47,7 @@ def test_the_policy_comes_before_the_table_and_an_unknown_product_is_unknown() -
     assert energy(strange, END, PolicySpec()) is None
 
 
-def test_a_job_that_fits_starts_at_once_and_delays_nobody() -> None:
+def test_a_job_that_fits_starts_at_once_and_delays_no_other() -> None:
     found = queue_effect(QueueFigures(8, 8), 4, lambda part: HOUR, QueuePolicy())
     assert found.wait == found.delay == Interval(0.0, 0.0, 0.0)
     assert found.others == 0

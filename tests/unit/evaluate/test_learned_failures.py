@@ -12,7 +12,7 @@ from hyperscale.evaluate.twin.twin_types import LawFamily
 
 
 def lives(count: int, failures: int, days: float = 100.0, cause: str = "NotReady") -> list[NodeLife]:
-    """Nodes observed for so many days each; the first ones fail half way and are back at once."""
+    """Nodes observed for this number of days each; the first ones fail half way and are back at once."""
     out = []
     for number in range(count):
         name = f"n{number}"

@@ -27,7 +27,7 @@ SIGMA = math.log(2.0) / 1.959964
 
 
 def history(evaluated: int, others: int, wrong: int) -> list[FinishedRun]:
-    """Evaluated runs among others, oldest first; of the newest evaluated ones so many lie five times as far away as stated."""
+    """Evaluated runs among others, oldest first; of the newest evaluated ones this number lie five times as far away as stated."""
     chance = np.random.default_rng(7)
     errors = chance.normal(size=evaluated) * SIGMA
     errors[evaluated - wrong :] *= 5.0

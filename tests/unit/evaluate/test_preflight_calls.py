@@ -131,7 +131,7 @@ def test_a_name_that_cannot_be_looked_up_reaches_nothing() -> None:
 def test_sockets_in_folders_are_reached_below_its_own_folders_alone(isolated: bool) -> None:
     reach = Reach((), isolated=isolated, folders=("/scratch/",))
     assert reach.allows(Address("/scratch/pymp/listener", None))
-    assert not reach.allows(Address("/work/agent.sock", None))
+    assert not reach.allows(Address("/srv/agent.sock", None))
     assert not reach.allows(Address("/scratch-of-another/x", None))
 
 
@@ -202,6 +202,6 @@ def test_the_hook_too_follows_own_paths_to_the_real_file(tmp_path: Any) -> None:
     hook = Audit(events.append, (f"{tmp_path}/", "/proc/self/"), 2, alone=True, reachable=frozenset())._hook
     hook("open", ("/proc/self/mem", "w", 0))
     hook("open", (f"/proc/self/root{tmp_path}/x", "w", 0))
-    for event, arguments in (("open", ("/proc/self/root/opt/x", "w", 0)), ("os.link", ("/etc/hosts", f"{tmp_path}/x", -1, -1))):
+    for event, arguments in (("open", ("/proc/self/root/srv/x", "w", 0)), ("os.link", ("/etc/hosts", f"{tmp_path}/x", -1, -1))):
         with pytest.raises(PermissionError):
             hook(event, arguments)

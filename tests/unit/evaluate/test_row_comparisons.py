@@ -129,7 +129,7 @@ def test_a_factor_counts_cases_and_not_their_seeds() -> None:
     assert count_clustered_factor(100, 4) <= 9
 
 
-def test_an_answer_that_nobody_could_read_is_refused_before_any_test() -> None:
+def test_an_answer_in_no_known_form_is_refused_before_any_test() -> None:
     groups = {f"g{at}": [ResultRow(float(at))] for at in range(1000)}
     with pytest.raises(ValueError, match="1,000 groups; compare at most 50: name fewer files, or write --by"):
         compare_rows(groups)

@@ -1,4 +1,4 @@
-"""Finished runs of one namespace replace nobody else's lessons; with a single namespace the newest runs count as they come."""
+"""Finished runs of one namespace do not replace those of another; with a single namespace the newest runs count as they come."""
 
 from __future__ import annotations
 
