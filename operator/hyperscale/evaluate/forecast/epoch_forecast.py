@@ -11,6 +11,7 @@ import numpy as np
 
 from hyperscale.evaluate.forecast.conformal_interval import NORMAL, SpreadModel, learn_spread, quantile_pairs
 from hyperscale.evaluate.forecast.distance_widening import Widening, learn_widening
+from hyperscale.evaluate.forecast.disturbed_runs import PASSES, find_disturbance, fold_errors
 from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun, check_question, check_run
 from hyperscale.evaluate.forecast.novelty import Neighbour, NoveltyIndex
 from hyperscale.evaluate.forecast.residual_kernel import rows_of
@@ -40,6 +41,8 @@ class Forecaster:
     spread: SpreadModel
     halves: tuple[tuple[float, float], ...]
     """By level, low and high end in units of the spread."""
+    middle: float
+    """Median error in units of the spread; 0 without disturbed runs."""
     widening: Widening
     deviations: FloatArray
     """(n,) spread of ln(seconds) of each finished run, forecast by the others."""
@@ -74,7 +77,7 @@ class Forecaster:
         spread = deviation if widened else usual
         low_68, high_68, low_95, high_95 = (question.physical_seconds * math.exp(mean + end * spread) for pair in ends for end in pair)
         like = None if near.unlike or near.index is None else self.learned.runs[near.index].run
-        seconds = min(max(question.physical_seconds * math.exp(mean), low_68), high_68)
+        seconds = min(max(question.physical_seconds * math.exp(mean + self.middle * usual), low_68), high_68)
         sources = self._sources(question, like)
         return EpochForecast(seconds, low_68, high_68, low_95, high_95, like, near.distance, sources, widening)
 
@@ -86,6 +89,10 @@ class Forecaster:
 
     def _sources(self, question: ForecastQuestion, like: str | None) -> tuple[str, ...]:
         sentences = [f"The physical model predicts {question.physical_seconds:.6g} s; {len(self.learned.runs)} finished runs correct it."]
+        disturbance = self.learned.disturbance
+        if disturbance.share:
+            slower, share = math.expm1(disturbance.shift), disturbance.share
+            sentences.append(f"Of the finished runs, {share:.0%} took {slower:.0%} longer than their like; no figure says why.")
         if like is None:
             sentences.append("The run is unlike all finished runs: its interval is wider.")
         return tuple(sentences)
@@ -96,20 +103,35 @@ def learn_forecaster(runs: Sequence[ForecastRun], seed: int = 0, variances: Vari
     kept = list(runs)[-MAX_RUNS:]
     for run in kept:
         check_run(run)
-    learned = learn_residuals(kept, seed, variances)
-    uneven = learn_spread(learned.rows.figures, _errors(learned))
+    learned = _learned(kept, seed, variances)
+    index, errors = NoveltyIndex(kept), _errors(learned, seed)
+    spread = learn_spread(learned.rows.figures, errors)
+    standardised = errors / spread.spread(learned.rows.figures)
+    middle = float(np.median(standardised)) if learned.disturbance.share else 0.0
+    deviations = np.sqrt(learned.left_out()[1]) * spread.spread(learned.rows.figures)
+    return Forecaster(learned, index, spread, quantile_pairs(standardised), middle, learn_widening(learned, index), deviations)
+
+
+def _learned(runs: list[ForecastRun], seed: int, variances: Variances | None) -> LearnedResiduals:
+    """The process, fitted again where something unseen slowed a part of the runs, or they repeat unevenly."""
+    learned = learn_residuals(runs, seed, variances)
+    for _ in range(PASSES):
+        mean, variance = learned.left_out()
+        disturbance = find_disturbance(learned.residuals - mean, variance - learned.variances.noise(learned.rows))
+        if disturbance is None:
+            break
+        learned = learn_residuals(runs, seed, variances, disturbance)
+    uneven = learn_spread(learned.rows.figures, _errors(learned, seed))
     if uneven.slopes.any():
         # Runs that repeat badly must count less, or they bend what the others teach.
-        learned = learn_residuals(kept, seed, replace(learned.variances, spread=uneven))
-    index, errors = NoveltyIndex(kept), _errors(learned)
-    spread = learn_spread(learned.rows.figures, errors)
-    halves = quantile_pairs(errors / spread.spread(learned.rows.figures))
-    deviations = np.sqrt(learned.left_out()[1]) * spread.spread(learned.rows.figures)
-    return Forecaster(learned, index, spread, halves, learn_widening(learned, index), deviations)
+        learned = learn_residuals(runs, seed, replace(learned.variances, spread=uneven), learned.disturbance)
+    return learned
 
 
-def _errors(learned: LearnedResiduals) -> FloatArray:
+def _errors(learned: LearnedResiduals, seed: int) -> FloatArray:
     """(n,) standardised errors of each run by all others."""
+    if learned.disturbance.share:
+        return fold_errors(learned.residuals, learned.prior, learned.variances.noise(learned.rows), seed)
     mean, variance = learned.left_out()
     errors: FloatArray = (learned.residuals - mean) / np.sqrt(variance)
     return errors

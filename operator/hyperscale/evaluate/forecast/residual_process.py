@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.evaluate.forecast.conformal_interval import SpreadModel
+from hyperscale.evaluate.forecast.disturbed_runs import Disturbance, undisturbed
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.residual_kernel import Asked, Rows, Standard, covariance, diagonals, matrices, rows_of
 from hyperscale.model.graph import FloatArray, IntArray
@@ -50,12 +51,16 @@ class LearnedResiduals:
     standard: Standard
     rows: Rows
     variances: Variances
+    prior: FloatArray
+    """(n, n) covariance of the runs, noise left out."""
     inverse: FloatArray
     """(n, n) of the covariance of the runs, noise included."""
     weights: FloatArray
-    """(n,) inverse times residuals."""
+    """(n,) inverse times what the runs teach."""
     residuals: FloatArray
     """(n,) ln(measured / physical)."""
+    disturbance: Disturbance
+    """What disturbed runs lost: it is taken off their residuals before they teach."""
 
     def predict(self, asked: Sequence[Asked]) -> tuple[FloatArray, FloatArray]:
         """(q,) mean and (q,) variance, noise included, of ln(seconds / physical)."""
@@ -68,28 +73,36 @@ class LearnedResiduals:
     def left_out(self) -> tuple[FloatArray, FloatArray]:
         """(n,) mean and variance at each run by all others (Rasmussen & Williams 2006, equation 5.12)."""
         precision = np.diag(self.inverse)
-        return self.residuals - self.weights / precision, 1.0 / precision
+        taught = self.residuals - self.disturbance.offsets
+        return taught - self.weights / precision, 1.0 / precision - self.disturbance.doubts
 
     def group_left_out(self, members: IntArray) -> tuple[FloatArray, FloatArray]:
         """(k,) mean and variance at the runs `members` (k,) by all runs outside of them."""
         block = np.linalg.inv(self.inverse[np.ix_(members, members)])
-        return self.residuals[members] - block @ self.weights[members], np.diag(block)
+        taught = self.residuals[members] - self.disturbance.offsets[members]
+        return taught - block @ self.weights[members], np.diag(block) - self.disturbance.doubts[members]
 
 
-def learn_residuals(runs: Sequence[ForecastRun], seed: int = 0, variances: Variances | None = None) -> LearnedResiduals:
+def learn_residuals(
+    runs: Sequence[ForecastRun], seed: int = 0, variances: Variances | None = None, disturbance: Disturbance | None = None
+) -> LearnedResiduals:
     """The process after `runs`. ValueError without any run.
 
-    variances: those of an earlier fit; None fits them to at most `MAX_FITTED_RUNS`, drawn with `seed`.
+    variances:   those of an earlier fit; None fits them to at most `MAX_FITTED_RUNS`, drawn with `seed`.
+    disturbance: of these runs; None: all are of one kind
     """
     if not runs:
         raise ValueError("no run to learn from; ask the physical model")
     standard = Standard.of(runs)
     rows = rows_of(runs, standard)
     residuals = np.log([run.measured_seconds / run.physical_seconds for run in runs])
-    fitted = variances if variances is not None else _fitted_variances(runs, residuals, standard, seed)
-    inverse = np.linalg.inv(covariance(fitted.factors, rows, rows) + np.diag(fitted.noise(rows)))
+    lost = disturbance or undisturbed(len(runs))
+    taught = residuals - lost.offsets
+    fitted = variances if variances is not None else _fitted_variances(runs, taught, standard, seed)
+    prior = covariance(fitted.factors, rows, rows)
+    inverse = np.linalg.inv(prior + np.diag(fitted.noise(rows) + lost.doubts))
     inverse = (inverse + inverse.T) / 2.0
-    return LearnedResiduals(tuple(runs), standard, rows, fitted, inverse, inverse @ residuals, residuals)
+    return LearnedResiduals(tuple(runs), standard, rows, fitted, prior, inverse, inverse @ taught, residuals, lost)
 
 
 def _fitted_variances(runs: Sequence[ForecastRun], residuals: FloatArray, standard: Standard, seed: int) -> Variances:
