@@ -102,7 +102,7 @@ def _told_apart(residuals: FloatArray, prior: FloatArray, noise: FloatArray) -> 
     """(n, n) inverse of the covariance and (n,) weights of runs whose kinds they tell themselves."""
     lost = undisturbed(len(residuals))
     for left in reversed(range(PASSES + 1)):
-        inverse: FloatArray = np.linalg.inv(prior + np.diag(noise + lost.doubts))
+        inverse = np.asarray(np.linalg.inv(prior + np.diag(noise + lost.doubts)), dtype=np.float64)
         weights = inverse @ (residuals - lost.offsets)
         precision = np.diag(inverse)
         errors = lost.offsets + weights / precision
