@@ -16,8 +16,10 @@ from hyperscale.evaluate.preflight.trial_types import Limits, Sandbox, TrialRequ
 from hyperscale.evaluate.preflight.trials import base_environment, observe
 from hyperscale.model.api.preflight_report import PreflightFault
 from tests.builders.preflights import CORPUS, MEMORY_BYTES, case, cases, tried, wrong
+from tests.debian import bring_bubblewrap
 
 pytest.importorskip("torch")
+bring_bubblewrap()
 SECONDS = 60.0
 LIMITS = Limits(seconds=SECONDS, memory_bytes=MEMORY_BYTES, processes=8)
 AROUND = (
