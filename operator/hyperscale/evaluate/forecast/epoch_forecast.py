@@ -11,7 +11,7 @@ import numpy as np
 
 from hyperscale.evaluate.forecast.conformal_interval import NORMAL, SpreadModel, learn_spread, quantile_pairs
 from hyperscale.evaluate.forecast.distance_widening import Widening, learn_widening
-from hyperscale.evaluate.forecast.disturbed_runs import PASSES, find_disturbance, fold_errors
+from hyperscale.evaluate.forecast.disturbed_runs import MIN_RUNS, PASSES, find_disturbance, fold_errors, is_confirmed
 from hyperscale.evaluate.forecast.forecast_types import EpochForecast, ForecastQuestion, ForecastRun, check_question, check_run
 from hyperscale.evaluate.forecast.novelty import Neighbour, NoveltyIndex
 from hyperscale.evaluate.forecast.residual_kernel import rows_of
@@ -114,13 +114,8 @@ def learn_forecaster(runs: Sequence[ForecastRun], seed: int = 0, variances: Vari
 
 def _learned(runs: list[ForecastRun], seed: int, variances: Variances | None) -> LearnedResiduals:
     """The process, fitted again where something unseen slowed a part of the runs, or they repeat unevenly."""
-    learned = learn_residuals(runs, seed, variances)
-    for _ in range(PASSES):
-        mean, variance = learned.left_out()
-        disturbance = find_disturbance(learned.residuals - mean, variance - learned.variances.noise(learned.rows))
-        if disturbance is None:
-            break
-        learned = learn_residuals(runs, seed, variances, disturbance)
+    one_kind = learn_residuals(runs, seed, variances)
+    learned = _told_apart(one_kind, runs, seed, variances) if len(runs) >= MIN_RUNS else one_kind
     uneven = learn_spread(learned.rows.figures, _errors(learned, seed))
     if uneven.slopes.any():
         # Runs that repeat badly must count less, or they bend what the others teach.
@@ -128,10 +123,27 @@ def _learned(runs: list[ForecastRun], seed: int, variances: Variances | None) ->
     return learned
 
 
+def _told_apart(one_kind: LearnedResiduals, runs: list[ForecastRun], seed: int, variances: Variances | None) -> LearnedResiduals:
+    """The process without what disturbed runs lost; as it was where the two kinds do not hold for runs that did not show them."""
+    learned = one_kind
+    for _ in range(PASSES):
+        mean, variance = learned.left_out()
+        disturbance = find_disturbance(learned.residuals - mean, variance - learned.variances.noise(learned.rows))
+        if disturbance is None:
+            break
+        learned = learn_residuals(runs, seed, variances, disturbance)
+    if learned is one_kind:
+        return one_kind
+    noise = learned.variances.noise(learned.rows)
+    errors, apart = fold_errors(learned.residuals, learned.prior, noise, seed)
+    return learned if is_confirmed(errors, np.maximum(apart - noise, 0.0)) else one_kind
+
+
 def _errors(learned: LearnedResiduals, seed: int) -> FloatArray:
     """(n,) standardised errors of each run by all others."""
     if learned.disturbance.share:
-        return fold_errors(learned.residuals, learned.prior, learned.variances.noise(learned.rows), seed)
+        apart, variances = fold_errors(learned.residuals, learned.prior, learned.variances.noise(learned.rows), seed)
+        return apart / np.sqrt(variances)
     mean, variance = learned.left_out()
     errors: FloatArray = (learned.residuals - mean) / np.sqrt(variance)
     return errors
