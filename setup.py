@@ -24,6 +24,7 @@ MODULES = (
     "hyperscale.learn.streams._streams",
     "hyperscale.training.partition._halos",
     "hyperscale.training.partition._independent",
+    "hyperscale.training.rankmap._quadratic",
     "hyperscale.training.partition._refine",
     "hyperscale.training.modelgraph._sparse",
     "hyperscale.observe.series._follow",

@@ -28,8 +28,12 @@ class RunPlan(msgspec.Struct, frozen=True, rename="camel"):
     shares: tuple[float, ...] = ()
     """Part of the training vertices of each MPI rank; they sum to 1. Empty in plans of earlier versions."""
 
+    @property
+    def rank_nodes(self) -> list[str]:
+        """The node of each MPI rank."""
+        return [worker.node for worker in self.workers for _ in worker.ranks]
+
     def sharing(self, rank: int) -> int:
         """Ranks that share the network card of this rank's node; 1 where all ranks are on one node, or the plan does not have it."""
-        gpus = gpus_by_node(self.workers)
-        nodes = [worker.node for worker in self.workers for _ in worker.ranks]
+        gpus, nodes = gpus_by_node(self.workers), self.rank_nodes
         return gpus[nodes[rank]] if len(gpus) > 1 and rank < len(nodes) else 1

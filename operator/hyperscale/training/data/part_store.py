@@ -31,6 +31,8 @@ KEY_DIGITS: Final = 32
 MANIFEST: Final = "manifest.json"
 REQUESTS: Final = "requests"
 MAX_DOCUMENT_BYTES: Final = 16 * 2**20
+MAX_TABLE_PARTS: Final = 512
+"""Parts up to which the manifest says who copies from whom: a number for each pair."""
 COUNTS: Final = ("part", "parts", "classes", "train_total")
 ARRAYS: Final = tuple(entry.name for entry in fields(LocalPart) if entry.name not in (*COUNTS, "extra", "name"))
 EXTRA: Final = "extra."
@@ -66,6 +68,8 @@ class PartFile(msgspec.Struct, frozen=True, rename="camel"):
     vertices: int
     halo: int
     edges: int
+    halo_from: tuple[int, ...] = ()
+    """Copies by the part that owns them; empty above MAX_TABLE_PARTS parts, and in files of earlier versions."""
 
 
 class PartManifest(msgspec.Struct, frozen=True, rename="camel"):
@@ -184,7 +188,8 @@ def _write_part(folder: Path, part: LocalPart) -> PartFile:
             {name: str(getattr(part, name)) for name in COUNTS} | {"version": str(VERSION)},
         )
         total = _sum(fresh)
-    return PartFile(file.name, file.stat().st_size, total, len(part.owned), len(part.halo), len(part.indices))
+    halo_from = tuple(np.bincount(part.halo_owner, minlength=part.parts).tolist()) if part.parts <= MAX_TABLE_PARTS else ()
+    return PartFile(file.name, file.stat().st_size, total, len(part.owned), len(part.halo), len(part.indices), halo_from)
 
 
 def _read_part(file: Path, name: str) -> LocalPart:

@@ -14,6 +14,7 @@ from hyperscale.model.api.job import PartitioningMethod
 from hyperscale.training import data, partition
 from hyperscale.training.data import graphs, part_store
 from hyperscale.training.data.formats import builtin
+from hyperscale.training.rankmap import part_ranks
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError, Run
 from hyperscale.training.worker import automatic, given
@@ -28,7 +29,8 @@ def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
     key = together(comm, "store", lambda: _stored(run, environment))
     everywhere = comm.allreduce(torch.tensor([float(key is not None)]), "store.found").item() == comm.size
     if everywhere and key is not None:
-        own_part = together(comm, "load", lambda: _read(run, key))
+        ranks = _agreed(run, comm, lambda: _stored_ranks(run, key))
+        own_part = together(comm, "load", lambda: _read(run, key, ranks))
         _same(comm, key, "HYPERSCALE_PARTITION_DIR: ranks see different partitions; mount the same volume in all workers")
         return _to_train_on(own_part)
     if run.partition_dir is not None and comm.rank == 0:
@@ -58,7 +60,7 @@ def part_of(run: Run, comm: Comm, whole: TrainingGraph) -> LocalPart:
     if comm.size == 1:
         return partition.local_part(whole, np.zeros(vertices, dtype=np.int32), 0, 1)
     nothing = np.zeros(vertices, dtype=np.int32)
-    assignment = together(comm, "partition", lambda: cut(run, whole) if comm.rank == 0 else nothing)
+    assignment = together(comm, "partition", lambda: _on_ranks(run, whole, cut(run, whole)) if comm.rank == 0 else nothing)
     shared = comm.broadcast(torch.from_numpy(np.ascontiguousarray(assignment, dtype=np.int32)), "partition").numpy()
     return partition.local_part(whole, shared, comm.rank, comm.size)
 
@@ -100,8 +102,48 @@ def _stored(run: Run, environment: Mapping[str, str]) -> str | None:
     return part_store.find(run.partition_dir, part_store.request(environment)) if run.partition_dir is not None else None
 
 
-def _read(run: Run, key: str) -> LocalPart:
-    """One stored part, or several where there are more parts than ranks."""
+def _on_ranks(run: Run, whole: TrainingGraph, assignment: Array) -> Array:
+    """(n,) rank of each vertex from its part."""
+    if whole.graph_offsets is not None or _nodes(run) is None or run.size > part_ranks.MAX_PARTS:
+        return assignment
+    placed = _placed(run, part_ranks.boundary_table(whole, assignment, run.size))
+    return assignment if placed is None else placed.rank.astype(np.int32)[assignment]
+
+
+def _stored_ranks(run: Run, key: str) -> Array | None:
+    """(ranks,) rank of each block of stored parts; None: their own numbers."""
+    if run.partition_dir is None or _nodes(run) is None:
+        return None
+    parts = part_store.manifest(run.partition_dir, key).parts
+    if len(parts) % run.size or any(len(part.halo_from) != len(parts) for part in parts):
+        return None
+    placed = _placed(run, part_ranks.merged_table(np.array([part.halo_from for part in parts]).T, run.size))
+    return None if placed is None else placed.rank
+
+
+def _nodes(run: Run) -> list[str] | None:
+    """The node of each rank; None where the plan does not have it."""
+    nodes = run.plan.rank_nodes if run.plan is not None else []
+    return nodes if len(nodes) == run.size else None
+
+
+def _placed(run: Run, table: Array) -> part_ranks.PartRanks | None:
+    placed = part_ranks.place_parts(table, _nodes(run) or [], run.shares, seed=run.seed)
+    if placed is not None:
+        sys.stderr.write(f"parts moved to ranks near their neighbours: {placed.rows_before} copies between nodes become {placed.rows}\n")
+    return placed
+
+
+def _agreed(run: Run, comm: Comm, ranks: Callable[[], Array | None]) -> Array | None:
+    """What rank 0 finds, on every rank: another one may have read a newer plan; collective."""
+    own = np.arange(run.size)
+    placed = together(comm, "ranks", lambda: ranks() if comm.rank == 0 else None)
+    shared = comm.broadcast(torch.from_numpy(own if placed is None else placed), "ranks.placed").numpy()
+    return None if (shared == own).all() else shared
+
+
+def _read(run: Run, key: str, ranks: Array | None) -> LocalPart:
+    """One stored part, or several where there are more parts than ranks; `ranks` has the rank of each block of them."""
     root = run.partition_dir
     if root is None:
         raise ContractError("HYPERSCALE_PARTITION_DIR: missing; mount the partition store and name it there")
@@ -109,7 +151,8 @@ def _read(run: Run, key: str) -> LocalPart:
     if count % run.size:
         raise ContractError(f"HYPERSCALE_PARTITIONS: {count} parts cannot be shared by {run.size} ranks; write a multiple of the ranks")
     each = count // run.size
-    return merge([part_store.load(root, key, at) for at in range(run.rank * each, (run.rank + 1) * each)], run.rank, run.size)
+    block = run.rank if ranks is None else int(np.flatnonzero(ranks == run.rank)[0])
+    return merge([part_store.load(root, key, at) for at in range(block * each, (block + 1) * each)], run.rank, run.size, ranks)
 
 
 def _same(comm: Comm, digest: str, message: str) -> None:
