@@ -30,11 +30,11 @@ OPERATIONS: Final = 80_000_000 if COMPILED else 200_000
 """Pairs looked at in all: under a second on one core."""
 IMPROVEMENTS: Final = 2_000
 """Improved permutations at most: of few things there are no more that differ."""
-STEPS: Final = 4
+STEPS: Final = 2
 """Swaps of one improvement, for each thing."""
-POPULATION: Final = 16
+POPULATION: Final = 24
 PATIENCE: Final = 30
-"""Children without a better one, after which all but the best are drawn anew."""
+"""Children without a better one, after which all but the best are drawn again."""
 
 
 def assign_places(flow: Array, cost: Array, kind: Array | None = None, *, seed: int = 0, operations: int = OPERATIONS) -> Array:

@@ -103,8 +103,9 @@ def _stored(run: Run, environment: Mapping[str, str]) -> str | None:
 
 
 def _on_ranks(run: Run, whole: TrainingGraph, assignment: Array) -> Array:
-    """(n,) rank of each vertex from its part."""
-    if whole.graph_offsets is not None or _nodes(run) is None or run.size > part_ranks.MAX_PARTS:
+    """(n,) rank of each vertex from its part. Parts that came with the data set stay on the ranks of their numbers."""
+    given_parts = run.method is PartitioningMethod.PRECOMPUTED
+    if given_parts or whole.graph_offsets is not None or _nodes(run) is None or run.size > part_ranks.MAX_PARTS:
         return assignment
     placed = _placed(run, part_ranks.boundary_table(whole, assignment, run.size))
     return assignment if placed is None else placed.rank.astype(np.int32)[assignment]
@@ -114,8 +115,9 @@ def _stored_ranks(run: Run, key: str) -> Array | None:
     """(ranks,) rank of each block of stored parts; None: their own numbers."""
     if run.partition_dir is None or _nodes(run) is None:
         return None
-    parts = part_store.manifest(run.partition_dir, key).parts
-    if len(parts) % run.size or any(len(part.halo_from) != len(parts) for part in parts):
+    stored = part_store.manifest(run.partition_dir, key)
+    parts = stored.parts
+    if stored.method == PartitioningMethod.PRECOMPUTED or len(parts) % run.size or any(len(part.halo_from) != len(parts) for part in parts):
         return None
     placed = _placed(run, part_ranks.merged_table(np.array([part.halo_from for part in parts]).T, run.size))
     return None if placed is None else placed.rank

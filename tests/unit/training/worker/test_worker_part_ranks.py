@@ -1,0 +1,145 @@
+"""Parts that send each other most go to ranks of one node, from a store or cut in memory, and what ranks exchange stays right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.threads import run_threads
+from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
+from hyperscale.training import data, partition
+from hyperscale.training.data import part_store
+from hyperscale.training.data.formats import archive
+from hyperscale.training.rankmap.part_ranks import PartRanks, boundary_table, merged_table, place_parts
+from hyperscale.training.runtime.comm import Comm
+from hyperscale.training.worker import load_part, prepare
+from tests.builders.training import a_run, labelled_graph
+
+VERTICES = 60
+NODES = ("a", "a", "b", "b")
+NEIGHBOURS = np.array([[0, 1, 9, 1], [1, 0, 1, 9], [9, 1, 0, 1], [1, 9, 1, 0]])
+"""Part 0 talks to 2, and 1 to 3."""
+
+
+def plan_file(folder: Path, nodes: tuple[str, ...] = NODES) -> Path:
+    share = 1.0 / len(nodes)
+    workers = [{"index": at, "rank": at, "node": node, "gpus": 1, "share": share} for at, node in enumerate(nodes)]
+    document = {"version": 1, "job": "team/j", "planId": "0" * 16, "seed": 0, "partitions": len(nodes), "workers": workers}
+    (folder / "plan.json").write_text(json.dumps(document))
+    return folder / "plan.json"
+
+
+def test_neighbours_share_a_node_and_the_rows_between_nodes_are_counted() -> None:
+    placed = place_parts(NEIGHBOURS, NODES, [0.25] * 4)
+    assert placed is not None
+    node = np.array(NODES)[placed.rank]
+    assert (node[0], node[1]) == (node[2], node[3])
+    assert node[0] != node[1]
+    assert (placed.rows_before, placed.rows) == (40, 8)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shares"),
+    [
+        (("a", "a", "a", "a"), [0.25] * 4),  # no row crosses a node
+        (("a", "b", "c", "d"), [0.25] * 4),  # every row does
+        (NODES, [0.1, 0.2, 0.3, 0.4]),  # each part was cut for its rank alone
+        (NODES[:3], [0.25] * 4),  # another plan
+    ],
+)
+def test_parts_stay_where_nothing_is_won_or_may_move(nodes: tuple[str, ...], shares: list[float]) -> None:
+    assert place_parts(NEIGHBOURS, nodes, shares) is None
+
+
+def test_a_part_moves_only_to_ranks_of_its_share() -> None:
+    placed = place_parts(NEIGHBOURS, ("a", "b", "b", "a"), [0.3, 0.2, 0.2, 0.3])
+    assert placed is None or {int(placed.rank[0]), int(placed.rank[3])} == {0, 3}
+
+
+def graph_and_parts() -> tuple[TrainingGraph, Array]:
+    graph = labelled_graph(3, VERTICES)
+    return graph, np.random.default_rng(1).integers(0, 4, VERTICES).astype(np.int32)
+
+
+def test_the_table_counts_the_copies_of_each_part() -> None:
+    graph, parts = graph_and_parts()
+    table = boundary_table(graph, parts, 4)
+    for part in range(4):
+        copies = partition.local_part(graph, parts, part, 4).halo_owner
+        assert table[:, part].tolist() == np.bincount(copies, minlength=4).tolist()
+    assert merged_table(table, 2).tolist() == [[0, int(table[:2, 2:].sum())], [int(table[2:, :2].sum()), 0]]
+
+
+def loaded(folder: Path, plan: Path, size: int, **variables: str) -> list[LocalPart]:
+    told = {
+        "HYPERSCALE_DATASET_SOURCE": "persistentVolumeClaim",
+        "HYPERSCALE_DATASET_PATH": str(folder / "g.npz"),
+        "HYPERSCALE_DATASET_FORMAT": "NPZ",
+        "HYPERSCALE_WORKERS": str(size),
+        "HYPERSCALE_PARTITIONING_METHOD": "Random",
+        **variables,
+    }
+
+    def rank(comm: Comm) -> LocalPart:
+        return load_part.part(a_run(None, None, comm.rank, comm.size, **told, HYPERSCALE_PLAN_FILE=str(plan)), comm, told)
+
+    if "HYPERSCALE_PARTITION_DIR" in told:
+        prepare.prepare({**told, "HYPERSCALE_MODEL": '{"architecture": "GCN"}'})
+    return run_threads(size, rank)
+
+
+def as_global(part: LocalPart) -> dict[int, list[int]]:
+    """In-neighbours of each own vertex, by global ids."""
+    local = np.concatenate([part.owned, part.halo])
+    rows = np.split(local[part.indices], part.indptr[1:-1])
+    return {int(vertex): sorted(row.tolist()) for vertex, row in zip(part.owned, rows, strict=True)}
+
+
+@pytest.mark.parametrize(("stored", "each"), [(False, 1), (True, 1), (True, 2)])
+def test_every_rank_gets_a_whole_part_whose_copies_name_the_ranks_that_own_them(
+    tmp_path: Path, stored: bool, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = labelled_graph(3, VERTICES)
+    archive.write(tmp_path / "g.npz", graph)
+    monkeypatch.setattr(load_part.part_ranks, "place_parts", lambda table, nodes, shares, **_: _turned(table, nodes, shares))
+    more = {"HYPERSCALE_PARTITION_DIR": str(tmp_path / "store"), "HYPERSCALE_PARTITIONS": str(4 * each)} if stored else {}
+    parts = loaded(tmp_path, plan_file(tmp_path), 4, **more)
+    plain = loaded(tmp_path, plan_file(tmp_path, ("a", "b")), 4, **more)
+    assert [part.part for part in parts] == [0, 1, 2, 3]
+    assert [part.owned.tolist() for part in parts] == [plain[at].owned.tolist() for at in (3, 0, 1, 2)]
+    owner = np.empty(VERTICES, dtype=np.int64)
+    for part in parts:
+        owner[part.owned] = part.part
+    for part in parts:
+        assert (owner[part.halo] == part.halo_owner).all()
+        assert (np.diff(part.halo_owner) >= 0).all()
+        local = np.concatenate([part.owned, part.halo])
+        assert (part.in_degree == np.diff(graph.indptr)[local]).all()
+        whole = partition.local_part(graph, owner.astype(np.int32), part.part, 4)
+        assert as_global(part) == as_global(whole)
+        assert part.halo.tolist() == whole.halo.tolist()
+
+
+def _turned(table: Array, nodes: list[str], shares: tuple[float, ...]) -> PartRanks:
+    assert table.shape == (4, 4)
+    assert len(nodes) == len(shares) == 4
+    return PartRanks(np.array([1, 2, 3, 0]), 2, 1)
+
+
+def test_parts_of_earlier_versions_of_the_store_stay_on_their_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.write(tmp_path / "g.npz", labelled_graph(3, VERTICES))
+    monkeypatch.setattr(part_store, "MAX_TABLE_PARTS", 0)
+    more = {"HYPERSCALE_PARTITION_DIR": str(tmp_path / "store")}
+    with_plan, without = (loaded(tmp_path, plan_file(tmp_path, nodes), 4, **more) for nodes in (NODES, ("a", "b")))
+    assert [part.owned.tolist() for part in with_plan] == [part.owned.tolist() for part in without]
+
+
+def test_a_real_cut_sends_fewer_rows_between_nodes() -> None:
+    graph = data.read("builtin", "CiteSeer", None, cache=None, seed=0, endpoint=None, stated=None)
+    parts = partition.split(data.symmetric(graph), (0.125,) * 8, "METIS", seed=0, train=graph.train).assignment
+    placed = place_parts(boundary_table(graph, parts, 8), ["a"] * 4 + ["b"] * 4, [0.125] * 8)
+    assert placed is not None
+    assert placed.rows <= 0.7 * placed.rows_before
