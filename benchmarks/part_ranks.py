@@ -85,7 +85,7 @@ def instance(file: Path) -> tuple[Array, Array]:
 def cut_rows(name: str, shapes: Sequence[tuple[int, int]], seed: int) -> list[Row]:
     """Copies between nodes of one graph, as ratios to those with part i on rank i."""
     source, path = GRAPHS[name]
-    graph = data.read(source, path, None, cache=None, seed=seed, endpoint=None, stated=None)
+    graph = data.read(source, path, "NPZ", cache=None, seed=seed, endpoint=None, stated=None)
     rows = []
     for ranks, each in shapes:
         cut = partition.split(data.symmetric(graph), (1.0 / ranks,) * ranks, PartitioningMethod.METIS, seed=seed, train=graph.train)

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.adjacency import Array
-from hyperscale.training.rankmap import quadratic, quadratic_numpy
+from hyperscale.training.rankmap import quadratic_numpy
 from hyperscale.training.rankmap.quadratic import assign_places, assignment_cost
 
-needs_compiled = pytest.mark.skipif(not quadratic.COMPILED, reason="hyperscale.training.rankmap._quadratic is not compiled")
 Problem = tuple[Array, Array, Array]
 
 
@@ -28,14 +27,14 @@ def problem_of(seed: int, count: int, kinds: int) -> Problem:
 problems = st.builds(problem_of, st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
 
 
-@needs_compiled
 @settings(max_examples=30, deadline=None)
 @given(problems, st.integers(0, 99))
 def test_the_compiled_search_has_the_bits_of_its_twin(problem: Problem, seed: int) -> None:
+    compiled = pytest.importorskip("hyperscale.training.rankmap._quadratic")
     flow, cost, kind = problem
     start = np.arange(len(flow), dtype=np.int64)
     twin = quadratic_numpy.tabu_search(flow, cost, kind, start, 40, seed)
-    assert (quadratic.tabu_search(flow, cost, kind, start, 40, seed) == twin).all()
+    assert (compiled.tabu_search(flow, cost, kind, start, 40, seed) == twin).all()
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,6 +13,7 @@ from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.training import data, partition
 from hyperscale.training.data import part_store
 from hyperscale.training.data.formats import archive
+from hyperscale.training.rankmap import part_ranks
 from hyperscale.training.rankmap.part_ranks import PartRanks, boundary_table, merged_table, place_parts
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.worker import load_part, prepare
@@ -104,7 +105,7 @@ def test_every_rank_gets_a_whole_part_whose_copies_name_the_ranks_that_own_them(
 ) -> None:
     graph = labelled_graph(3, VERTICES)
     archive.write(tmp_path / "g.npz", graph)
-    monkeypatch.setattr(load_part.part_ranks, "place_parts", lambda table, nodes, shares, **_: _turned(table, nodes, shares))
+    monkeypatch.setattr(part_ranks, "place_parts", lambda table, nodes, shares, **_: _turned(table, nodes, shares))
     more = {"HYPERSCALE_PARTITION_DIR": str(tmp_path / "store"), "HYPERSCALE_PARTITIONS": str(4 * each)} if stored else {}
     parts = loaded(tmp_path, plan_file(tmp_path), 4, **more)
     plain = loaded(tmp_path, plan_file(tmp_path, ("a", "b")), 4, **more)
@@ -138,7 +139,7 @@ def test_parts_of_earlier_versions_of_the_store_stay_on_their_ranks(tmp_path: Pa
 
 
 def test_a_real_cut_sends_fewer_rows_between_nodes() -> None:
-    graph = data.read("builtin", "CiteSeer", None, cache=None, seed=0, endpoint=None, stated=None)
+    graph = data.read("builtin", "CiteSeer", "NPZ", cache=None, seed=0, endpoint=None, stated=None)
     parts = partition.split(data.symmetric(graph), (0.125,) * 8, "METIS", seed=0, train=graph.train).assignment
     placed = place_parts(boundary_table(graph, parts, 8), ["a"] * 4 + ["b"] * 4, [0.125] * 8)
     assert placed is not None
