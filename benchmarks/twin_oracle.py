@@ -116,15 +116,15 @@ class _Run:
                 yield self.complete
 
     def segments(self) -> Steps:
-        """Work and write checkpoints to the end."""
+        """Work and write checkpoints to the end, the last one after all work."""
         while True:
             piece = min(self.job.checkpoint_interval_seconds, self.job.work_seconds - self.saved)
             yield from self.work(piece)
-            if self.saved + piece >= self.job.work_seconds * (1.0 - 1e-12):
-                self.finished = True
-                return
             yield self.environment.timeout(self.job.write_seconds)
             self.saved += piece
+            if self.saved >= self.job.work_seconds * (1.0 - 1e-12):
+                self.finished = True
+                return
 
     def preempt(self, training: Any) -> Steps:  # noqa: ANN401 - SimPy's process
         """Take the job's nodes away after a while, unless something else stops it earlier."""

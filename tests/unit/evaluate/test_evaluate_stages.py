@@ -17,6 +17,7 @@ from hyperscale.evaluate.pipeline.proof_stage import proof
 from hyperscale.evaluate.pipeline.run_stages import evaluate, top_risk
 from hyperscale.evaluate.pipeline.twin_stage import job_risk, play_twin
 from hyperscale.evaluate.twin.failure_table import parse_failure_table
+from hyperscale.evaluate.twin.play_futures import play
 from hyperscale.model.api.job import CheckpointSpec
 from hyperscale.model.evaluation import Evaluation, StageOutcome, StageState
 from hyperscale.model.plan import Plan
@@ -103,6 +104,17 @@ def test_without_failures_the_twin_adds_checkpoints_alone() -> None:
     assert risk.work_seconds == JOB.model.epochs * 2.0
     assert risk.checkpoint_interval_seconds == 20.0
     assert answer.outlook.expected_failures == 0.0
+
+
+@pytest.mark.parametrize(("every", "writes"), [(1, 20), (10, 2), (15, 2), (20, 1), (1000, 1)])
+def test_a_run_writes_as_many_checkpoints_as_the_trainer_does(every: int, writes: int) -> None:
+    """After every few epochs, and after the last one."""
+    assert JOB.checkpoint is not None
+    job = replace(JOB, model=replace(JOB.model, epochs=20), checkpoint=replace(JOB.checkpoint, every_epochs=every))
+    asked = dataclasses.replace(question(failures=constant_rate(0.0, "None.")), request=replace(REQUEST, job=job))
+    played = play(job_risk(asked, 3.0), 3, 0)
+    assert played.checkpoint_seconds.tolist() == [asked.write_seconds * writes] * 3
+    assert played.end_seconds.tolist() == [60.0 + asked.write_seconds * writes] * 3
 
 
 def test_a_job_without_checkpoints_loses_all_of_its_work() -> None:

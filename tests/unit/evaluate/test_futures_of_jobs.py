@@ -42,7 +42,7 @@ def parts_of(futures: Futures) -> dict[str, float]:
 @BOTH
 def test_without_failures_a_job_takes_its_work_and_its_checkpoints(compiled: bool) -> None:
     futures = play(simple(NodeRisk("a"), NodeRisk("b")), 5, 0, compiled=compiled)
-    assert futures.end_seconds.tolist() == [118.0] * 5  # nine checkpoints: none after the last segment
+    assert futures.end_seconds.tolist() == [120.0] * 5  # ten checkpoints: one after the last segment too
     assert not futures.failures.any()
     assert not futures.lost_seconds.any()
 
@@ -50,18 +50,18 @@ def test_without_failures_a_job_takes_its_work_and_its_checkpoints(compiled: boo
 @BOTH
 def test_a_law_with_an_infinite_mean_never_fails(compiled: bool) -> None:
     futures = play(simple(NodeRisk("a", {"gpu": exponential(math.inf)})), 5, 0, compiled=compiled)
-    assert futures.end_seconds.tolist() == [118.0] * 5
+    assert futures.end_seconds.tolist() == [120.0] * 5
 
 
 @BOTH
 def test_a_failure_loses_the_work_since_the_last_checkpoint_and_waits_for_the_repair(compiled: bool) -> None:
-    """It fails at 29 s, 5 s into its third segment; 20 s of repair, 5 s of restart, then 80 s of work and 14 s of checkpoints."""
+    """It fails at 29 s, 5 s into its third segment; 20 s of repair, 5 s of restart, then 80 s of work and 16 s of checkpoints."""
     node = NodeRisk("a", {"gpu": fixed(1000.0)}, fixed(20.0), age_seconds=971.0)
     futures = play(simple(node), 1, 0, compiled=compiled)
     assert parts_of(futures) == {
-        "end": 148.0,
+        "end": 150.0,
         "useful": 100.0,
-        "checkpoint": 18.0,
+        "checkpoint": 20.0,
         "lost": 5.0,
         "restart": 5.0,
         "waiting": 20.0,
@@ -75,7 +75,7 @@ def test_a_failure_loses_the_work_since_the_last_checkpoint_and_waits_for_the_re
 def test_a_spare_takes_the_place_of_a_failed_node_at_once(compiled: bool) -> None:
     node = NodeRisk("a", {"gpu": fixed(1000.0)}, fixed(20.0), age_seconds=971.0)
     futures = play(simple(node, spares=(NodeRisk("s"),)), 1, 0, compiled=compiled)
-    assert parts_of(futures)["end"] == 128.0
+    assert parts_of(futures)["end"] == 130.0
     assert parts_of(futures)["waiting"] == 0.0
 
 
@@ -84,7 +84,16 @@ def test_a_failure_while_a_checkpoint_is_written_loses_its_segment(compiled: boo
     node = NodeRisk("a", {"gpu": fixed(1000.0)}, age_seconds=989.0)  # at 11 s: 1 s into the first checkpoint
     futures = play(simple(node), 1, 0, compiled=compiled)
     assert parts_of(futures)["lost"] == 11.0
-    assert parts_of(futures)["end"] == 118.0 + 11.0 + 5.0
+    assert parts_of(futures)["end"] == 120.0 + 11.0 + 5.0
+
+
+@BOTH
+def test_a_failure_while_the_last_checkpoint_is_written_loses_the_last_segment(compiled: bool) -> None:
+    node = NodeRisk("a", {"gpu": fixed(1000.0)}, age_seconds=881.0)  # at 119 s: 1 s into the last checkpoint
+    futures = play(simple(node), 1, 0, compiled=compiled)
+    assert parts_of(futures)["lost"] == 11.0
+    assert parts_of(futures)["checkpoint"] == 20.0
+    assert parts_of(futures)["end"] == 120.0 + 11.0 + 5.0
 
 
 @BOTH
@@ -102,15 +111,15 @@ def test_the_slowest_node_sets_the_pace_while_its_period_lasts(compiled: bool) -
     slow = NodeRisk("a", slowdowns=(Slowdown(2.0, 0.0, 30.0), Slowdown(1.5, 0.0, 20.0)))
     futures = play(simple(slow, NodeRisk("b")), 1, 0, compiled=compiled)
     assert parts_of(futures)["slow"] == 14.0
-    assert parts_of(futures)["end"] == 132.0
+    assert parts_of(futures)["end"] == 134.0
     assert futures.node_delay_seconds.tolist() == [14.0, 0.0, 0.0]
 
 
 @BOTH
 def test_work_that_is_no_multiple_of_the_interval_has_a_shorter_last_segment(compiled: bool) -> None:
     job = replace(simple(NodeRisk("a")), work_seconds=95.0)
-    assert play(job, 1, 0, compiled=compiled).end_seconds.tolist() == [113.0]
-    assert play(replace(job, checkpoint_interval_seconds=math.inf), 1, 0, compiled=compiled).end_seconds.tolist() == [95.0]
+    assert play(job, 1, 0, compiled=compiled).end_seconds.tolist() == [115.0]
+    assert play(replace(job, checkpoint_interval_seconds=math.inf), 1, 0, compiled=compiled).end_seconds.tolist() == [97.0]
 
 
 @BOTH
@@ -128,7 +137,7 @@ def test_a_node_that_fails_at_once_comes_back_as_a_new_unit(compiled: bool) -> N
     node = NodeRisk("a", {"gpu": fixed(1000.0)}, fixed(0.0), age_seconds=2000.0)
     futures = play(simple(node), 1, 0, compiled=compiled)
     assert futures.failures.tolist() == [1]
-    assert futures.end_seconds.tolist() == [118.0 + 5.0]
+    assert futures.end_seconds.tolist() == [120.0 + 5.0]
 
 
 def test_a_job_that_fails_all_the_time_is_given_up() -> None:
@@ -140,9 +149,9 @@ def test_a_job_that_fails_all_the_time_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("case", "digest"),
     [
-        ("exponential, spare, lemon, preemption", "3d43ad857c71421a"),
-        ("Weibull 0.7, 2 spares, lemon, slow node", "1cf453ca85eecfba"),
-        ("Weibull 2.6, spare, lemon, preemption, slow node", "60da81cb178fef8d"),
+        ("exponential, spare, lemon, preemption", "8812c7e35554bd3f"),
+        ("Weibull 0.7, 2 spares, lemon, slow node", "4a267d878ffd9101"),
+        ("Weibull 2.6, spare, lemon, preemption, slow node", "81e9ac6b56d7ba02"),
     ],
 )
 @BOTH

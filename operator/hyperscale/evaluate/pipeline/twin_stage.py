@@ -63,7 +63,7 @@ def job_risk(question: EvaluationQuestion, epoch_seconds: float) -> JobRisk:
 def _horizon_seconds(question: EvaluationQuestion, work_seconds: float) -> float:
     """Long enough for the deadline and for some repairs, however short the work is."""
     job = question.request.job
-    writes = question.write_seconds * job.model.epochs / job.checkpoint.every_epochs if job.checkpoint is not None else 0.0
+    writes = question.write_seconds * math.ceil(job.model.epochs / job.checkpoint.every_epochs) if job.checkpoint is not None else 0.0
     repairs = MAX_REPAIRS * (question.failures.repair_seconds + question.restart_seconds)
     return max(MAX_STRETCH * (work_seconds + writes), work_seconds + repairs, 1.01 * (question.deadline_seconds or 0.0))
 

@@ -224,9 +224,6 @@ cdef bint advance(const Job *j, Play *p, double end, double factor, int slowest)
             p.now += need
             p.elapsed += need
             p.part = work
-        if last:
-            save(p, work)
-            return True
         need = j.write - p.written
         if p.now + need > end:
             p.written += end - p.now
@@ -237,6 +234,8 @@ cdef bint advance(const Job *j, Play *p, double end, double factor, int slowest)
         p.parts[CHECKPOINT] += j.write
         p.written = 0.0
         p.segment += 1.0
+        if last:
+            return True
 
 
 cdef void fail(const Job *j, Play *p) noexcept nogil:

@@ -2,6 +2,7 @@
 
 The model: all nodes are needed. A failure loses the work since the last checkpoint. The failed node is repaired, and the first
 node outside the job that is ready takes its place. When every place is filled, the job restarts; then it runs on.
+A checkpoint follows each segment of work, the last one too.
 Nodes age in wall-clock time from when they join; a repaired node is a new unit.
 """
 
@@ -206,9 +207,6 @@ class _Play:
                 self._now += need
                 self._elapsed += need
                 self._part = work
-            if last:
-                self._save(work)
-                return True
             need = self._write - self._written
             if self._now + need > end:
                 self._written += end - self._now
@@ -219,6 +217,8 @@ class _Play:
             self.parts[CHECKPOINT] += self._write
             self._written = 0.0
             self._segment += 1.0
+            if last:
+                return True
 
     def _save(self, work: float) -> None:
         excess = self._elapsed - work

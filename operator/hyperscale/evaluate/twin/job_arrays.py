@@ -67,11 +67,11 @@ def horizon_seconds(job: JobRisk) -> float:
     if job.horizon_seconds is not None:
         return job.horizon_seconds
     slowest = max((period.factor for node in (*job.nodes, *job.spares) for period in node.slowdowns), default=1.0)
-    return MAX_STRETCH * (job.work_seconds * slowest + (_segments(job)[0] - 1.0) * job.write_seconds)
+    return MAX_STRETCH * (job.work_seconds * slowest + _segments(job)[0] * job.write_seconds)
 
 
 def _segments(job: JobRisk) -> tuple[float, float, float]:
-    """Number of segments, work of each but the last, work of the last, in seconds. A checkpoint follows each but the last."""
+    """Number of segments, work of each but the last, work of the last, in seconds. A checkpoint follows each."""
     interval = min(job.checkpoint_interval_seconds, job.work_seconds)
     count = max(1.0, math.ceil(job.work_seconds / interval - SEGMENT_SLACK))
     return count, interval, job.work_seconds - (count - 1.0) * interval

@@ -99,7 +99,7 @@ class JobRisk(msgspec.Struct, frozen=True, omit_defaults=True):
     checkpoint_interval_seconds: float
     """Of work between two checkpoints."""
     write_seconds: float
-    """Of one checkpoint; training stands still. None is written at the end."""
+    """Of one checkpoint; training stands still. One is written at the end too."""
     restart_seconds: float
     """To detect, reschedule and load; begins when the job has all nodes. Another failure begins it again."""
     spares: tuple[NodeRisk, ...] = ()
