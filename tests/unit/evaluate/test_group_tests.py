@@ -48,6 +48,20 @@ def test_ratios_are_tested_on_logarithms() -> None:
     assert two.tests[0].p_value == pytest.approx(stats.ttest_rel(np.log(A), np.log(1.5 * A) + 0.01 * C).pvalue)
 
 
+@pytest.mark.parametrize("sizes", [[1.0] * 11, [0.001] * 9 + [100.0, 100.0]])
+def test_a_small_case_counts_as_much_as_a_large_one(sizes: list[float]) -> None:
+    ratios = np.array([0.80, 0.82, 0.78, 0.81, 0.79, 0.83, 0.77, 0.80, 0.82, 1.10, 1.12])
+    two = compare_pairs(np.array(sizes) * ratios, np.array(sizes), "ratio")
+    assert two.tests[1].p_value == pytest.approx(enumerated_signs(np.log(ratios).round(9).tolist()))
+    assert two.tests[0].p_value == pytest.approx(stats.ttest_1samp(np.log(ratios), 0.0).pvalue)
+    assert two.tests[1].direction == -1
+
+
+def test_ranks_of_relative_differences_take_a_value_of_zero() -> None:
+    first, second = np.array([0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 300.0]), np.array([0.1, 2.0, 2.0, 2.0, 2.0, 2.0, 200.0])
+    assert compare_pairs(first, second, "ratio").tests[1].statistic == 1.0
+
+
 def enumerated_signs(values: list[float]) -> float:
     """Two-sided p of the signed ranks, by all 2 ** n signs."""
     ranks = stats.rankdata(np.abs(values))

@@ -23,7 +23,7 @@ DIGITS: Final = 12
 """Significant digits in which values are compared: what differs less differs by rounding."""
 Scale = Literal["difference", "ratio"]
 _Form = Literal["difference", "log", "relative"]
-"""What a t-test is of."""
+"""What is tested of pairs."""
 _SCALES: Final[dict[_Form, Scale]] = {"difference": "difference", "log": "ratio", "relative": "ratio"}
 
 
@@ -69,7 +69,7 @@ def significant(values: FloatArray, digits: int = DIGITS) -> FloatArray:
 def compare_pairs(first: FloatArray, second: FloatArray, scale: Scale = "difference") -> TwoGroups:
     """Return what (n,) pairs of values show: paired t-test and Wilcoxon's signed-rank test.
 
-    The t-test is of log ratios where `scale` is ratio, or of 2 (a - b) / (a + b) where a value is 0. The rank test is of differences.
+    Both are of log ratios where `scale` is ratio, or of 2 (a - b) / (a + b) where a value is 0, so that sizes of pairs do not count.
     Raises ValueError as `_checked`, and for counts that differ.
     """
     first, second = _checked(first), _checked(second)
@@ -87,14 +87,14 @@ def compare_pairs(first: FloatArray, second: FloatArray, scale: Scale = "differe
     if not few and differing > 0 and least_p_value(differing) > LEVEL:
         few = f"{differing} pairs that differ are too few; 6 is the least number that can show a difference"
     mean = None if len(first) == 1 else paired_t(tested)
-    tests = () if mean is None else (mean.test, signed_rank(differences))
+    tests = () if mean is None else (mean.test, signed_rank(significant(tested, DIGITS - 3)))
     g, delta = effect_size.hedges_g_paired(tested), effect_size.cliffs_delta_paired(differences)
     signs = int((differences > 0).sum()), int((differences < 0).sum())
     return _result((first, second), True, form, tests, mean, (g, delta), signs, few)
 
 
 def _tested(first: FloatArray, second: FloatArray, differences: FloatArray, form: _Form) -> FloatArray:
-    """(n,) what the t-test is of; 0 where values differ by rounding alone."""
+    """(n,) what is tested; 0 where values differ by rounding alone."""
     if form == "difference":
         return differences
     if form == "log":
