@@ -125,6 +125,14 @@ def test_a_job_without_checkpoints_loses_all_of_its_work() -> None:
     assert risk.write_seconds == 0.0
 
 
+def test_energy_never_falls_where_nodes_fail_more_often() -> None:
+    rates = (0.0, 6.5, 4_000.0, 40_000.0, 400_000.0)
+    found = [evaluated(failures=constant_rate(rate, "Stated.")).energy_kilowatt_hours for rate in rates]
+    middles = [each.middle for each in found if each is not None]
+    assert len(middles) == len(rates)
+    assert middles == sorted(middles)
+
+
 def test_a_later_deadline_is_never_less_likely_to_be_kept() -> None:
     epoch = forecast_epoch(question())[1]
     middle = JOB.model.epochs * epoch.middle

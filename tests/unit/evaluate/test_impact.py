@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -15,13 +16,14 @@ from tests.builders.placement import plan
 
 HOUR = 3600.0
 END = Interval(HOUR, HOUR, HOUR)
+ENDS = np.full(3, HOUR)
 
 
 def test_energy_lies_between_idle_and_board_power() -> None:
     """Two A100 for an hour: 0.8 kWh at board power."""
     both = plan("a", "b")
     assert {worker.product for worker in both.workers} == {"NVIDIA-A100"}
-    found = energy(both, END, PolicySpec())
+    found = energy(both, END, PolicySpec(), ENDS, ENDS)
     assert found is not None
     assert found.high == pytest.approx(0.8)
     assert found.low == pytest.approx(0.12)
@@ -33,7 +35,7 @@ def test_a_gpu_that_waits_for_the_network_takes_less() -> None:
     busy, idle = (
         replace(one, predicted=replace(one.predicted, epoch_seconds=1.0, communication_seconds=seconds)) for seconds in (0.0, 1.0)
     )
-    figures = [energy(each, END, PolicySpec()) for each in (busy, idle)]
+    figures = [energy(each, END, PolicySpec(), ENDS, ENDS) for each in (busy, idle)]
     assert [figure.middle for figure in figures if figure is not None] == pytest.approx([0.4, 0.06])
 
 
@@ -44,7 +46,7 @@ def test_the_policy_comes_before_the_table_and_an_unknown_product_is_unknown() -
     assert board_watts("NVIDIA-A100-PCIE-40GB", PolicySpec()) == 250.0
     assert board_watts("NVIDIA-L40S", PolicySpec()) == 350.0
     strange = replace(plan("a"), workers=(replace(plan("a").workers[0], product="Unheard-Of"),))
-    assert energy(strange, END, PolicySpec()) is None
+    assert energy(strange, END, PolicySpec(), ENDS, ENDS) is None
 
 
 def test_a_job_that_fits_starts_at_once_and_delays_no_other() -> None:
@@ -77,6 +79,19 @@ def test_a_longer_job_waits_for_the_shorter_one() -> None:
 def test_gpus_idle_while_checkpoints_are_written() -> None:
     one = plan("a")
     computing = replace(one, predicted=replace(one.predicted, epoch_seconds=1.0, communication_seconds=0.0))
-    found = energy(computing, END, PolicySpec(), 0.1)
+    found = energy(computing, END, PolicySpec(), ENDS, 0.1 * ENDS)
     assert found is not None
     assert found.middle == pytest.approx(0.4 * (0.15 + 0.85 * 0.1))
+
+
+def test_energy_is_that_of_the_middle_future() -> None:
+    """One future that waits for days changes neither the middle one nor its energy; a recalibrated end stretches it."""
+    one = plan("a")
+    ends = np.array([HOUR, HOUR, 100 * HOUR])
+    found = energy(one, END, PolicySpec(), ends, np.full(3, 0.1 * HOUR))
+    alike = energy(one, END, PolicySpec(), ENDS, 0.1 * ENDS)
+    assert found == alike
+    longer = energy(one, Interval(2 * HOUR, HOUR, 3 * HOUR), PolicySpec(), ends, np.full(3, 0.1 * HOUR))
+    assert found is not None
+    assert longer is not None
+    assert longer.middle == pytest.approx(2 * found.middle)

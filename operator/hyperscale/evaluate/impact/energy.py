@@ -6,8 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.evaluation import Interval
+from hyperscale.model.graph import FloatArray
 from hyperscale.model.plan import Plan
 from hyperscale.model.products import stated
 
@@ -47,11 +50,12 @@ def board_watts(product: str | None, policy: PolicySpec) -> float | None:
     return own if own is not None else stated(product, BOARD_WATTS)
 
 
-def energy(plan: Plan, end: Interval, policy: PolicySpec, training_part: float = 1.0) -> Interval | None:
+def energy(plan: Plan, end: Interval, policy: PolicySpec, ends_seconds: FloatArray, computing_seconds: FloatArray) -> Interval | None:
     """Return kilowatt-hours of the planned GPUs from the first epoch to the end.
 
-    training_part: of that time; GPUs idle while checkpoints are written and nodes are missing
-    From idle power to board power; in the middle a GPU takes more the more of an epoch it computes. None where a product is unknown.
+    ends_seconds, computing_seconds: (n,) each, of simulated futures; `end` is the interval of those ends, perhaps recalibrated.
+    From idle power to board power. In the middle is the middle future: a GPU takes more the more of an epoch it computes, and idles
+    while checkpoints are written and nodes are missing. None where a product is unknown.
     """
     watts = 0.0
     for worker in plan.workers:
@@ -61,8 +65,13 @@ def energy(plan: Plan, end: Interval, policy: PolicySpec, training_part: float =
         watts += worker.gpus * each
     predicted = plan.predicted
     busy = 1.0 - min(1.0, max(0.0, predicted.communication_seconds / predicted.epoch_seconds)) if predicted.epoch_seconds > 0.0 else 1.0
-    parts = (IDLE_RATIO + (1.0 - IDLE_RATIO) * busy * training_part, IDLE_RATIO, 1.0)
-    figures = [
-        watts * part * seconds / JOULES_A_KILOWATT_HOUR for part, seconds in zip(parts, (end.middle, end.low, end.high), strict=True)
-    ]
+    loads = IDLE_RATIO * ends_seconds + (1.0 - IDLE_RATIO) * busy * computing_seconds
+    # Each future alone: a few with long repairs say nothing of how the middle one computes.
+    middle = _middle(loads) * (end.middle / _middle(ends_seconds))
+    figures = [watts * seconds / JOULES_A_KILOWATT_HOUR for seconds in (middle, IDLE_RATIO * end.low, end.high)]
     return Interval(*figures) if all(math.isfinite(figure) for figure in figures) else None
+
+
+def _middle(seconds: FloatArray) -> float:
+    """The one in the middle of (n,) values, the later of two: as the ends' interval takes it."""
+    return float(np.sort(seconds)[len(seconds) // 2])

@@ -19,7 +19,6 @@ from hyperscale.evaluate.pipeline.preflight_stage import PREFLIGHT, judge_prefli
 from hyperscale.evaluate.pipeline.proof_stage import PROOF, proof
 from hyperscale.evaluate.pipeline.stage_trust import recalibration_of, saying_recalibrated, with_trust
 from hyperscale.evaluate.pipeline.twin_stage import TWIN, TwinAnswer, play_twin
-from hyperscale.evaluate.twin.risk_figures import TRAINING
 from hyperscale.evaluate.twin.twin_types import Outlook
 from hyperscale.model.evaluation import Evaluation, Interval, Recalibration, StageOutcome, StageState
 
@@ -67,12 +66,13 @@ def _with_twin(
     end = answer.end if answer.end is None or by is None else recalibrated(answer.end, by)
     advised = question.request.job.checkpoint is not None and answer.outlook.expected_end_seconds is not None
     effect = _queue_effect(question, epoch, answer.curve)
+    kilowatt_hours = None if end is None else energy(question.plan, end, question.policy, answer.ends_seconds, answer.computing_seconds)
     return replace(
         whole,
         end_seconds=end,
         ends_by_deadline=answer.by_deadline,
         cost=_cost(question, end),
-        energy_kilowatt_hours=None if end is None else energy(question.plan, end, question.policy, training_part(answer.outlook)),
+        energy_kilowatt_hours=kilowatt_hours,
         wait_seconds=None if effect is None else effect.wait,
         delay_of_others_seconds=None if effect is None or not effect.others else effect.delay,
         checkpoint_every_epochs=answer.outlook.best_interval.epochs if advised else None,
@@ -110,12 +110,6 @@ def top_risk(outcomes: Sequence[StageOutcome]) -> str:
     warned = [outcome for outcome in outcomes if outcome.state is StageState.WARNED]
     worst = min(failed or warned, key=lambda outcome: outcome.score if outcome.score is not None else 1.0, default=None)
     return "" if worst is None else f"{worst.stage}: {worst.sentence}"
-
-
-def training_part(outlook: Outlook) -> float:
-    """Return the part of the job's time that trains, in the mean of all futures."""
-    total = sum(part.seconds for part in outlook.time_parts)
-    return sum(part.seconds for part in outlook.time_parts if part.name == TRAINING) / total if total > 0.0 else 1.0
 
 
 def _queue_effect(question: EvaluationQuestion, epoch: EpochSeconds, curve: Sequence[tuple[float, float]]) -> QueueEffect | None:

@@ -41,6 +41,10 @@ class TwinAnswer(NamedTuple):
     by_deadline: Interval | None
     curve: tuple[tuple[float, float], ...]
     outlook: Outlook
+    ends_seconds: FloatArray
+    """(n,) rising, from start to end; +inf past the horizon."""
+    computing_seconds: FloatArray
+    """(n,) of the same futures: work, that which failures lost and slow nodes stretched too."""
 
 
 def job_risk(question: EvaluationQuestion, epoch_seconds: float) -> JobRisk:
@@ -70,7 +74,7 @@ def _horizon_seconds(question: EvaluationQuestion, work_seconds: float) -> float
 
 def play_twin(question: EvaluationQuestion, epoch: EpochSeconds) -> TwinAnswer:
     """Return when the job ends; raises ValueError where the question's figures cannot be played."""
-    ends = _ends(question, epoch)
+    ends, computing = _played(question, epoch)
     middle = outlook(job_risk(question, epoch.middle), question.futures, question.seed, question.deadline_seconds)
     by_deadline = _by_deadline(ends, question.deadline_seconds)
     score = middle.ettr if by_deadline is None else by_deadline.middle
@@ -78,19 +82,21 @@ def play_twin(question: EvaluationQuestion, epoch: EpochSeconds) -> TwinAnswer:
     outcome = StageOutcome(
         TWIN, state, _sentence(question, by_deadline, middle), tuple(_findings(question, middle)), min(1.0, max(0.0, score))
     )
-    return TwinAnswer(outcome, _interval(ends), by_deadline, _curve(ends), middle)
+    return TwinAnswer(outcome, _interval(ends), by_deadline, _curve(ends), middle, ends, computing)
 
 
-def _ends(question: EvaluationQuestion, epoch: EpochSeconds) -> FloatArray:
-    """(n,) rising seconds from start to end; +inf past the horizon."""
+def _played(question: EvaluationQuestion, epoch: EpochSeconds) -> tuple[FloatArray, FloatArray]:
+    """(n,) rising seconds from start to end, +inf past the horizon, and (n,) those that GPUs compute, in the same order."""
     points = min(POINTS, question.futures)
     parts = []
     for point in range(points):
         start, end = (question.futures * place // points for place in (point, point + 1))
         seconds = epoch.at((point + 0.5) / points)
-        parts.append(play(job_risk(question, seconds), end - start, question.seed, start=start).end_seconds)
-    ends: FloatArray = np.sort(np.concatenate(parts))
-    return ends
+        parts.append(play(job_risk(question, seconds), end - start, question.seed, start=start))
+    ends = np.concatenate([part.end_seconds for part in parts])
+    computing = np.concatenate([part.useful_seconds + part.lost_seconds + part.slow_seconds for part in parts])
+    order = np.argsort(ends, kind="stable")
+    return ends[order], computing[order]
 
 
 def _by_deadline(ends: FloatArray, deadline_seconds: float | None) -> Interval | None:
