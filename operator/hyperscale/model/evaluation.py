@@ -85,6 +85,8 @@ class TimePart(Struct, frozen=True, rename="camel"):
     name: Annotated[str, Meta(max_length=32)]
     seconds: Annotated[float, Meta(ge=0)]
     """In the mean of all futures."""
+    share: Ratio
+    """Of a future's time, in the mean of all futures: one that waits for days counts as much as any other."""
 
 
 class Recalibration(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -112,20 +112,19 @@ def _curve(answer: Evaluation) -> Iterator[str]:
 
 
 def _time(parts: Sequence[TimePart]) -> Iterator[str]:
-    """One bar: what the time goes to, in the mean of all futures."""
-    total = sum(part.seconds for part in parts)
-    if total <= 0.0:
+    """One bar: what the time of a future goes to, in the mean of all."""
+    if not parts:
         return
-    yield "<h2>What the time goes to, in the mean of all futures</h2>"
+    yield "<h2>What the time of a future goes to, in the mean of all</h2>"
     yield f'<svg viewBox="0 0 {WIDTH:.0f} {BAR + 8 + 18 * len(parts):.0f}" role="img" font-size="12" fill="#374151">'
     left = 0.0
     for row, part in enumerate(parts):
-        width, colour = WIDTH * part.seconds / total, COLOURS[row % len(COLOURS)]
+        width, colour = WIDTH * part.share, COLOURS[row % len(COLOURS)]
         yield f'<rect x="{left:.1f}" y="0" width="{width:.1f}" height="{BAR:.0f}" fill="{colour}"/>'
         place = BAR + 8 + 18 * row
         yield f'<rect x="0" y="{place:.0f}" width="12" height="12" fill="{colour}"/>'
-        yield f'<text x="18" y="{place + 10:.0f}">{text_of(part.name)}: {text_of(duration_text(part.seconds))}'
-        yield f" ({100 * part.seconds / total:.1f} %)</text>"
+        yield f'<text x="18" y="{place + 10:.0f}">{text_of(part.name)}: {100 * part.share:.1f} %'
+        yield f" (mean {text_of(duration_text(part.seconds))})</text>"
         left += width
     yield "</svg>"
 

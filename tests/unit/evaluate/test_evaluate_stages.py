@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.cli.evaluate.evaluation_view import show
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.run_facts import facts_of
 from hyperscale.evaluate.pipeline.evaluation_question import DAY_SECONDS, EvaluationQuestion, constant_rate, first_epoch_deadline, of_table
@@ -131,6 +132,18 @@ def test_energy_never_falls_where_nodes_fail_more_often() -> None:
     middles = [each.middle for each in found if each is not None]
     assert len(middles) == len(rates)
     assert middles == sorted(middles)
+
+
+def test_one_answer_states_one_share_of_time_that_trains() -> None:
+    """A few futures that wait for hours take most of the seconds of all futures, and little of the share."""
+    answer = evaluated(failures=constant_rate(4_000.0, "Stated."), futures=4_000)
+    shares = {part.name: part.share for part in answer.time_parts}
+    twin = next(stage for stage in answer.stages if stage.stage == "twin")
+    assert f"{100 * shares['training']:.1f} % of its time trains" in twin.sentence
+    assert f"training {100 * shares['training']:.1f} %" in "\n".join(show(answer, PLAN, ""))
+    assert sum(shares.values()) == pytest.approx(1.0)
+    seconds = {part.name: part.seconds for part in answer.time_parts}
+    assert shares["training"] > 1.5 * seconds["training"] / sum(seconds.values())
 
 
 def test_a_later_deadline_is_never_less_likely_to_be_kept() -> None:

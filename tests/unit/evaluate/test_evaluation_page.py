@@ -24,7 +24,7 @@ def evaluation(**changes: object) -> Evaluation:
         "deadline_seconds": 5000.0,
         "ends_by_deadline": Interval(0.8, 0.79, 0.81),
         "end_curve": ((3000.0, 0.1), (3600.0, 0.5), (7200.0, 1.0)),
-        "time_parts": (TimePart("training", 3000.0), TimePart("restarts", 1000.0)),
+        "time_parts": (TimePart("training", 3000.0, 0.9), TimePart("restarts", 1000.0, 0.1)),
         "value": 0.9,
         "hyper_score": 106.0,
     }
@@ -90,9 +90,9 @@ def test_the_same_evaluation_gives_the_same_bytes() -> None:
 
 def test_the_page_shows_what_the_time_goes_to() -> None:
     page = evaluation_page(evaluation(), plan("a"))
-    assert "training: 50 min (75.0 %)" in page
-    assert "restarts: 16.7 min (25.0 %)" in page
-    assert "What the time goes to" not in evaluation_page(evaluation(time_parts=()), plan("a"))
+    assert "training: 90.0 % (mean 50 min)" in page
+    assert "restarts: 10.0 % (mean 16.7 min)" in page
+    assert "What the time of a future goes to" not in evaluation_page(evaluation(time_parts=()), plan("a"))
 
 
 def test_the_runs_that_it_is_like_are_a_table_and_absent_without_any() -> None:

@@ -56,8 +56,7 @@ def _takes(answer: Evaluation) -> str:
 
 def _spent(answer: Evaluation) -> str:
     """Parts of the time, in percent; those that round to nothing are left out."""
-    total = sum(part.seconds for part in answer.time_parts)
-    shares = [(part.name, 100 * part.seconds / total) for part in answer.time_parts if total > 0.0]
+    shares = [(part.name, 100 * part.share) for part in answer.time_parts]
     return ", ".join(f"{name} {share:.1f} %" for name, share in shares if share >= LEAST_SHARE)
 
 

@@ -73,7 +73,7 @@ def end_quantile(futures: Futures, part: float) -> float | None:
 
 
 def time_parts(futures: Futures) -> tuple[TimePart, ...]:
-    """Return what the time of a job goes to, in the mean of all futures; what takes none is left out."""
+    """Return what the time of a job goes to, in the mean of all futures; what takes none is left out. The share that trains is the ETTR."""
     seconds = {
         TRAINING: futures.useful_seconds,
         "checkpoints": futures.checkpoint_seconds,
@@ -82,7 +82,10 @@ def time_parts(futures: Futures) -> tuple[TimePart, ...]:
         "waiting for nodes": futures.waiting_seconds,
         "slow nodes": futures.slow_seconds,
     }
-    return tuple(TimePart(name, mean) for name, each in seconds.items() if (mean := float(each.mean())) > 0.0)
+    whole = capped_end_seconds(futures)
+    return tuple(
+        TimePart(name, mean, min(1.0, float(np.mean(each / whole)))) for name, each in seconds.items() if (mean := float(each.mean())) > 0.0
+    )
 
 
 def costly_nodes(job: JobRisk, futures: Futures) -> tuple[CostlyNode, ...]:
