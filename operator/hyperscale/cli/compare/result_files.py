@@ -133,14 +133,18 @@ def _json_records(text: str, name: str) -> list[Record]:
         raise InputError(f"{name}: is no JSON: {str(error)[:120]}; give a list of rows or numbers") from None
     if not isinstance(document, list):
         raise InputError(f"{name}: holds one object; give a list of rows or numbers")
-    if all(isinstance(item, int | float | None) and not isinstance(item, bool) for item in document):
-        return [{"value": _cell(item, name, at)} for at, item in enumerate(document, 1)]
-    records = []
+    if isinstance(next((item for item in document if item is not None), None), dict):
+        return [_json_row(item, name, at) for at, item in enumerate(document, 1)]
     for at, item in enumerate(document, 1):
-        if not isinstance(item, dict):
-            raise InputError(f"{name}: row {at}: is no object; give a list of rows, or of numbers alone")
-        records.append({key: _cell(value, name, at) for key, value in item.items()})
-    return records
+        if not isinstance(item, int | float | None) or isinstance(item, bool):
+            raise InputError(f"{name}: row {at}: is no number; give a list of numbers, or of rows alone")
+    return [{"value": _cell(item, name, at)} for at, item in enumerate(document, 1)]
+
+
+def _json_row(item: Any, name: str, at: int) -> Record:  # noqa: ANN401 - any JSON
+    if not isinstance(item, dict):
+        raise InputError(f"{name}: row {at}: is no object; give a list of rows, or of numbers alone")
+    return {key: _cell(value, name, at) for key, value in item.items()}
 
 
 def _cell(value: Any, name: str, at: int) -> str:  # noqa: ANN401 - any JSON
