@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperscale.evaluate.pipeline.evaluation_question import of_table
 from hyperscale.evaluate.twin.failure_table import (
     FailureTableError,
     fitted_laws,
@@ -65,6 +66,8 @@ def test_laws_are_fitted_for_each_class_and_cause() -> None:
         (["a,2026-01-01T00:00:00,,"], "has no time zone"),
         (["a,2026-01-01T00:00:00Z,10,gpu"], "row 2: insert and remove are written in different ways"),
         (["a,0,10,gpu", "b,2026-01-01T00:00:00Z,,"], "row 3: times with a date and plain numbers in one table"),
+        (["", "a,0,10,gpu", "", "b,10,4,gpu"], "row 5: removed at 4"),
+        (['"a\n', 'x",0,10,gpu', "b,10,4,gpu"], "row 4: removed at 4"),
         (["a,0,10,gpu,more"], "row 2: more fields than the header has"),
         (["a,0"], None),
         ([], "row 2: the table has no units"),
@@ -80,10 +83,24 @@ def test_faulty_rows_are_named_with_what_to_write_instead(rows: list[str], words
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("header", "words"), [("location,insert", "no column remove, cause"), ("", "no column location")])
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("location,insert", "no column remove, cause"),
+        ("", "no column location"),
+        ("location,insert,remove,cause,cause", 'two columns "cause"'),
+        ("location,insert,remove,cause,note,note", 'two columns "note"'),
+    ],
+)
 def test_a_table_without_its_columns_is_refused(header: str, words: str) -> None:
     with pytest.raises(FailureTableError, match=words):
         parse_failure_table(lines("a,0", header=header))
+
+
+def test_healthy_units_are_no_failures_however_it_is_written() -> None:
+    records = parse_failure_table(lines("a,0,10,Healthy", "b,0,10,PLANNED", "c,0,10,healthy", "d,0,10,gpu", "e,0,,"))
+    assert [record.failed for record in records] == [False, False, False, True, False]
+    assert list(of_table(records).laws) == ["gpu/0"]
 
 
 def test_an_end_of_the_records_before_a_unit_is_refused() -> None:

@@ -13,7 +13,7 @@ from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.impact.queue_figures import QueueFigures
-from hyperscale.evaluate.twin.failure_table import UnitRecord, fitted_laws
+from hyperscale.evaluate.twin.failure_table import NO_FAILURES, UnitRecord, fitted_laws
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec
@@ -35,8 +35,6 @@ ASSUMED_RESTART_SECONDS: Final = float(BUILT_IN.restart_seconds)
 ASSUMED_WRITE_SECONDS: Final = BUILT_IN.checkpoint_write_seconds
 """Of one checkpoint: a GNN's parameters are megabytes; the volume's latency rules."""
 FUTURES: Final = 10_000
-NO_FAILURES: Final = frozenset({"healthy", "planned"})
-"""Causes of a removal that say nothing of a unit's life."""
 MAX_UNITS: Final = 128
 """Of a node: each of them is played."""
 MAX_CAUSES: Final = 8
@@ -93,11 +91,11 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     until_seconds: end of the records; None takes the latest time in them.
     A location `node/unit` is one of several units of its node, which fails when one of them does. Units of a class are alike.
     """
-    failed = _failed(records)
+    failed = [record for record in records if record.failed]
     if not failed:
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
     units = _units_by_class(records)
-    fits = {names: fitted for names, fitted in fitted_laws(records, until_seconds).items() if names[1] not in NO_FAILURES}
+    fits = {names: fitted for names, fitted in fitted_laws(records, until_seconds).items() if names[1].lower() not in NO_FAILURES}
     laws = {
         "/".join(filter(None, (*names, str(number)))): fitted.law for names, fitted in fits.items() for number in range(units[names[0]])
     }
@@ -111,10 +109,6 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     if alike := _names(cause for (_, cause), fitted in fits.items() if fitted.alike):
         source += f" All failures of {alike} came at one age: a constant rate is taken, as one age shows no spread."
     return FailureAssumption(laws, source, age_seconds=age)
-
-
-def _failed(records: Sequence[UnitRecord]) -> list[UnitRecord]:
-    return [record for record in records if record.remove_seconds is not None and record.cause not in NO_FAILURES]
 
 
 def _names(causes: Iterable[str]) -> str:

@@ -12,7 +12,6 @@ from hyperscale.evaluate.pipeline.evaluation_question import (
     ASSUMED_FAILURES,
     ASSUMED_REPAIR_SECONDS,
     DAY_SECONDS,
-    NO_FAILURES,
     FailureAssumption,
     assumed_failures,
     constant_rate,
@@ -43,7 +42,7 @@ def learned_failures(lives: Sequence[NodeLife], until_seconds: float) -> Failure
     """Return how the nodes of these lives fail, all of one kind, observed until then (Unix seconds)."""
     records = [record for life in lives if (record := _record(life, until_seconds)) is not None]
     node_days = sum((until_seconds if r.remove_seconds is None else r.remove_seconds) - r.insert_seconds for r in records) / DAY_SECONDS
-    failures = sum(record.remove_seconds is not None and record.cause not in NO_FAILURES for record in records)
+    failures = sum(record.failed for record in records)
     if node_days <= 0.0:
         return assumed_failures()
     rate, counted = posterior_rate(failures, node_days), exact_rate(failures, node_days)
@@ -73,7 +72,7 @@ def repair_seconds(records: Sequence[UnitRecord]) -> float:
         failed = down.pop(record.location, None)
         if failed is not None:
             gaps.append(record.insert_seconds - failed)
-        if record.remove_seconds is not None and record.cause not in NO_FAILURES:
+        if record.remove_seconds is not None and record.failed:
             down[record.location] = record.remove_seconds
     return max(0.0, statistics.median(gaps)) if len(gaps) >= MIN_REPAIRS else ASSUMED_REPAIR_SECONDS
 

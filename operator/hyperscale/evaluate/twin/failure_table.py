@@ -17,6 +17,8 @@ from hyperscale.evaluate.twin.lives import Lives
 COLUMNS: Final = ("location", "insert", "remove", "cause")
 CLASS: Final = "class"
 """Optional column: the kind of node or unit; without it all are of one class."""
+NO_FAILURES: Final = frozenset({"healthy", "planned"})
+"""Causes of a removal that say nothing of a unit's life, in small letters."""
 UNIT_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Units of times that are plain numbers."""
 MAX_FILE_BYTES: Final = 1 << 30
@@ -32,7 +34,7 @@ class UnitRecord(msgspec.Struct, frozen=True):
     """One row: a unit at a location."""
 
     row: int
-    """As in the file: the header is row 1."""
+    """Line of the file in which it ends: the header is row 1."""
     location: str
     insert_seconds: float
     remove_seconds: float | None
@@ -40,6 +42,11 @@ class UnitRecord(msgspec.Struct, frozen=True):
     cause: str
     """Empty: still there."""
     unit_class: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether its unit was removed for a failure."""
+        return self.remove_seconds is not None and self.cause.lower() not in NO_FAILURES
 
 
 def read_failure_table(file: Path, unit: str = "s") -> tuple[UnitRecord, ...]:
@@ -70,10 +77,13 @@ def parse_failure_table(lines: Iterator[str] | Sequence[str], unit: str = "s") -
     missing = [column for column in COLUMNS if column not in header]
     if missing:
         raise FailureTableError(f"row 1: no column {', '.join(missing)}; the header must name {', '.join(COLUMNS)}")
+    if twice := next((name for name in header if name and header.count(name) > 1), ""):
+        raise FailureTableError(f'row 1: two columns "{twice[:40]}"; name each column once')
     reader.fieldnames = header
     records = []
     dated: bool | None = None
-    for number, fields in enumerate(reader, 2):
+    for fields in reader:
+        number = reader.line_num  # blank lines and line breaks in quotes count
         record, own = _record(number, fields, unit)
         if dated is not None and own != dated:
             raise FailureTableError(f"row {number}: times with a date and plain numbers in one table; write all times in one way")
