@@ -103,6 +103,18 @@ def test_healthy_units_are_no_failures_however_it_is_written() -> None:
     assert list(of_table(records).laws) == ["gpu/0"]
 
 
+def test_rare_causes_of_many_share_one_law() -> None:
+    rows = [f"n{at},0,{100 + at},{'often' if at % 2 else f'rare-{at}'}" for at in range(400)]
+    assumption = of_table(parse_failure_table(lines(*rows, "x,0,500,planned")))
+    assert len(assumption.laws) == 9
+    assert {"often/0", "other causes/0"} <= set(assumption.laws)
+    assert "The 8 most frequent causes have a law each; 193 rarer ones are taken as one." in assumption.source
+    assert "other causes" in assumption.source.partition(")")[0]
+    few = of_table(parse_failure_table(lines(*[f"n{at},0,{100 + at},c{at % 8}" for at in range(80)])))
+    assert len(few.laws) == 8
+    assert "taken as one" not in few.source
+
+
 def test_an_end_of_the_records_before_a_unit_is_refused() -> None:
     records = parse_failure_table(lines("a,0,10,gpu", "b,4,,"))
     with pytest.raises(FailureTableError, match=r"row 2: .* state a later end"):

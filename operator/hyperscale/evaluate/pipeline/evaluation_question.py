@@ -13,7 +13,8 @@ from hyperscale.evaluate.calibration.past_run import PastRun
 from hyperscale.evaluate.forecast.forecast_types import ForecastRun
 from hyperscale.evaluate.forecast.run_facts import RunFacts
 from hyperscale.evaluate.impact.queue_figures import QueueFigures
-from hyperscale.evaluate.twin.failure_table import NO_FAILURES, UnitRecord, fitted_laws
+from hyperscale.evaluate.twin.failure_table import NO_FAILURES, UnitRecord, fitted_laws, pooled
+from hyperscale.evaluate.twin.fit_laws import FittedLaw
 from hyperscale.evaluate.twin.twin_types import LifeLaw, exponential
 from hyperscale.model.api.evaluation_policy import EvaluationPolicy
 from hyperscale.model.api.job import JobSpec
@@ -38,6 +39,7 @@ FUTURES: Final = 10_000
 MAX_UNITS: Final = 128
 """Of a node: each of them is played."""
 MAX_CAUSES: Final = 8
+"""That have a law of their own each; rarer ones share one."""
 MAX_CAUSE: Final = 40
 """Characters of a cause in a sentence."""
 
@@ -89,30 +91,38 @@ def of_table(records: Sequence[UnitRecord], until_seconds: float | None = None) 
     """Return each cause's law as fitted to a table of events; raises ValueError where nothing in it failed.
 
     until_seconds: end of the records; None takes the latest time in them.
+    Of many causes the rare ones are taken as one: a fit takes time, and every law of every unit is played.
     A location `node/unit` is one of several units of its node, which fails when one of them does. Units of a class are alike.
     """
-    failed = [record for record in records if record.failed]
-    if not failed:
+    if not any(record.failed for record in records):
         raise ValueError("no unit was removed for a failure, so no law can be fitted; use --failure-rate instead")
+    records, rare = pooled(records, MAX_CAUSES)
     units = _units_by_class(records)
     fits = {names: fitted for names, fitted in fitted_laws(records, until_seconds).items() if names[1].lower() not in NO_FAILURES}
     laws = {
         "/".join(filter(None, (*names, str(number)))): fitted.law for names, fitted in fits.items() for number in range(units[names[0]])
     }
-    causes = _names(record.cause for record in failed)
     age = _age_seconds(records, until_seconds)
+    return FailureAssumption(laws, _source(records, rare, sum(units.values()), age, fits), age_seconds=age)
+
+
+def _source(records: Sequence[UnitRecord], rare: int, units: int, age: float, fits: Mapping[tuple[str, str], FittedLaw]) -> str:
+    """What was fitted. rare: causes that are taken as one; units: on a node; age: of the nodes, in seconds."""
+    failed = [record.cause for record in records if record.failed]
     shown = f"{duration_text(age)} old" if age > 0.0 else "new"
     source = (
-        f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({causes}), {sum(units.values())} units on a node; "
+        f"Fitted to {len(records)} rows, {len(failed)} of which are failures ({_names(failed)}), {units} units on a node; "
         f"nodes are taken as {shown}."
     )
+    if rare:
+        source += f" The {MAX_CAUSES} most frequent causes have a law each; {rare} rarer ones are taken as one."
     if alike := _names(cause for (_, cause), fitted in fits.items() if fitted.alike):
         source += f" All failures of {alike} came at one age: a constant rate is taken, as one age shows no spread."
-    return FailureAssumption(laws, source, age_seconds=age)
+    return source
 
 
 def _names(causes: Iterable[str]) -> str:
-    return ", ".join(sorted({cause[:MAX_CAUSE] for cause in causes})[:MAX_CAUSES])
+    return ", ".join(sorted({cause[:MAX_CAUSE] for cause in causes})[: MAX_CAUSES + 1])
 
 
 def _units_by_class(records: Sequence[UnitRecord]) -> dict[str, int]:

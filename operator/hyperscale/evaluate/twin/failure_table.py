@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from hyperscale.evaluate.twin.fit_laws import FittedLaw, fit_law
 from hyperscale.evaluate.twin.lives import Lives
@@ -19,6 +21,8 @@ CLASS: Final = "class"
 """Optional column: the kind of node or unit; without it all are of one class."""
 NO_FAILURES: Final = frozenset({"healthy", "planned"})
 """Causes of a removal that say nothing of a unit's life, in small letters."""
+OTHERS: Final = "other causes"
+"""Name of rare causes that share one law."""
 UNIT_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Units of times that are plain numbers."""
 MAX_FILE_BYTES: Final = 1 << 30
@@ -73,13 +77,7 @@ def parse_failure_table(lines: Iterator[str] | Sequence[str], unit: str = "s") -
     if unit not in UNIT_SECONDS:
         raise FailureTableError(f'unit: "{unit}" is no unit of time; write one of {", ".join(UNIT_SECONDS)}')
     reader = csv.DictReader(lines, skipinitialspace=True)
-    header = [name.strip() for name in reader.fieldnames or ()]
-    missing = [column for column in COLUMNS if column not in header]
-    if missing:
-        raise FailureTableError(f"row 1: no column {', '.join(missing)}; the header must name {', '.join(COLUMNS)}")
-    if twice := next((name for name in header if name and header.count(name) > 1), ""):
-        raise FailureTableError(f'row 1: two columns "{twice[:40]}"; name each column once')
-    reader.fieldnames = header
+    reader.fieldnames = _header(reader.fieldnames or ())
     records = []
     dated: bool | None = None
     for fields in reader:
@@ -93,6 +91,16 @@ def parse_failure_table(lines: Iterator[str] | Sequence[str], unit: str = "s") -
         raise FailureTableError("row 2: the table has no units; write one row for each unit")
     _check_order(records)
     return tuple(records)
+
+
+def _header(names: Sequence[str]) -> list[str]:
+    header = [name.strip() for name in names]
+    missing = [column for column in COLUMNS if column not in header]
+    if missing:
+        raise FailureTableError(f"row 1: no column {', '.join(missing)}; the header must name {', '.join(COLUMNS)}")
+    if twice := next((name for name in header if name and header.count(name) > 1), ""):
+        raise FailureTableError(f'row 1: two columns "{twice[:40]}"; name each column once')
+    return header
 
 
 def _record(number: int, fields: Mapping[str | None, object], unit: str) -> tuple[UnitRecord, bool]:
@@ -162,6 +170,13 @@ def _check_order(records: Sequence[UnitRecord]) -> None:
             if before.remove_seconds is None or record.insert_seconds < before.remove_seconds:
                 raise FailureTableError(f"{where} is inserted while the unit of row {before.row} is there; correct the times")
         last[record.location] = record
+
+
+def pooled(records: Sequence[UnitRecord], most: int) -> tuple[tuple[UnitRecord, ...], int]:
+    """Return the records with one cause in place of all but the `most` frequent causes of failures, and how many it stands for."""
+    counts = Counter(record.cause for record in records if record.failed)
+    rare = {cause for cause, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[most:]}
+    return tuple(replace(record, cause=OTHERS) if record.cause in rare else record for record in records), len(rare)
 
 
 def lives_of(records: Sequence[UnitRecord], unit_class: str, cause: str, observed_until_seconds: float | None = None) -> Lives:
