@@ -49,6 +49,26 @@ def test_the_policy_comes_before_the_table_and_an_unknown_product_is_unknown() -
     assert energy(strange, END, PolicySpec(), ENDS, ENDS) is None
 
 
+@pytest.mark.parametrize(
+    ("product", "watts"),
+    [
+        ("Tesla-V100-PCIE-32GB", 250.0),
+        ("Tesla-V100-SXM2-16GB", 300.0),
+        ("Tesla-V100S-PCIE-32GB", 250.0),
+        ("Tesla-P100-PCIE-16GB", 250.0),
+        ("Tesla-P100-SXM2-16GB", 300.0),
+        ("NVIDIA-H100-NVL", 400.0),
+        ("NVIDIA-H100-PCIe", 350.0),
+        ("NVIDIA-H100-80GB-HBM3", 700.0),
+        ("NVIDIA-H200-NVL", 600.0),
+        ("NVIDIA-H200", 700.0),
+        ("NVIDIA-A100-80GB-PCIe", 300.0),
+    ],
+)
+def test_a_board_with_its_own_power_is_not_the_largest_of_its_line(product: str, watts: float) -> None:
+    assert board_watts(product, PolicySpec()) == watts
+
+
 def test_a_job_that_fits_starts_at_once_and_delays_no_other() -> None:
     found = queue_effect(QueueFigures(8, 8), 4, lambda part: HOUR, QueuePolicy())
     assert found.wait == found.delay == Interval(0.0, 0.0, 0.0)
