@@ -65,6 +65,11 @@ def test_a_job_without_checkpoints_gets_a_note_since_only_a_person_can_name_a_cl
     assert "checkpoint.claimName" in rewrite.notes[0]
 
 
+def test_a_rise_of_a_chance_is_in_points() -> None:
+    reason = rewrite_job(job(), RewriteFindings(NEEDS_SPARE)).changes[0].reason
+    assert reason.endswith("; P(ends by deadline) would rise by 12 points")
+
+
 def test_a_spare_that_pays_lets_the_job_continue_with_fewer_workers() -> None:
     assert changed(job(), RewriteFindings(NEEDS_SPARE)) == {"recovery.shrinkAfterSeconds": (None, 600)}
     rigid = job(recovery={"replaceLostWorkers": False})

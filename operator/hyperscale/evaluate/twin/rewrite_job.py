@@ -153,7 +153,7 @@ def _spare(draft: _Draft, findings: RewriteFindings) -> None:
         return
     why = f"waiting for repairs costs {duration_text(max(worth.saved_seconds, 1.0))} in the mean that one more node would save"
     if worth.p_gain is not None:
-        why += f"; P(ends by deadline) would rise by {100.0 * worth.p_gain:.2g} %"
+        why += f"; P(ends by deadline) would rise by {100.0 * worth.p_gain:.2g} points"
     if draft.get("recovery.replaceLostWorkers") is False:
         draft.set("recovery.replaceLostWorkers", True, f"a lost rank takes a spare node: {why}")
     _shrinking(draft, why)
