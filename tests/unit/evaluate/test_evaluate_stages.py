@@ -19,7 +19,7 @@ from hyperscale.evaluate.pipeline.run_stages import evaluate, top_risk
 from hyperscale.evaluate.pipeline.twin_stage import job_risk, play_twin
 from hyperscale.evaluate.twin.failure_table import parse_failure_table
 from hyperscale.evaluate.twin.play_futures import play
-from hyperscale.model.api.job import CheckpointSpec
+from hyperscale.model.api.job import CheckpointSpec, JobSpec
 from hyperscale.model.evaluation import Evaluation, StageOutcome, StageState
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -241,8 +241,26 @@ def test_each_side_of_a_range_has_its_own_spread() -> None:
 
 
 def test_the_jobs_own_deadline_also_counts_the_start_of_its_pods() -> None:
-    assert first_epoch_deadline(replace(JOB, run_policy=replace(JOB.run_policy, active_deadline_seconds=600))) == 480.0
-    assert first_epoch_deadline(JOB) is None
+    ample = first_epoch_deadline(_ends_within(600))
+    assert ample.seconds == 480.0
+    assert ample.note.startswith("Of its runPolicy.activeDeadlineSeconds of 10 min, 2 min are taken off for the start of its pods")
+    assert first_epoch_deadline(JOB) == (None, "")
+
+
+def test_a_deadline_that_its_own_start_uses_up_says_so() -> None:
+    short = first_epoch_deadline(_ends_within(100))
+    assert short.seconds == 1.0
+    assert "of 100 s, 2 min are taken off" in short.note
+    assert "nothing is left" in short.note
+    assert "nothing is left" not in first_epoch_deadline(_ends_within(100), 20.0).note
+    answer = evaluated(deadline_seconds=short.seconds, deadline_note=short.note)
+    twin = next(stage for stage in answer.stages if stage.stage == "twin")
+    assert short.note in twin.findings
+    assert all(finding for stage in evaluated().stages for finding in stage.findings)
+
+
+def _ends_within(seconds: int) -> JobSpec:
+    return replace(JOB, run_policy=replace(JOB.run_policy, active_deadline_seconds=seconds))
 
 
 def test_a_table_in_which_nothing_failed_is_refused() -> None:

@@ -28,6 +28,7 @@ from hyperscale.cli.text_tables import data_text
 from hyperscale.evaluate.pipeline.evaluation_question import (
     EvaluationQuestion,
     FailureAssumption,
+    OwnDeadline,
     TriedJob,
     constant_rate,
     failures_of,
@@ -78,13 +79,15 @@ def _question(job: JobInput, plan: Plan, asked: AskedJob, sources: KnownInputs, 
     failures = with_repair(_failures(arguments) or failures_of(policy), policy)
     finished = _history(arguments)
     model = model_proof(job.spec, arguments)
+    deadline = _deadline(job, arguments, policy)
     spinner.say("playing futures")
     return EvaluationQuestion(
         plan=plan,
         request=asked.request,
         snapshot=sources.snapshot,
         failures=replace(failures, repair_seconds=_given(arguments.repair_seconds, failures.repair_seconds)),
-        deadline_seconds=_deadline(job, arguments, policy),
+        deadline_seconds=deadline.seconds,
+        deadline_note=deadline.note,
         write_seconds=_given(arguments.write_seconds, policy.checkpoint_write_seconds),
         restart_seconds=_given(arguments.restart_seconds, policy.restart_seconds),
         given_by=None if arguments.plan is None else sources.policy,
@@ -186,10 +189,11 @@ def _history(arguments: argparse.Namespace) -> PastRuns:
     return read_runs(url)
 
 
-def _deadline(job: JobInput, arguments: argparse.Namespace, policy: EvaluationPolicy) -> float | None:
-    seconds: float | None = arguments.deadline_seconds
-    restart = _given(arguments.restart_seconds, policy.restart_seconds)
-    return seconds if seconds is not None else first_epoch_deadline(job.spec, restart)
+def _deadline(job: JobInput, arguments: argparse.Namespace, policy: EvaluationPolicy) -> OwnDeadline:
+    """The one that is given, else the job's own."""
+    if arguments.deadline_seconds is not None:
+        return OwnDeadline(arguments.deadline_seconds)
+    return first_epoch_deadline(job.spec, _given(arguments.restart_seconds, policy.restart_seconds))
 
 
 def _given(number: float | None, otherwise: float) -> float:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.past_run import PastRun
@@ -149,10 +149,27 @@ def _age_seconds(records: Sequence[UnitRecord], until_seconds: float | None) -> 
     return max(0.0, ages[len(ages) // 2]) if ages else 0.0
 
 
-def first_epoch_deadline(job: JobSpec, start_seconds: float = ASSUMED_RESTART_SECONDS) -> float | None:
+class OwnDeadline(NamedTuple):
+    """The deadline that a job states itself."""
+
+    seconds: float | None = None
+    """From its first epoch on; None without one."""
+    note: str = ""
+    """What was taken off for its start; empty without a deadline."""
+
+
+def first_epoch_deadline(job: JobSpec, start_seconds: float = ASSUMED_RESTART_SECONDS) -> OwnDeadline:
     """Return the job's own deadline from its first epoch on; its clock also counts the start of its pods, about one restart."""
     active = job.run_policy.active_deadline_seconds
-    return None if active is None else max(1.0, active - start_seconds)
+    if active is None:
+        return OwnDeadline()
+    left = active - start_seconds
+    off = f"{duration_text(start_seconds)} are taken off for the start of its pods, as for a restart"
+    note = (
+        f"Of its runPolicy.activeDeadlineSeconds of {duration_text(active)}, {off}{'' if left >= 1.0 else ', and nothing is left'}. "
+        "Say what a start takes with --restart-seconds or in the PlannerPolicy."
+    )
+    return OwnDeadline(max(1.0, left), note)
 
 
 @dataclass(frozen=True)
@@ -175,6 +192,8 @@ class EvaluationQuestion:
     failures: FailureAssumption
     deadline_seconds: float | None = None
     """From the start of the job."""
+    deadline_note: str = ""
+    """Where the deadline came from, for people; empty for one that was given."""
     write_seconds: float = ASSUMED_WRITE_SECONDS
     restart_seconds: float = ASSUMED_RESTART_SECONDS
     queue: QueueFigures | None = None

@@ -129,7 +129,7 @@ def _findings(question: EvaluationQuestion, middle: Outlook) -> list[str]:
     repair = duration_text(question.failures.repair_seconds)
     restart, write = duration_text(question.restart_seconds), duration_text(question.write_seconds)
     times = f"Taken: {repair} until a failed node is back and no spare node, then {restart} to train again; {write} a checkpoint."
-    sentences = [question.failures.source, times]
+    sentences = [*filter(None, (question.deadline_note,)), question.failures.source, times]
     best, job = middle.best_interval, question.request.job
     saved = best.current_end_seconds - best.expected_end_seconds
     if job.checkpoint is None and question.failures.laws:

@@ -33,12 +33,14 @@ PIECE_BYTES: Final = 1 << 20
 def answer(ask: EvaluationAsk) -> EvaluationStatus:
     """What the status of the job says; the same question gives the same answer."""
     terms = ask.policy.evaluation
+    deadline = first_epoch_deadline(ask.request.job, terms.restart_seconds)
     question = EvaluationQuestion(
         plan=ask.plan,
         request=ask.request,
         snapshot=ask.snapshot,
         failures=failures_taken(ask),
-        deadline_seconds=first_epoch_deadline(ask.request.job, terms.restart_seconds),
+        deadline_seconds=deadline.seconds,
+        deadline_note=deadline.note,
         write_seconds=terms.checkpoint_write_seconds,
         restart_seconds=float(terms.restart_seconds),
         queue=ask.queue,
