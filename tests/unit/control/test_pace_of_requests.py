@@ -41,8 +41,8 @@ def test_a_renewal_that_cannot_come_before_the_deadline_is_refused(renew: str) -
 
 
 def test_the_api_servers_clock_is_told_by_the_date_of_its_answers() -> None:
-    time = ServerTime(lambda: 1_800_000_000.0)
-    assert time.ahead_seconds == 0.0
+    time = ServerTime(lambda: 7.0)
+    assert time.ahead_seconds(1_800_000_000.0) == 0.0
     for date, ahead in (
         ("Fri, 15 Jan 2027 09:00:00 GMT", 3600.5),
         (None, 3600.5),
@@ -50,7 +50,16 @@ def test_the_api_servers_clock_is_told_by_the_date_of_its_answers() -> None:
         ("Fri, 15 Jan 2027 07:00:00 GMT", -3599.5),
     ):
         time.note(date)
-        assert time.ahead_seconds == ahead
+        assert time.ahead_seconds(1_800_000_000.0) == ahead
+
+
+@pytest.mark.parametrize("step_seconds", [900.0, -3600.0])
+def test_a_step_of_this_machines_clock_moves_no_time_of_the_api_server(step_seconds: float) -> None:
+    monotonic, now = 7.0, 1_800_000_000.0
+    time = ServerTime(lambda: monotonic)
+    time.note("Fri, 15 Jan 2027 08:00:00 GMT")
+    monotonic, now = monotonic + 20.0, now + 20.0 + step_seconds
+    assert now + time.ahead_seconds(now) == 1_800_000_020.5
 
 
 class ATerm:

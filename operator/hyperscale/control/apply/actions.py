@@ -59,10 +59,9 @@ class Actions:
         self._companions = Companions(client, cache, defaults, on_milestone)
         self._told_of_workloads = False
 
-    @property
-    def server_ahead_seconds(self) -> float:
-        """By how much the API server's clock is ahead of this machine's."""
-        return self._client.server_time.ahead_seconds
+    def server_ahead_seconds(self, now: float) -> float:
+        """By how much the API server's clock is ahead of `now` (Unix seconds of this machine)."""
+        return self._client.server_time.ahead_seconds(now)
 
     async def create_mpijob(self, key: Key, state: ReconcileInput, job: JobSpec, began: float) -> None:
         """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.

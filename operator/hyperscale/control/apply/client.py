@@ -64,7 +64,7 @@ class ApiClient:
         server_time: ServerTime | None = None,
     ) -> None:
         """limits: see `bounded`; None sets none."""
-        self.server_time = server_time or ServerTime(time.time)
+        self.server_time = server_time or ServerTime(time.monotonic)
         self._api = api
         self._timeout_seconds = timeout_seconds
         self._limits = limits

@@ -55,13 +55,12 @@ async def turn(pace: Pace, term: Term) -> None:
 
 
 class ServerTime:
-    """How the API server's clock compares with this machine's, by the Date of its answers."""
+    """What the API server's clock says, by the Date of its answers: no step of this machine's clock moves it."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """clock: Unix seconds of this machine."""
-        self._clock = clock
-        self.ahead_seconds = 0.0
-        """As of the last answer, to about a second: Date has no fractions. 0 before the first."""
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """monotonic: seconds of a clock that is never set."""
+        self._monotonic = monotonic
+        self._ahead_of_monotonic: float | None = None
 
     def note(self, date: str | None) -> None:
         """The Date (RFC 9110) of an answer that has just come; what is none tells nothing."""
@@ -69,4 +68,8 @@ class ServerTime:
             server_seconds = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):
             return
-        self.ahead_seconds = server_seconds + 0.5 - self._clock()
+        self._ahead_of_monotonic = server_seconds + 0.5 - self._monotonic()
+
+    def ahead_seconds(self, now: float) -> float:
+        """By how much it is ahead of `now` (Unix seconds of this machine), to about a second: Date has no fractions. 0 before an answer."""
+        return 0.0 if self._ahead_of_monotonic is None else self._ahead_of_monotonic + self._monotonic() - now

@@ -195,6 +195,7 @@ class Reconciler:
         pods = self._cache.pods_of(run.key, mpijob.uid) if mpijob else ()
         plans = self._cache.plans_of(run.key).with_unwritten(run.plan)
         own_timeout_seconds = job.recovery.scheduling_timeout_seconds if job else None
+        now = self._clock()
         state = ReconcileInput(
             job=JobState(
                 metadata=metadata_of(record.resource),
@@ -204,8 +205,8 @@ class Reconciler:
                 deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
             ),
             clock=ReconcileClock(
-                now=self._clock(),
-                server_ahead_seconds=self._actions.server_ahead_seconds,
+                now=now,
+                server_ahead_seconds=self._actions.server_ahead_seconds(now),
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.scheduling_timeout_seconds,
             ),
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._cache.measured(run.key, pods)),
