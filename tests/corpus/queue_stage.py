@@ -72,12 +72,16 @@ class Stage:
 
     def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
         self.now = CREATED + 1.0
+        self.step_seconds = 0.0
+        """By which the clock was set."""
         self.reader = JobReader()
         self.cache = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
         self.cache.replace("Node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
         self.planner = InThisProcess()
         self.woken: list[Key] = []
-        self.context = ControlContext(self.cache, self.reader, Telemetry(), lambda: self.now, self.woken.append)
+        self.context = ControlContext(
+            self.cache, self.reader, Telemetry(), lambda: self.now + self.step_seconds, self.woken.append, monotonic=lambda: self.now
+        )
         self.planning = Planning(self.context, self.planner)
 
     def add(self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, **spec: Any) -> Key:

@@ -67,6 +67,8 @@ class Cluster:
 
     def __init__(self, mode: str = "Advise", **spec: Any) -> None:
         self.now = 1_800_000_000.0
+        self.step_seconds = 0.0
+        """By which the clock was set."""
         self.reader = JobReader()
         self.cache = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
         self.planner = InProcess()
@@ -85,7 +87,9 @@ class Cluster:
 
     def start(self) -> None:
         """A new operator process."""
-        context = ControlContext(self.cache, self.reader, Telemetry(), lambda: self.now, self.woken.append)
+        context = ControlContext(
+            self.cache, self.reader, Telemetry(), lambda: self.now + self.step_seconds, self.woken.append, monotonic=lambda: self.now
+        )
         self.planning = Planning(context, self.planner)  # type: ignore[arg-type] # a counting stand-in for the planner
         self.watch: MigrationPlanner = self.planning.migration
 

@@ -69,9 +69,13 @@ class Stage:
 
     def __init__(self, *errors: Exception | None) -> None:
         self.now, self.woken, self.writes = 1000.0, list[Key](), Writes(*errors)
+        self.step_seconds = 0.0
+        """By which the clock was set."""
         self.cache = ClusterCache()
         self.cache.see_job(wire())
-        self.context = ControlContext(self.cache, JobReader(), Telemetry(), lambda: self.now, self.woken.append)
+        self.context = ControlContext(
+            self.cache, JobReader(), Telemetry(), lambda: self.now + self.step_seconds, self.woken.append, monotonic=lambda: self.now
+        )
         self.runner = PreflightRunner(self.context, self.writes)
 
     async def look(self, spec: JobSpec = SPEC, **changes: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -59,13 +60,15 @@ class AdmissionScheduler:
         self._telemetry = context.telemetry
         self._clock = context.clock
         self._wake = context.wake
-        self._distrusted_until = 0.0
+        self._monotonic = context.monotonic
+        self._distrusted_until = -math.inf
+        """By the clock that is never set."""
         self._known_free: tuple[ClusterSnapshot, int, dict[str, int], int] | None = None
 
     @property
     def failed(self) -> bool:
         """A decision failed lately: jobs are planned in order of arrival."""
-        return self._clock() < self._distrusted_until
+        return self._monotonic() < self._distrusted_until
 
     def alone(self, key: Key, state: ReconcileInput, policy: PolicySpec, plan: Plan) -> Plan:
         """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
@@ -122,7 +125,7 @@ class AdmissionScheduler:
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)
         if turns is None:
-            self._distrusted_until = self._clock() + DISTRUST_SECONDS
+            self._distrusted_until = self._monotonic() + DISTRUST_SECONDS
             self._telemetry.queue_decisions.labels(chooser=Chooser.ARRIVAL, outcome="Failed").inc()
             return None
         for started in self._pending.learn(turns, asked, snapshot):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,3 +26,5 @@ class ControlContext:
     """Asks for a reconcile of a job about which something changed outside its own reconcile."""
     planner_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Locked while a job waits for its plan: advice for running jobs is then not computed."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds of a clock that is never set: for what is due again after a while."""

@@ -117,6 +117,7 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         self._planner = planner
         self._request_for = request_for
         self._due: dict[Key, float] = {}
+        """By the clock that is never set."""
         self._progress: dict[Key, MigrationProgress] = {}
 
     def view(self, key: Key) -> MigrationView | None:
@@ -131,12 +132,12 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
 
     async def check(self) -> None:
         """One question about the jobs that have waited longest."""
-        now = self._clock()
+        now = self._monotonic()
         due = self._due_jobs(now)
-        if not due or self._must_rest(now):
+        if not due or self._must_rest():
             return
         policy = self._policy(due[0])
-        snapshot = self._cache.snapshot(policy, now)
+        snapshot = self._cache.snapshot(policy, self._clock())
         jobs: dict[str, tuple[Key, RunningJob]] = {}
         slices = Slices()
         for key in due:
@@ -152,13 +153,12 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
             await self._ask(jobs, snapshot, policy)
 
     async def _ask(self, jobs: dict[str, tuple[Key, RunningJob]], snapshot: ClusterSnapshot, policy: PolicySpec) -> None:
-        began = self._clock()
         deadline_seconds = min(DEADLINE_SECONDS, policy.plan_deadline_seconds)
         question = MigrationQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
-        moves = await self._answered(self._planner.moves(question, snapshot, policy), began)
+        moves = await self._answered(self._planner.moves(question, snapshot, policy))
         if moves is None:
             return
-        now = self._clock()
+        now = self._monotonic()
         answered = {advice.key: advice for advice in moves.advice}
         for name, (key, job) in jobs.items():
             advice = answered.get(name)

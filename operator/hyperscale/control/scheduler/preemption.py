@@ -5,6 +5,7 @@ What is known lives in memory. A stop that has begun is in the job's status, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
@@ -118,6 +119,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         self._running = running
         self._migration = migration
         self._asked: list[tuple[PolicySpec, float]] = []
+        """When the question of a policy was put last, by the clock that is never set."""
         """When the question was last put, by policy."""
 
     def view(self, key: Key) -> PreemptionView | None:
@@ -145,9 +147,10 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         now = self._clock()
         groups = self._groups()
         self._forget(groups)
-        if self._must_rest(now) or self._admission.failed or self._under_way():
+        if self._must_rest() or self._admission.failed or self._under_way():
             return
-        due = [group for group in groups if now - self._last(group.policy) >= group.policy.queue.preemption.check_period_seconds]
+        at = self._monotonic()
+        due = [group for group in groups if at - self._last(group.policy) >= group.policy.queue.preemption.check_period_seconds]
         for group in sorted(due, key=lambda group: (self._last(group.policy), group.keys[0])):
             if await self._ask(group, now):
                 return
@@ -173,8 +176,8 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
     ) -> None:
         """Ask the planner, note when it was asked, and take its answer in."""
         policy = group.policy
-        stops = await self._answered(self._planner.preempt(question, snapshot, policy), now)
-        self._asked = [(other, at) for other, at in self._asked if other != policy] + [(policy, self._clock())]
+        stops = await self._answered(self._planner.preempt(question, snapshot, policy))
+        self._asked = [(other, at) for other, at in self._asked if other != policy] + [(policy, self._monotonic())]
         if stops is not None:
             self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
 
@@ -289,4 +292,4 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         return self._clock() - unix_seconds(stop.start_time) < ENDING_SECONDS
 
     def _last(self, policy: PolicySpec) -> float:
-        return next((at for asked, at in self._asked if asked == policy), 0.0)
+        return next((at for asked, at in self._asked if asked == policy), -math.inf)

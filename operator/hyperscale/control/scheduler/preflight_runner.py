@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import Final, NamedTuple, Protocol
 
 from hyperscale.control.apply.api_answers import ApiError
@@ -61,7 +62,7 @@ class PreflightRunner:
     """Sees to a few preflights at a time, to one of each job; the namespaces take turns."""
 
     def __init__(self, context: ControlContext, actions: PreflightWrites) -> None:
-        self._cache, self._clock, self._wake = context.cache, context.clock, context.wake
+        self._cache, self._monotonic, self._wake = context.cache, context.monotonic, context.wake
         self._actions = actions
         self._waiting: NamespaceQueue[OpenPreflight] = NamespaceQueue()
         self._arrived = asyncio.Event()
@@ -69,7 +70,7 @@ class PreflightRunner:
         self._in_hand: set[Key] = set()
         """Jobs that a worker sees to now."""
         self._due: dict[Key, tuple[str, float]] = {}
-        """Key of the preflight that was seen to last, and when it is due again."""
+        """Key of the preflight that was seen to last, and when it is due again (monotonic)."""
         self._refusals: dict[Key, _Refusal] = {}
 
     def view(self, key: Key, job: JobSpec | None, metadata: JobMetadata) -> PreflightState:
@@ -89,8 +90,8 @@ class PreflightRunner:
         """Put a job in line whose preflight is to begin, or may have moved; one that finds no place comes again soon."""
         if not is_open(state) or key in self._in_hand:
             return
-        wanted, due = self._due.get(key, ("", 0.0))
-        if wanted == state.preflight.key and self._clock() < due:
+        wanted, due = self._due.get(key, ("", -math.inf))
+        if wanted == state.preflight.key and self._monotonic() < due:
             return
         waits, gone = self._waiting.put(OpenPreflight(key, state))
         if waits:
@@ -145,6 +146,6 @@ class PreflightRunner:
         if key not in self._cache.jobs:
             self.forget(key)
             return
-        self._due[key] = state.preflight.key, self._clock() + again
+        self._due[key] = state.preflight.key, self._monotonic() + again
         self._wake(key)
         asyncio.get_running_loop().call_later(again, self._wake, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
@@ -49,11 +50,12 @@ class RunningJobEvaluator(ABC, Generic[Kind]):
         self._cache = context.cache
         self._telemetry = context.telemetry
         self._reader = context.reader
-        self._clock = context.clock
+        self._clock, self._monotonic = context.clock, context.monotonic
         self._what = what
         self._outcomes = context.telemetry.migrations if what == "Migration" else context.telemetry.preemptions
         self._evaluations: dict[Key, Kind] = {}
-        self._rest_until = 0.0
+        self._rest_until = -math.inf
+        """By the clock that is never set."""
 
     async def run(self) -> None:
         """Evaluate what is due, until cancelled."""
@@ -65,14 +67,15 @@ class RunningJobEvaluator(ABC, Generic[Kind]):
     async def check(self) -> None:
         """Put one question, if it is time for one."""
 
-    def _must_rest(self, now: float) -> bool:
-        return now < self._rest_until or self._planner_lock.locked()
+    def _must_rest(self) -> bool:
+        return self._monotonic() < self._rest_until or self._planner_lock.locked()
 
-    async def _answered(self, question: Awaitable[Answer | None], began: float) -> Answer | None:
-        """The planner's answer to what `began` then (Unix seconds); None where it has none."""
+    async def _answered(self, question: Awaitable[Answer | None]) -> Answer | None:
+        """The planner's answer to a question that begins now; None where it has none."""
+        began = self._monotonic()
         with self._telemetry.plan_seconds.labels(planner=self._what).time():
             answer = await question
-        now = self._clock()
+        now = self._monotonic()
         self._rest_until = now + (DISTRUST_SECONDS if answer is None else REST_FACTOR * (now - began))
         return answer
 

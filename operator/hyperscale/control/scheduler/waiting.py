@@ -33,6 +33,7 @@ class _Basis(NamedTuple):
 class _Refusal(NamedTuple):
     basis: _Basis
     at: float
+    """By the clock that is never set."""
     answer: PlanAnswer
 
 
@@ -42,20 +43,20 @@ class Waiting:
     def __init__(self, context: ControlContext) -> None:
         self._cache = context.cache
         self._reader = context.reader
-        self._clock = context.clock
+        self._monotonic = context.monotonic
         self._refusals: dict[Key, _Refusal] = {}
 
     def learn(self, key: Key, policy: PolicySpec, answer: PlanAnswer) -> None:
         """What a question about a job came to."""
         if isinstance(answer.outcome, Infeasible) and answer.outcome.never and (basis := self._basis(key, policy)) is not None:
-            self._refusals[key] = _Refusal(basis, self._clock(), answer)
+            self._refusals[key] = _Refusal(basis, self._monotonic(), answer)
         else:
             self.forget(key)
 
     def refusal(self, key: Key, policy: PolicySpec) -> PlanAnswer | None:
         """What the planner would say again of a job that never fits; None where it must be asked."""
         refusal = self._refusals.get(key)
-        if refusal is None or refusal.basis != self._basis(key, policy) or self._clock() - refusal.at >= STANDS_SECONDS:
+        if refusal is None or refusal.basis != self._basis(key, policy) or self._monotonic() - refusal.at >= STANDS_SECONDS:
             return None
         return refusal.answer
 
