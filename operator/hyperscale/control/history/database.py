@@ -5,16 +5,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sql
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 
+from hyperscale.control.history.database_calls import note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
 from hyperscale.control.history.table_columns import present_columns
 
 CONNECT_SECONDS: Final = 5
+STATEMENT_SECONDS: Final = 60
+"""Of one statement, where the account or the URL sets no limit of its own."""
+SERVER_LIMITS: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "tcp_user_timeout": 30_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+"""Of libpq: a server whose machine is gone is a fault after half a minute."""
 _LOG = logging.getLogger(__name__)
 _MAKING: Final = threading.Lock()
 """Stores of one process open side by side: one makes the tables, the others find them."""
@@ -36,17 +50,13 @@ class Database:
         `make` False only looks: where `table` is not there that is an error, and no other's database gets a table.
         """
         address = _address(url)
-        kind = address.get_backend_name()
-        limits = {"connect_timeout": CONNECT_SECONDS} if kind == "postgresql" else {"timeout": CONNECT_SECONDS}
         if address.drivername == "postgresql":
             address = address.set(drivername="postgresql+psycopg")
         # libpq takes passwords in the query too, and SQLAlchemy hides none there.
         secret = [key for key in address.query if "password" in key.lower()]
         self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
         try:
-            # A file is opened for each transaction: a thread that is still reading at the end closes what it opened.
-            pool = sql.NullPool if kind == "sqlite" else None
-            self.engine = sql.create_engine(address, poolclass=pool, pool_pre_ping=True, connect_args=limits)
+            self.engine = _engine(address)
             with contextlib.ExitStack() as refused:
                 refused.callback(self.engine.dispose)
                 if make:
@@ -95,6 +105,30 @@ class Database:
         """Return an error as one line."""
         cause = getattr(error, "orig", None) or error
         return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
+
+
+def _engine(address: sql.URL) -> sql.Engine:
+    """Connections are opened for each transaction: a thread that is still reading at the end, or was given up, closes its own."""
+    server = address.get_backend_name() == "postgresql"
+    limits = SERVER_LIMITS if server else {"timeout": CONNECT_SECONDS}
+    unstated = {name: value for name, value in limits.items() if name not in address.query}
+    engine = sql.create_engine(address, poolclass=sql.NullPool, connect_args=unstated)
+    if server:
+        event.listen(engine, "do_connect", _connected)
+    return engine
+
+
+def _connected(dialect: sql.Dialect, _: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> DBAPIConnection:
+    """A connection to a server, whose statements end; the call that makes it can cut it."""
+    connection: Any = dialect.connect(*arguments, **named)
+    note_connection(connection)
+    # No startup option: poolers refuse those.
+    connection.execute(
+        "SELECT set_config('statement_timeout', %s, false) WHERE current_setting('statement_timeout') = '0'", [f"{STATEMENT_SECONDS}s"]
+    )
+    connection.commit()
+    ready: DBAPIConnection = connection
+    return ready
 
 
 def _made(engine: sql.Engine, table: sql.Table) -> None:

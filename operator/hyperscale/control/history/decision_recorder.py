@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
+from hyperscale.control.history.database_calls import call_database
 from hyperscale.control.lifecycle.offered import annotated_plan, decidable_plans
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -23,7 +24,6 @@ from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.status import JobStatus
-from hyperscale.util.threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from hyperscale.control.history.decision_store import DecisionStore
@@ -125,7 +125,7 @@ class DecisionRecorder:
             while True:
                 try:
                     if store is None:
-                        store = await in_daemon_thread(partial(_open_decisions, self._url))
+                        store = await call_database(partial(_open_decisions, self._url))
                         at_the_end.callback(store.close)
                     await self._write(store)
                     if now() >= read_at:  # each row that tenants have written does not read all of them
@@ -146,15 +146,15 @@ class DecisionRecorder:
     async def _write(self, store: DecisionStore) -> None:
         self._something.clear()
         while waiting := dict(itertools.islice(self._waiting.items(), MAX_WRITTEN)):
-            await in_daemon_thread(partial(_record, store, tuple(waiting.values())))
+            await call_database(partial(_record, store, tuple(waiting.values())))
             for key, written in waiting.items():
                 if self._waiting.get(key) is written:  # else there is a later one by now
                     del self._waiting[key]
 
     async def read(self, store: DecisionStore) -> None:
         """Learn what history says, and delete what is too old or too much."""
-        await in_daemon_thread(partial(store.prune, self._clock() - self._keep_seconds))
-        preferences = await in_daemon_thread(partial(_preferences, store))
+        await call_database(partial(store.prune, self._clock() - self._keep_seconds))
+        preferences = await call_database(partial(_preferences, store))
         if preferences != self._preferences:
             self._preferences, self._weights = preferences, {}
         self._reader.decisions_read = True

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hyperscale.control.history.database_calls import LEARN_SECONDS, call_database
 from hyperscale.control.history.node_watch import Json, NodeWatch
 from hyperscale.control.history.run_record import RunBeginnings, finished_run
 from hyperscale.control.history.teaching import Teacher
@@ -23,7 +24,6 @@ from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.status import JobStatus
-from hyperscale.util.threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from hyperscale.control.history.run_store import RunStore
@@ -125,9 +125,9 @@ class RunRecorder:
         while True:
             try:
                 if history is None:
-                    history = await in_daemon_thread(partial(_open, url))
+                    history = await call_database(partial(_open, url))
                     at_the_end.callback(history.close)
-                    await in_daemon_thread(partial(history.redate, self._clock()))
+                    await call_database(partial(history.redate, self._clock()))
                     await self._prune(history)
                     await self._learn(history)
                 await self._wait(history)
@@ -147,7 +147,7 @@ class RunRecorder:
         while self._waiting:
             batch = dict(list(self._waiting.items())[:BATCH])
             try:
-                new = await in_daemon_thread(partial(history.record, tuple(batch.values())))
+                new = await call_database(partial(history.record, tuple(batch.values())))
             except Exception:
                 self._something.set()
                 raise
@@ -156,7 +156,7 @@ class RunRecorder:
                 await self._learn(history)
         if self._watch.pending:
             lives = dict(self._watch.pending)
-            await in_daemon_thread(partial(history.keep_lives, self._cluster, tuple(lives.values())))
+            await call_database(partial(history.keep_lives, self._cluster, tuple(lives.values())))
             for key, life in lives.items():
                 if self._watch.pending.get(key) is life:
                     del self._watch.pending[key]
@@ -180,7 +180,7 @@ class RunRecorder:
             self._cluster = await self._nodes.cluster()
             if not self._cluster:
                 return
-            self._watch.begin(await in_daemon_thread(partial(history.node_lives, self._cluster)))
+            self._watch.begin(await call_database(partial(history.node_lives, self._cluster)))
         self._watch.look(self._nodes.nodes(), self._clock())
 
     async def _prune(self, history: RunStore) -> int:
@@ -189,10 +189,10 @@ class RunRecorder:
         if now - self._pruned_at < PRUNE_SECONDS or self._keep_seconds == math.inf:
             return 0
         self._pruned_at = now
-        return await in_daemon_thread(partial(history.prune, now - self._keep_seconds))
+        return await call_database(partial(history.prune, now - self._keep_seconds))
 
     async def _learn(self, history: RunStore) -> None:
-        taught = await in_daemon_thread(partial(self._teacher.teach, history, self._cluster, self._clock()))
+        taught = await call_database(partial(self._teacher.teach, history, self._cluster, self._clock()), LEARN_SECONDS)
         self._reader.calibrations, self._reader.taught = taught.calibrations, taught.curves
         self._reader.lessons, self.report = taught.lessons, taught.report
         self._telemetry.show_calibration(taught.report)
