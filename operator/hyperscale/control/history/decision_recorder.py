@@ -10,13 +10,13 @@ import contextlib
 import itertools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
-from hyperscale.control.history.database_calls import call_database
+from hyperscale.control.history.database_calls import SilentDatabaseError, call_database
 from hyperscale.control.lifecycle.offered import annotated_plan, decidable_plans
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -127,21 +127,29 @@ class DecisionRecorder:
                     if store is None:
                         store = await call_database(partial(_open_decisions, self._url))
                         at_the_end.callback(store.close)
-                    await self._write(store)
+                    faults = [await _fault_of(self._write(store))]
                     if now() >= read_at:  # each row that tenants have written does not read all of them
-                        await self.read(store)
-                        read_at = now() + READ_SECONDS
-                    self._fault = ""
+                        faults.append(await _fault_of(self.read(store)))
+                        if faults[-1] is None:
+                            read_at = now() + READ_SECONDS
+                        faults.append(await _fault_of(self._prune(store)))
+                    for fault in filter(None, faults):
+                        raise fault
+                    self._fault = self._fault if len(faults) == 1 else ""
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(read_at - now()):
                             await self._something.wait()
                 except Exception as error:  # whatever a database holds, it ends no operator
-                    self._telemetry.history_failures.inc()
-                    fault = f"{type(error).__name__}: {error}"
-                    if fault != self._fault:
-                        _LOG.warning("decisions: %s", fault)
-                    self._fault = fault
+                    self._report(error)
                     await asyncio.sleep(RETRY_SECONDS)
+
+    def _report(self, error: Exception) -> None:
+        """Count a fault, and log it where it is another than before."""
+        self._telemetry.history_failures.inc()
+        fault = f"{type(error).__name__}: {error}"
+        if fault != self._fault:
+            _LOG.warning("decisions: %s", fault)
+        self._fault = fault
 
     async def _write(self, store: DecisionStore) -> None:
         self._something.clear()
@@ -152,12 +160,26 @@ class DecisionRecorder:
                     del self._waiting[key]
 
     async def read(self, store: DecisionStore) -> None:
-        """Learn what history says, and delete what is too old or too much."""
-        await call_database(partial(store.prune, self._clock() - self._keep_seconds))
+        """Learn what history says."""
         preferences = await call_database(partial(_preferences, store))
         if preferences != self._preferences:
             self._preferences, self._weights = preferences, {}
         self._reader.decisions_read = True
+
+    async def _prune(self, store: DecisionStore) -> None:
+        """Delete what is too old or too much."""
+        await call_database(partial(store.prune, self._clock() - self._keep_seconds))
+
+
+async def _fault_of(work: Awaitable[None]) -> Exception | None:
+    """How it failed: a database that takes no rows is still read. Raises SilentDatabaseError: the rest would be silent too."""
+    try:
+        await work
+    except SilentDatabaseError:
+        raise
+    except Exception as error:  # the caller raises it, once the rest is done
+        return error
+    return None
 
 
 def _put(entries: dict[EntryKey, Entry], key: EntryKey, entry: Entry) -> None:
