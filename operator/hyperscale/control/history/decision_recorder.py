@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
-from hyperscale.control.history.database_calls import SilentDatabaseError, call_database
+from hyperscale.control.history.database_calls import LEARN_SECONDS, SilentDatabaseError, call_database
+from hyperscale.control.history.namespace_weights import NamespaceWeights, Weights
 from hyperscale.control.lifecycle.offered import annotated_plan, decidable_plans
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -28,7 +29,6 @@ from hyperscale.model.status import JobStatus
 if TYPE_CHECKING:
     from hyperscale.control.history.decision_store import DecisionStore
     from hyperscale.control.history.decisions_table import PersonDecision
-    from hyperscale.control.history.preference_book import NamespacePreferences
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,7 +49,6 @@ ANNOTATIONS: Final = {
 }
 """By kind of decision: the annotation with the plan, and the one with the reason."""
 
-Weights = tuple[float, float, float]
 Entry = TypeVar("Entry")
 EntryKey = TypeVar("EntryKey")
 
@@ -79,8 +78,7 @@ class DecisionRecorder:
         """By uid, kind and plan, oldest first."""
         self._something = asyncio.Event()
         self._fault = ""
-        self._preferences: dict[str, NamespacePreferences] = {}
-        self._weights: dict[tuple[str, tuple[float, ...]], Weights | None] = {}
+        self._by_namespace = NamespaceWeights()
 
     def note(self, record: JobRecord | None, state: ReconcileInput, status: JobStatus) -> None:
         """A job as its pass ends; each decision once, about a plan that a person can decide on."""
@@ -105,14 +103,7 @@ class DecisionRecorder:
 
     def weights(self, namespace: str, policy: PolicySpec) -> Weights | None:
         """Return the weights of a namespace within the policy's bounds; None where there are no answers and none are set."""
-        preferences = self._preferences.get(namespace)
-        if preferences is None or (not preferences.answers and preferences.fixed is None):
-            return None
-        bounds = policy.preferences.bounds
-        key = namespace, (*bounds.low, *bounds.high)
-        if key not in self._weights:
-            self._weights[key] = _revealed(preferences, bounds.low, bounds.high)
-        return self._weights[key]
+        return self._by_namespace.weights(namespace, policy.preferences.bounds)
 
     async def run(self) -> None:
         """Until cancelled; at once where no history is kept."""
@@ -161,9 +152,7 @@ class DecisionRecorder:
 
     async def read(self, store: DecisionStore) -> None:
         """Learn what history says."""
-        preferences = await call_database(partial(_preferences, store))
-        if preferences != self._preferences:
-            self._preferences, self._weights = preferences, {}
+        self._by_namespace.take(await call_database(partial(self._by_namespace.news, store), LEARN_SECONDS))
         self._reader.decisions_read = True
 
     async def _prune(self, store: DecisionStore) -> None:
@@ -208,26 +197,6 @@ def _record(store: DecisionStore, waiting: tuple[NotedDecision, ...]) -> int:
         if last is None or (last.plan_id, last.because) != (row.plan_id, row.because):
             new.append(row)
     return store.record(new)
-
-
-def _preferences(store: DecisionStore) -> dict[str, NamespacePreferences]:
-    from hyperscale.control.history.preference_book import preferences_of
-
-    by_namespace: dict[str, list[PersonDecision]] = {}
-    for row in store.decisions():
-        by_namespace.setdefault(row.namespace, []).append(row)
-    return {namespace: preferences_of(rows) for namespace, rows in sorted(by_namespace.items())}
-
-
-def _revealed(preferences: NamespacePreferences, low: Weights, high: Weights) -> Weights | None:
-    from hyperscale.control.history.preference_book import revealed
-    from hyperscale.evaluate.preferences.revealed_weights import WeightBounds
-
-    try:
-        return revealed(preferences, WeightBounds(low, high)).weights
-    except ValueError as error:
-        _LOG.warning("preferences: %s", error)
-        return None
 
 
 def _decided_by(record: JobRecord | None) -> dict[str, str]:

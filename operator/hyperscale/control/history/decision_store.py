@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sql
@@ -14,6 +14,14 @@ from hyperscale.control.history.decisions_table import DECISIONS, PersonDecision
 
 MAX_EACH: Final = 1_000
 """Newest decisions about jobs that are kept of one namespace, and read at once."""
+
+
+class NamespaceEdition(NamedTuple):
+    """Of the decisions about one namespace and its jobs; another one where any of them is another."""
+
+    rows: int
+    newest_at: float
+    sum_of_times: float
 
 
 class DecisionStore:
@@ -54,6 +62,16 @@ class DecisionStore:
         about_jobs = DECISIONS.c.identifier.in_(sql.select(places.c.identifier).where(places.c.place <= each))
         wanted = _newest_first().where(sql.or_(DECISIONS.c.uid == "", about_jobs))
         return self._read(wanted if namespace is None else wanted.where(DECISIONS.c.namespace == namespace))
+
+    def editions(self) -> dict[str, NamespaceEdition]:
+        """Return what shows by namespace whether rows were added, replaced or deleted. Raises HistoryError."""
+        at = DECISIONS.c.at
+        wanted = sql.select(DECISIONS.c.namespace, sql.func.count(), sql.func.max(at), sql.func.sum(at)).group_by(DECISIONS.c.namespace)
+        try:
+            with self._database.engine.connect() as connection:
+                return {row[0]: NamespaceEdition(*row[1:]) for row in connection.execute(wanted)}
+        except SQLAlchemyError as error:
+            raise self._database.fault(error) from error
 
     def newest(self, limit: int) -> tuple[PersonDecision, ...]:
         """Return the newest decisions of all namespaces together, newest first. Raises HistoryError."""
