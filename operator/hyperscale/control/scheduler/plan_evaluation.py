@@ -1,6 +1,6 @@
 """What is found out about plans, next to everything else: no start waits for it, and a failure is only reported.
 
-Plans that wait for a person go first. Those of running jobs are evaluated while nothing is planned, for a part of the time.
+Most plans that wait for a person go first. Those of running jobs are evaluated while nothing is planned, for a part of the time.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ FUTURES: Final = 10_000
 MIN_FUTURES: Final = 1_000
 CROWD: Final = 10
 """Plans that wait for each halving of the futures, a third, a quarter and so on."""
+MOST_AWAITED: Final = 8
+"""Plans that wait for a person, evaluated in a row while one of a running job may be."""
 REST_FACTOR: Final = 4.0
 """Rest after the plan of a running job, in lengths of its evaluation: at most a fifth of one core."""
 BUSY_SECONDS: Final = 1.0
@@ -86,6 +88,7 @@ class PlanEvaluator:
         self._results: dict[Key, EvaluationStatus] = {}
         self._awaited, self._running = EvaluationQueue(), EvaluationQueue()
         """Plans that wait for a person, and those of running jobs."""
+        self._awaited_in_a_row = 0
         self._arrived = asyncio.Event()
         self._later: Callable[..., object] = lambda delay, *call: asyncio.get_running_loop().call_later(delay, *call)
         self._rest_until = 0.0
@@ -177,11 +180,19 @@ class PlanEvaluator:
             self._wake(key)
 
     def _next(self) -> WaitingPlan | None:
-        """A plan that waits for a person, else one of a running job where neither planners nor the rest forbid it."""
+        """A plan that waits for a person, else one of a running job where neither planners nor the rest forbid it.
+
+        After MOST_AWAITED of the first kind one of a running job goes first: the changes of one job cannot hold up all of those.
+        """
+        rests = self._planner_lock.locked() or asyncio.get_running_loop().time() < self._rest_until
+        if not rests and self._awaited_in_a_row >= MOST_AWAITED and (running := self._running.take()) is not None:
+            self._awaited_in_a_row = 0
+            return running
         if (awaited := self._awaited.take()) is not None:
+            self._awaited_in_a_row += 1
             return awaited
-        idle = not self._planner_lock.locked() and asyncio.get_running_loop().time() >= self._rest_until
-        return self._running.take() if idle else None
+        self._awaited_in_a_row = 0
+        return None if rests else self._running.take()
 
     async def _pause(self) -> None:
         """Until a plan arrives, or one of a running job may be due."""
