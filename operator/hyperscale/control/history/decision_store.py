@@ -16,6 +16,10 @@ MAX_EACH: Final = 1_000
 """Newest decisions about jobs that are kept of one namespace, and read at once."""
 
 
+STEP_SECONDS: Final = 0.001
+"""Between two decisions about a namespace, at least."""
+
+
 class NamespaceEdition(NamedTuple):
     """Of the decisions about one namespace and its jobs; another one where any of them is another."""
 
@@ -108,10 +112,16 @@ def _places(*which: sql.ColumnElement[bool]) -> sql.Subquery:
 
 
 def _keep(connection: sql.Connection, one: PersonDecision) -> bool:
-    """Write one decision; False where it is there."""
+    """Write one decision; False where it is there.
+
+    It is the newest of its namespace, whatever clock dated the others: what is written later takes back what was written earlier.
+    """
     if connection.scalar(sql.select(DECISIONS.c.identifier).where(DECISIONS.c.identifier == one.identifier)) is not None:
         return False
     row = msgspec.structs.asdict(one)
+    newest = connection.scalar(sql.select(sql.func.max(DECISIONS.c.at)).where(DECISIONS.c.namespace == one.namespace))
+    if newest is not None:
+        row["at"] = max(one.at, newest + STEP_SECONDS)
     if one.uid:
         same = [DECISIONS.c[name] == row[name] for name in ("uid", "kind", "plan_id")]
         earlier = connection.scalars(sql.select(DECISIONS.c.offers).where(*same).order_by(DECISIONS.c.at.desc())).all()

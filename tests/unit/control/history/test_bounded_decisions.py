@@ -155,3 +155,19 @@ async def test_rows_that_tenants_write_do_not_make_the_operator_read_all_of_them
                 break
     working.cancel()
     assert len(reads) == 1
+
+
+def test_a_decision_dated_by_a_clock_that_was_ahead_is_taken_back_by_the_next(store: DecisionStore) -> None:
+    store.record([decision(86_500.0, "team", DecisionKind.WEIGHTS_SET, offers="[0.1,0.8,0.1]")])
+    cleared = decision(200.0, "team", DecisionKind.WEIGHTS_CLEARED)
+    assert store.record([cleared, about("other", 1)]) == 2
+    assert store.record([cleared]) == 0
+    assert preferences_of(store.decisions(namespace="team")).fixed is None
+    assert [row.at for row in store.decisions(namespace="other")] == [3.0]
+
+
+def test_of_two_answers_the_one_written_last_counts_whatever_its_date(store: DecisionStore) -> None:
+    store.record([chosen(CHEAP.plan_id, 500.0)])
+    store.record([chosen(FAST.plan_id, 100.0)])
+    answers = preferences_of(store.decisions()).answers
+    assert {answer.identifier for answer in answers if "c" * 16 not in answer.identifier} == {f"u1:{FAST.plan_id}:{CHEAP.plan_id}"}
