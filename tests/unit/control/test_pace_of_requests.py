@@ -62,6 +62,14 @@ def test_a_step_of_this_machines_clock_moves_no_time_of_the_api_server(step_seco
     assert now + time.ahead_seconds(now) == 1_800_000_020.5
 
 
+def test_what_is_dated_by_the_api_server_needs_an_answer_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0 + 40 * 86_400.0)
+    time = ServerTime(lambda: 7.0)
+    assert time.now() == 1_800_000_000.0 + 40 * 86_400.0
+    time.note("Fri, 15 Jan 2027 08:00:00 GMT")
+    assert time.now() == 1_800_000_000.5
+
+
 class ATerm:
     """A Lease whose renewal is overdue at the first looks."""
 

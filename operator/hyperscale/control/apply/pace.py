@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Final, Protocol
@@ -69,6 +70,14 @@ class ServerTime:
         except (ValueError, OverflowError):
             return
         self._ahead_of_monotonic = server_seconds + 0.5 - self._monotonic()
+
+    def now(self) -> float:
+        """Unix seconds by the API server's clock; by this machine's before an answer.
+
+        History goes by it: a clock of this machine that is ahead deletes nothing.
+        """
+        now = time.time()
+        return now + self.ahead_seconds(now)
 
     def ahead_seconds(self, now: float) -> float:
         """By how much it is ahead of `now` (Unix seconds of this machine), to about a second: Date has no fractions. 0 before an answer."""

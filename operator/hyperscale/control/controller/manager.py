@@ -80,9 +80,9 @@ class Operator:
         planning = self._planning = Planning(context, self._planner, claims, evaluations)
         self._waiting = planning.waiting
         nodes = NodeSource(lambda: self.cache.snapshots.names()[0], partial(cluster_id, client))
-        kept = (settings.history_url, settings.history_min_runs)
-        self._recorder = RunRecorder(self._reader, self.telemetry, *kept, time.time, settings.history_days, nodes)
-        self._decisions = DecisionRecorder(self._reader, self.telemetry, kept[0], time.time, settings.history_days)
+        kept, dated = (settings.history_url, settings.history_min_runs), client.server_time.now
+        self._recorder = RunRecorder(self._reader, self.telemetry, *kept, dated, settings.history_days, nodes)
+        self._decisions = DecisionRecorder(self._reader, self.telemetry, kept[0], dated, settings.history_days)
         self.reconciler = Reconciler(context, self.queue, planning, actions, (self._recorder, self._decisions), hooks)
         self.previews = Previews(self.cache, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
         self._progress = ProgressWatch(self.cache, reader, settings.progress_poll_seconds, time.time, self.queue.add)
