@@ -228,7 +228,8 @@ class PlanEvaluator:
         part = await in_daemon_thread(lambda: emptied_snapshot(part_of(snapshot, waiting.plan), claims))
         crowd = len(self._awaited) + len(self._running)
         futures = max(MIN_FUTURES, FUTURES // (1 + crowd // CROWD))
-        lessons = self._reader.lessons.about({worker.product or "" for worker in waiting.plan.workers}, self._clock())
+        products = {worker.product or "" for worker in waiting.plan.workers}
+        lessons = self._reader.lessons.about(products, self._clock(), waiting.key.namespace)
         queue = None if waiting.running else self._queue(waiting.key, waiting.policy, snapshot)
         return EvaluationAsk(waiting.plan, request, part, futures, waiting.policy, lessons, queue)
 

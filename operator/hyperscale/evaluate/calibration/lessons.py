@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.past_run import PastRun
+from hyperscale.evaluate.calibration.plausible_rows import plausible
 
 MAX_FORECAST_RUNS: Final = 400
 """Newest finished runs that the operator's forecasts learn from: their number squared decides the time."""
@@ -67,10 +68,16 @@ class Lessons(Struct, frozen=True, rename="camel", omit_defaults=True):
     report: CalibrationReport | None = None
     """What all runs that stages are scored by say of them: `past` is a part of these. Absent, `past` is judged."""
 
-    def about(self, products: Collection[str], now: float) -> Lessons:
-        """What a question about a plan on these GPU products takes with it, asked at `now`."""
+    def about(self, products: Collection[str], now: float, namespace: str = "") -> Lessons:
+        """What a question about a plan on these GPU products takes with it, asked at `now` for a job of a namespace."""
         nodes = tuple(life for life in self.nodes if life.unit_class in products)
-        return replace(self, runs=self.runs[-MAX_FORECAST_RUNS:], past=self.past[-MAX_ASKED_PAST:], nodes=nodes[-MAX_LIVES:], now=now)
+        return replace(
+            self,
+            runs=plausible(self.runs[-MAX_FORECAST_RUNS:], namespace),
+            past=self.past[-MAX_ASKED_PAST:],
+            nodes=nodes[-MAX_LIVES:],
+            now=now,
+        )
 
 
 NO_LESSONS: Final = Lessons()
