@@ -119,6 +119,7 @@ def test_a_trial_that_never_came_to_the_code_says_nothing_of_the_code() -> None:
     assert "raise the memory limit of spec.workers.resources" in large.unstarted(-9, "")
     assert ended.unstarted(1, "bwrap:\n no  namespaces\n") == "bwrap: no namespaces"
     assert "before the author's code" in ended.unstarted(1, "")
+    assert ended.unstarted(1, "Traceback (most recent call last):\n  File x\nImportError: no y\n") == "ImportError: no y"
     begun = record()
     begun.out_of_time(10.0)
     assert begun.unstarted(-9, "") == ""

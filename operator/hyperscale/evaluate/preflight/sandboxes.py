@@ -125,8 +125,10 @@ def _variables(request: TrialRequest) -> list[str]:
 
 
 def python_folders() -> list[str]:
-    """Return this Python, its packages and this program."""
+    """Return this Python, its packages, what its path and editable installs name, and this program."""
     package = Path(hyperscale.__file__).resolve().parent
-    named = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder and Path(folder).is_dir()]
-    roots = [folder for folder in named if not package.is_relative_to(Path(folder).resolve())]
+    finders = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("__editable__") and module is not None]
+    named = [*map(os.path.abspath, filter(None, sys.path)), *(str(place) for each in finders for place in each.get("MAPPING", {}).values())]
+    # A folder that this program lies in would show more than the program.
+    roots = [place for place in named if os.path.exists(place) and not package.is_relative_to(Path(place).resolve())]
     return [sys.prefix, sys.base_prefix, *site.getsitepackages(), *roots, str(package)]

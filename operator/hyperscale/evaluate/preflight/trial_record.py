@@ -137,7 +137,8 @@ class TrialRecord:
         if self.ready:
             return ""
         if not self.faults:
-            return " ".join(words.split())[-300:] or f"the tried process ended with {code} before the author's code"
+            said = _last_line(words)[:300] if "Traceback (most recent call last)" in words else " ".join(words.split())[-300:]
+            return said or f"the tried process ended with {code} before the author's code"
         first = self.faults[0]
         return f"before the author's code began: {first.text}; {_UNSTARTED_ADVICE.get(first.kind, 'look at the image, then try again')}"
 
@@ -146,7 +147,7 @@ class TrialRecord:
 
         words: the end of its standard error
         """
-        last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "")
+        last = _last_line(words)
         cause = f": {last[:300]}" if last else ""
         if self.done:
             if not self._steps and not self.faults:
@@ -175,3 +176,8 @@ class TrialRecord:
             addresses=self._both(Said.ADDRESS),
             limits=self._held,
         )
+
+
+def _last_line(words: str) -> str:
+    """Of a traceback the line that says what is wrong."""
+    return next((" ".join(line.split()) for line in reversed(words.splitlines()) if line.strip()), "")
