@@ -21,7 +21,9 @@ from hyperscale.evaluate.preflight.watching.call_table import (
     CLONE_THREAD,
     FORKS,
     PATH_CALLS,
+    PRIORITIES,
     REFUSED,
+    SCHEDULING,
     SIGNALS,
     TALKS,
     WAITS,
@@ -73,6 +75,34 @@ def test_only_limits_that_are_set_on_another_process_are_watched(machine: Machin
     call, pointer = machine.calls["prlimit64"], 0x7F0000000000
     for process, new, expected in ((0, pointer, ALLOW), (7, 0, ALLOW), (7, pointer, NOTIFY), (7, 0x1000, NOTIFY), (0, 0, ALLOW)):
         assert verdict(machine, call, process, 7, new, pointer) == expected
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_no_descriptor_has_the_kernel_signal_a_process(machine: Machine) -> None:
+    for name, refused, allowed in (("fcntl", (8, 10, 15), (1, 3, 4, 6, 1030)), ("ioctl", (0x8901, 0x8902), (0x5401, 0x541B, 0x8903))):
+        assert {verdict(machine, machine.calls[name], 3, each, 7) for each in refused} == {ERROR | errno.EPERM}
+        assert {verdict(machine, machine.calls[name], 3, each, 7) for each in allowed} == {ALLOW}
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_a_new_process_gets_no_namespace_of_its_own(machine: Machine) -> None:
+    for bit in (17, 25, 26, 27, 28, 29, 30):
+        for others in (17, CLONE_THREAD):
+            assert verdict(machine, machine.calls["clone"], 1 << bit | others) == ERROR | errno.EPERM
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_memory_that_no_process_has_mapped_is_not_given(machine: Machine) -> None:
+    for name in ("memfd_create", "memfd_secret"):
+        assert verdict(machine, machine.calls[name]) == ERROR | errno.ENOSYS
+
+
+@pytest.mark.parametrize("machine", [X86, ARM])
+def test_the_pace_of_other_processes_is_watched(machine: Machine) -> None:
+    for name in SCHEDULING:
+        assert [verdict(machine, machine.calls[name], process) for process in (0, 7)] == [ALLOW, NOTIFY]
+    for name in PRIORITIES:
+        assert verdict(machine, machine.calls[name]) == NOTIFY
 
 
 def test_a_signal_with_a_value_is_a_signal() -> None:

@@ -6,6 +6,7 @@ Only the watcher can answer such a call, and nothing that runs in the process ca
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import queue
@@ -15,12 +16,16 @@ import threading
 from typing import Final
 
 from hyperscale.evaluate.preflight.watching.call_table import (
+    CLONE_NAMESPACES,
     CLONE_THREAD,
     FORKS,
     LIMITING,
     MACHINES,
+    OWNERS,
     PATH_CALLS,
+    PRIORITIES,
     REFUSED,
+    SCHEDULING,
     SIGNALS,
     TALKS,
     WAITS,
@@ -68,8 +73,14 @@ def _block(name: str) -> list[Instruction]:
     """What is done with one call; every way through it returns."""
     if name in REFUSED:
         return [(_RETURN, 0, 0, _ERROR | REFUSED[name])]
+    if name in OWNERS:
+        values = [line for value in OWNERS[name] for line in ((_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ERROR | errno.EPERM))]
+        return [(_LOAD, 0, 0, _ARGUMENTS + 8), *values, (_RETURN, 0, 0, _ALLOW)]
     if name == "clone":
-        return _tested(0, CLONE_THREAD, _ALLOW, _NOTIFY)
+        closed = [(_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 0, 1, CLONE_NAMESPACES), (_RETURN, 0, 0, _ERROR | errno.EPERM)]
+        return [*closed, *_tested(0, CLONE_THREAD, _ALLOW, _NOTIFY)]
+    if name in SCHEDULING:
+        return _tested(0, 0xFFFFFFFF, _NOTIFY, _ALLOW)
     if name == LIMITING:
         every, pointer = 0xFFFFFFFF, _ARGUMENTS + 8 * 2
         return [
@@ -80,7 +91,7 @@ def _block(name: str) -> list[Instruction]:
     flags = PATH_CALLS[name].flags if name in PATH_CALLS else None
     if flags is not None:
         return _tested(flags, WRITING, _NOTIFY, _ALLOW)
-    watched = name in PATH_CALLS or name in (*FORKS, *SIGNALS, *TALKS, *WAITS)
+    watched = name in PATH_CALLS or name in (*FORKS, *SIGNALS, *TALKS, *WAITS, *PRIORITIES)
     return [(_RETURN, 0, 0, _NOTIFY if watched else _ALLOW)]
 
 

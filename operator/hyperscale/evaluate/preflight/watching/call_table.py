@@ -32,6 +32,9 @@ X86: Final = Machine(
         "perf_event_open": 298, "sendmmsg": 307, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "renameat2": 316,
         "seccomp": 317, "bpf": 321, "userfaultfd": 323, "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428,
         "move_mount": 429, "fsopen": 430, "clone3": 435, "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
+        "ioctl": 16, "fcntl": 72, "memfd_create": 319, "memfd_secret": 447, "setxattrat": 463, "removexattrat": 466,
+        "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203, "sched_setattr": 314,
+        "ioprio_set": 251, "migrate_pages": 256, "move_pages": 279,
     },
 )  # fmt: skip
 ARM: Final = Machine(
@@ -47,6 +50,9 @@ ARM: Final = Machine(
         "process_vm_readv": 270, "process_vm_writev": 271, "renameat2": 276, "seccomp": 277, "bpf": 280, "userfaultfd": 282,
         "pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "clone3": 435,
         "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
+        "ioctl": 29, "fcntl": 25, "memfd_create": 279, "memfd_secret": 447, "setxattrat": 463, "removexattrat": 466,
+        "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122, "sched_setattr": 274,
+        "ioprio_set": 30, "migrate_pages": 238, "move_pages": 239,
     },
 )  # fmt: skip
 MACHINES: Final = {"x86_64": X86, "aarch64": ARM}
@@ -56,6 +62,8 @@ REFUSED: Final = {
     "clone3": errno.ENOSYS,
     "openat2": errno.ENOSYS,
     "io_uring_setup": errno.ENOSYS,
+    # Memory that no process has mapped counts nowhere.
+    **dict.fromkeys(("memfd_create", "memfd_secret"), errno.ENOSYS),
     # What these make stays on the machine when its process is gone.
     **dict.fromkeys(("shmget", "semget", "msgget", "mq_open"), errno.ENOSYS),
     **dict.fromkeys(
@@ -68,6 +76,11 @@ REFUSED: Final = {
     ),
 }  # fmt: skip
 """Call to the error that it gets."""
+OWNERS: Final = {
+    "fcntl": (8, 10, 15),  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+    "ioctl": (0x8901, 0x8902),  # FIOSETOWN, SIOCSPGRP
+}
+"""Call to the values of its second argument that are refused: they name a process that the kernel then signals for its caller."""
 
 
 class PathCall(NamedTuple):
@@ -108,6 +121,7 @@ PATH_CALLS: Final = {
     "fchmodat2": PathCall(((0, 1),)),
     "lchown": PathCall(((None, 0),)),
     **dict.fromkeys(("setxattr", "lsetxattr", "removexattr", "lremovexattr"), PathCall(((None, 0),))),
+    **dict.fromkeys(("setxattrat", "removexattrat"), PathCall(((0, 1),))),
 }
 WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """Flags of which each makes an open one that writes."""
@@ -116,8 +130,14 @@ SIGNALS: Final = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueuein
 """Their first argument is a process."""
 LIMITING: Final = "prlimit64"
 """Sets limits of the process in its first argument, 0 for the caller, where its third one is not 0."""
+SCHEDULING: Final = ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "migrate_pages", "move_pages")
+"""Their first argument is a process or a thread, 0 for the caller."""
+PRIORITIES: Final = {"setpriority": (0, 1), "ioprio_set": (1, 2)}
+"""Call to the values of its first argument for which its second one is a process, and for which it is a group of them."""
 TALKS: Final = ("connect", "sendto", "sendmsg", "sendmmsg")
 WAITS: Final = ("bind", "listen")
 """For others to come."""
 CLONE_THREAD: Final = 0x00010000
+CLONE_NAMESPACES: Final = 0x7E020000
+"""Mounts, cgroups, host names, IPC, users, processes, network: what unshare and setns are refused for."""
 SHARED_MEMORY: Final = "/dev/shm/"  # noqa: S108 - a place that is watched

@@ -19,10 +19,21 @@ from typing import Final
 
 from hyperscale.evaluate.preflight.trial_types import Said, TrialEvent
 from hyperscale.evaluate.preflight.watching.addresses import DNS_PORT, Address, Reach, address_of, is_loopback
-from hyperscale.evaluate.preflight.watching.call_table import FORKS, LIMITING, MACHINES, PATH_CALLS, SHARED_MEMORY, SIGNALS, TALKS, WAITS
+from hyperscale.evaluate.preflight.watching.call_table import (
+    FORKS,
+    LIMITING,
+    MACHINES,
+    PATH_CALLS,
+    PRIORITIES,
+    SCHEDULING,
+    SHARED_MEMORY,
+    SIGNALS,
+    TALKS,
+    WAITS,
+)
 from hyperscale.evaluate.preflight.watching.name_queries import leaves_machine, name_of, query_of
 from hyperscale.evaluate.preflight.watching.own_sockets import PORTS, address_bound, bind_to_loopback, borrowed
-from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, OWN, ProcessPaths, absolute, joined, shown
+from hyperscale.evaluate.preflight.watching.process_paths import AT_FDCWD, OWN, ProcessPaths, absolute, group_of, joined, shown
 from hyperscale.evaluate.preflight.watching.process_tree import descendants
 from hyperscale.evaluate.preflight.watching.shared_names import SharedNames
 
@@ -90,6 +101,10 @@ class CallWatch:
             return self._fork(events)
         if name == LIMITING or name in SIGNALS:
             return self._signal(process, _signed(arguments[0]))
+        if name in SCHEDULING:
+            return self._schedule(_signed(arguments[0]))
+        if name in PRIORITIES:
+            return self._schedule(_signed(arguments[1])) if _signed(arguments[0]) in PRIORITIES[name] else self._schedule(None)
         if name in TALKS:
             return self._talk(name, process, arguments, events)
         if name in WAITS:
@@ -143,6 +158,12 @@ class CallWatch:
         if self.own_processes or target == process or target in descendants(os.getpid()):
             return 0
         return errno.EPERM
+
+    def _schedule(self, target: int | None) -> int:
+        """target: a process, a thread or the first process of a group, 0 for the caller; None for all processes of a user."""
+        if self.own_processes or target == 0:
+            return 0
+        return 0 if target is not None and int(group_of(target)) in descendants(os.getpid()) else errno.EPERM
 
     def _wait(self, name: str, process: int, arguments: list[int], events: list[TrialEvent]) -> int:
         """Sockets in folders are files; others wait on loopback, or in a network of their own."""

@@ -50,7 +50,9 @@ def resident_bytes(processes: list[int]) -> int:
     """Return the memory that they wrote; pages that several share count once where there are several. Files of libraries do not count."""
     if len(processes) == 1:
         return _figures(processes[0], "status", (b"RssAnon:", b"RssShmem:"))
-    return sum(_figures(each, "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for each in processes)
+    # A process can close its maps, but not its status.
+    shared = (b"Pss_Anon:", b"Pss_Shmem:"), (b"RssAnon:", b"RssShmem:")
+    return sum(_figures(each, "smaps_rollup", shared[0]) or _figures(each, "status", shared[1]) for each in processes)
 
 
 def _figures(process: int, file: str, fields: tuple[bytes, ...]) -> int:
