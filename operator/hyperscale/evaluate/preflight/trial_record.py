@@ -126,7 +126,10 @@ class TrialRecord:
         if size <= self._limits.file_bytes:
             return False
         most = self._limits.file_bytes // MIB
-        self.add(PreflightFault.CRASHED, f"its files held more than the limit of {most} MiB, or were too many")
+        self.add(
+            PreflightFault.CRASHED,
+            f"its files held more than the limit of {most} MiB, were too many or too deep, or it closed their folder",
+        )
         return True
 
     def unstarted(self, code: int, words: str) -> str:

@@ -1,4 +1,4 @@
-"""The watcher: `python -m hyperscale.evaluate.preflight.trial_watcher` reads one request and prints one observation.
+"""The watcher: `python -m hyperscale.evaluate.preflight.trial_watcher FOLDER` reads one request and prints one observation.
 
 It starts the tried process, answers its calls, keeps its time and memory, and ends all of its processes. It ends too when its caller is
 gone: standard input is the caller's life. Nothing of a trial is left behind then.
@@ -7,14 +7,11 @@ gone: standard input is the caller's life. Nothing of a trial is left behind the
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -34,8 +31,10 @@ from hyperscale.evaluate.preflight.trial_types import (
 from hyperscale.evaluate.preflight.watching.addresses import Reach
 from hyperscale.evaluate.preflight.watching.call_table import SHARED_MEMORY
 from hyperscale.evaluate.preflight.watching.call_watch import SPARE_PROCESSES, CallWatch, receive_listener
+from hyperscale.evaluate.preflight.watching.folder_removal import remove_folder
+from hyperscale.evaluate.preflight.watching.orphans import adopt
 from hyperscale.evaluate.preflight.watching.process_tree import descendants, end_below, resident_bytes
-from hyperscale.evaluate.preflight.watching.stored_files import folder_bytes, memory_folder_bytes
+from hyperscale.evaluate.preflight.watching.stored_files import folder_bytes, memory_folder_bytes, unnamed_bytes
 from hyperscale.model.api.preflight_report import PreflightFault
 
 LOOK_SECONDS: Final = 0.1
@@ -45,7 +44,6 @@ GRACE_SECONDS: Final = 2.0
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom")
 """That may be opened for writing; nothing is left in them."""
 WORDS_BYTES: Final = 4096
-_PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class StartError(Exception):
@@ -155,15 +153,18 @@ class Watcher:
             most = self._request.limits.processes
             self._record.add(PreflightFault.TOO_MANY_PROCESSES, f"it had more than {most} processes at once")
         too_many = any(fault.kind is PreflightFault.TOO_MANY_PROCESSES for fault in self._record.faults)
-        too_large = self._record.stored(self._stored_bytes(alive))
-        return self._record.resident(resident_bytes(alive)) or too_many or too_large
+        on_disk, in_memory = self._stored_bytes(alive)
+        too_large = self._record.stored(on_disk)
+        return self._record.resident(max(resident_bytes(alive), in_memory)) or too_many or too_large
 
-    def _stored_bytes(self, alive: list[int]) -> int:
-        """What its files hold; under gVisor they are within its kernel."""
+    def _stored_bytes(self, alive: list[int]) -> tuple[int, int]:
+        """What its files hold, and what those in shared memory hold that have no name; under gVisor they are within its kernel."""
         if self._request.sandbox is Sandbox.BUBBLEWRAP:
-            return memory_folder_bytes(alive, sandboxes.IN_MEMORY) if self._calls is not None else 0
-        own = folder_bytes(self._scratch)
-        return own if self._calls is None else own + self._calls.shared.stored_bytes()
+            return memory_folder_bytes(alive, sandboxes.IN_MEMORY) if self._calls is not None else 0, 0
+        unnamed = unnamed_bytes(alive)
+        in_memory = unnamed.pop(os.stat(SHARED_MEMORY).st_dev, 0) if os.path.isdir(SHARED_MEMORY) else 0
+        own = folder_bytes(self._scratch) + sum(unnamed.values())
+        return own if self._calls is None else own + self._calls.shared.stored_bytes(), in_memory
 
     def _hear(self, seconds: float) -> bool:
         """Take in what comes; whether the caller is still there."""
@@ -234,20 +235,21 @@ class Watcher:
 
 
 def main() -> int:
-    """Answer on the standard streams; 0 with an observation."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what leaves its parent is ours to end
-    request = REQUESTS.decode(sys.stdin.buffer.readline())
-    scratch = tempfile.mkdtemp(prefix="hyperscale-preflight-")
-    watcher = Watcher(request, scratch, sys.stdin.fileno())
+    """Answer on the standard streams; 0 with an observation. The folder of the argument is the trial's, and is removed."""
+    adopt(wanted=True)  # what leaves its parent is ours to end
+    scratch = sys.argv[1]
     try:
+        request = REQUESTS.decode(sys.stdin.buffer.readline())
+        watcher = Watcher(request, scratch, sys.stdin.fileno())
         observation = watcher.run()
+        if not watcher.orphaned:
+            sys.stdout.buffer.write(msgspec.json.encode(observation))
+            sys.stdout.buffer.flush()
     except StartError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    if not watcher.orphaned:
-        sys.stdout.buffer.write(msgspec.json.encode(observation))
+        remove_folder(scratch)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Final
@@ -13,9 +14,13 @@ import msgspec
 
 import hyperscale
 from hyperscale.evaluate.preflight.trial_types import OBSERVATIONS, Observation, TrialRequest
+from hyperscale.evaluate.preflight.watching.folder_removal import remove_folder
+from hyperscale.evaluate.preflight.watching.orphans import Adoption, end_orphans
+from hyperscale.evaluate.preflight.watching.process_tree import children
 
 END_SECONDS: Final = 30.0
 """From the end of the trial's time to the watcher's answer; it is killed then."""
+_ADOPTION: Final = Adoption()
 
 
 class TrialError(Exception):
@@ -46,10 +51,30 @@ def base_environment(threads: int = 2) -> dict[str, str]:
 
 
 def observe(request: TrialRequest) -> Observation:
-    """Return what one trial did. Raises TrialError where the watcher itself fails."""
+    """Return what one trial did. Raises TrialError where the watcher itself fails; nothing of the trial is left then either."""
     whole = msgspec.structs.replace(request, environment={**base_environment(), **request.environment})
+    try:
+        scratch = tempfile.mkdtemp(prefix="hyperscale-preflight-")
+    except OSError as error:
+        raise TrialError(f"no folder for the trial in {tempfile.gettempdir()}: {error.strerror}; free space there or set TMPDIR") from None
+    with _ADOPTION.during_trial():
+        before = children(os.getpid())
+        try:
+            answer, words = _answered(whole, scratch)
+        finally:
+            if os.path.lexists(scratch):  # the watcher ended before it could clean up
+                end_orphans(before)
+                remove_folder(scratch)
+    try:
+        return OBSERVATIONS.decode(answer)
+    except msgspec.DecodeError:
+        raise TrialError(f"the watcher gave no answer: {words[-1] if words else 'no words'}") from None
+
+
+def _answered(request: TrialRequest, scratch: str) -> tuple[bytes, list[str]]:
+    """What the watcher answers, and the lines of its errors."""
     with subprocess.Popen(
-        [sys.executable, "-m", "hyperscale.evaluate.preflight.trial_watcher"],
+        [sys.executable, "-m", "hyperscale.evaluate.preflight.trial_watcher", scratch],
         env={**base_environment(), "TMPDIR": os.environ.get("TMPDIR", "/tmp")},  # noqa: S108 - where folders are made and removed
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -60,7 +85,7 @@ def observe(request: TrialRequest) -> Observation:
         late = threading.Timer(request.limits.seconds + END_SECONDS, watcher.kill)
         late.start()
         try:
-            watcher.stdin.write(msgspec.json.encode(whole) + b"\n")
+            watcher.stdin.write(msgspec.json.encode(request) + b"\n")
             watcher.stdin.flush()  # and stays open: its end would be this process's
             answer = watcher.stdout.read()
             words = watcher.stderr.read().decode(errors="replace").strip().splitlines()
@@ -70,7 +95,4 @@ def observe(request: TrialRequest) -> Observation:
         finally:
             late.cancel()
             watcher.stdin.close()
-    try:
-        return OBSERVATIONS.decode(answer)
-    except msgspec.DecodeError:
-        raise TrialError(f"the watcher gave no answer: {words[-1] if words else 'no words'}") from None
+    return answer, words

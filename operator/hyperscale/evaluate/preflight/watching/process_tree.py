@@ -16,20 +16,30 @@ END_SECONDS: Final = 5.0
 
 def descendants(root: int) -> list[int]:
     """Return the ids of all processes below `root`, without it, parents first."""
-    below: dict[int, list[int]] = {}
-    for entry in os.listdir(_PROC):
-        if entry.isdigit():
-            parent = _parent(int(entry))
-            if parent is not None:
-                below.setdefault(parent, []).append(int(entry))
+    below = _by_parent()
     ordered = list(below.get(root, ()))
     for each in ordered:  # grows while it is read
         ordered += below.get(each, ())
     return ordered
 
 
-def _parent(process: int) -> int | None:
-    """None for one that is gone, or only waits to be asked how it ended.
+def children(root: int) -> list[int]:
+    """Return the ids of the processes that `root` is the parent of, with those that only wait to be asked how they ended."""
+    return _by_parent(ended=True).get(root, [])
+
+
+def _by_parent(*, ended: bool = False) -> dict[int, list[int]]:
+    below: dict[int, list[int]] = {}
+    for entry in os.listdir(_PROC):
+        if entry.isdigit():
+            parent = _parent(int(entry), ended=ended)
+            if parent is not None:
+                below.setdefault(parent, []).append(int(entry))
+    return below
+
+
+def _parent(process: int, *, ended: bool) -> int | None:
+    """None for one that is gone, and where `ended` is False for one that only waits to be asked how it ended.
 
     One whose first thread ended looks like that too, though its other threads run.
     """
@@ -37,7 +47,7 @@ def _parent(process: int) -> int | None:
         fields = (_PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in (b"Z", b"X") and not _other_threads(process) else int(fields[1])
+    return None if not ended and fields[0] in (b"Z", b"X") and not _other_threads(process) else int(fields[1])
 
 
 def _other_threads(process: int) -> list[str]:
