@@ -27,6 +27,10 @@ _FAULT_OF: Final = {
 
 _EXIT: Final = re.compile(r"it ended with exit code -?\d+")
 """A crash of which the process says no more: the script may have printed why."""
+_NO_STEP: Final = "it ended without a training step: no optimizer stepped, no backward pass ran"
+_IN_CHILDREN: Final = (
+    " in the process of the script; it started child processes, whose steps are not watched: name the script that trains, not a launcher"
+)
 _UNSTARTED_ADVICE: Final = {
     PreflightFault.TIMED_OUT: "try again where the machine is less busy, or give it more seconds",
     PreflightFault.OUT_OF_MEMORY: "the libraries alone need more: raise the memory limit of spec.workers.resources",
@@ -39,7 +43,7 @@ class TrialRecord:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.faults: list[Fault] = []
-        self.ready = self.done = False
+        self.ready = self.done = self._forked = False
         self._events = 0
         self._steps = 0
         self._losses: list[str] = []
@@ -74,6 +78,10 @@ class TrialRecord:
         """Take in what the watcher itself found. Nothing that the tried process tells keeps it out: no end, no flood."""
         self._note(event, self._watched)
         self.add(_FAULT_OF[event.kind], event.text)
+
+    def take_fork(self) -> None:
+        """It started a process. Those of the libraries come before the code."""
+        self._forked = self._forked or self.ready
 
     def _note(self, event: TrialEvent, kept: dict[Said, dict[str, None]]) -> None:
         """Keep a name, but not that of a host which another library looks up again."""
@@ -154,7 +162,7 @@ class TrialRecord:
         cause = f": {last[:300]}" if last else ""
         if self.done:
             if not self._steps and not self.faults:
-                self.add(PreflightFault.CRASHED, "it ended without a training step: no optimizer stepped, no backward pass ran", 0)
+                self.add(PreflightFault.CRASHED, f"{_NO_STEP}{_IN_CHILDREN if self._forked else ''}", 0)
             self.faults = [replace(fault, text=fault.text + cause) if _EXIT.fullmatch(fault.text) else fault for fault in self.faults]
             return
         how = f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"

@@ -214,8 +214,11 @@ class Watcher:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def _answer(self, calls: CallWatch) -> None:
+        forks = calls.forks
         for event in calls.answer():
             self._record.take_watched(event)
+        if calls.forks > forks:
+            self._record.take_fork()
 
     def _drain(self) -> None:
         """What it event_end before it was ended."""

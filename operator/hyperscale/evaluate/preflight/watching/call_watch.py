@@ -72,6 +72,8 @@ class CallWatch:
     """Whether no other program is on its network, as in a pod."""
     shared: SharedNames = field(default_factory=SharedNames)
     """Its names in /dev/shm, where it has none of its own."""
+    forks: int = 0
+    """Processes that it has started."""
 
     def __post_init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -150,6 +152,7 @@ class CallWatch:
 
     def _fork(self, events: list[TrialEvent]) -> int:
         if len(descendants(os.getpid())) < self.max_processes:
+            self.forks += 1
             return 0
         events.append(TrialEvent(Said.PROCESSES, f"it asked for more than {self.max_processes - SPARE_PROCESSES} processes at once"))
         return errno.EAGAIN
