@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.preflight_report import (
+    NEEDS_GPU,
     PREFLIGHT_SECONDS,
     PREFLIGHT_START_SECONDS,
     PreflightFault,
@@ -102,12 +103,12 @@ def is_open(state: ReconcileInput) -> bool:
 
 
 def requires_preflight(state: ReconcileInput) -> bool:
-    """Whether the start waits for a preflight: it is required, nothing was created yet, and it has not passed."""
+    """Whether the start waits for a preflight: it is required, nothing was created yet, and it does not let the job start."""
     job = state.job.parsed
     if job is None or job.preflight is not PreflightMode.REQUIRE or state.gang.mpijob is not None or not state.preflight.key:
         return False
     outcome = outcome_of(state)
-    return outcome is None or outcome.outcome is not PreflightOutcome.PASSED
+    return outcome is None or not outcome.lets_start
 
 
 def _has_begun(view: PreflightState) -> bool:
@@ -147,6 +148,8 @@ def _reported(key: str, pod: PodView) -> PreflightStatus | None:
     report = read_preflight(pod.termination)
     if report is None or (report.fault is not None and pod.phase == "Succeeded"):
         return None
+    if report.fault is None and report.needs_gpu:
+        return _with_figures(_unknown(key, NEEDS_GPU, report.sentence), report)
     if report.fault is None and pod.phase != "Succeeded":
         return _unknown(key, NOT_TRIED, report.sentence)
     outcome = PreflightOutcome.PASSED if report.fault is None else PreflightOutcome.FAILED

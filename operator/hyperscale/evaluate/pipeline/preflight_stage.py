@@ -16,11 +16,16 @@ MIB: Final = 1 << 20
 
 
 def judge_preflight(tried: TriedJob | None) -> StageOutcome:
-    """Return Failed with the fault, or where a GPU of the plan is too small; Warned where the same seed gives other losses."""
+    """Return Failed with the fault, or where a GPU of the plan is too small; Warned where the same seed gives other losses.
+
+    It is Skipped where the code asks for a GPU.
+    """
     if tried is None:
         return StageOutcome(PREFLIGHT, StageState.SKIPPED, "the job's code was not tried; name the stage with --stage preflight")
     report = tried.report
     findings = (*tried.too_small, *_findings(report))[:MAX_FINDINGS]
+    if report.needs_gpu:
+        return StageOutcome(PREFLIGHT, StageState.SKIPPED, report.sentence, findings)
     if report.fault is not None:
         return StageOutcome(PREFLIGHT, StageState.FAILED, f"{report.fault.value}: {report.sentence}"[:1024], findings, 0.0)
     if tried.too_small:

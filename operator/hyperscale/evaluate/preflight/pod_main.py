@@ -2,7 +2,7 @@
 
 The pod is the sandbox: it has the author's rights, the job's volumes and no network beyond the data's address. Inside it the code runs in
 a process of its own under its own limits, and the report is written when none of its processes is left.
-Exit codes: 0 passed, 3 a fault, 2 bad input.
+Exit codes: 0 passed, 3 a fault, 4 no GPU to try the code on, 2 bad input.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from hyperscale.training.runtime.termination import MESSAGE_FILE
 EXIT_PASSED: Final = 0
 EXIT_BAD_INPUT: Final = 2
 EXIT_FAULT: Final = 3
+EXIT_NEEDS_GPU: Final = 4
 MAX_SPEC_BYTES: Final = 4 << 20
 OWN_BYTES: Final = 384 * 2**20
 """Of the pod's limit for the watcher, so that the kernel does not end the pod first."""
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     sys.stderr.write(f"preflight: {report.sentence}\n")
     _leave(report, options.report)
-    return EXIT_PASSED if report.fault is None else EXIT_FAULT
+    return EXIT_FAULT if report.fault is not None else EXIT_NEEDS_GPU if report.needs_gpu else EXIT_PASSED
 
 
 def read_spec(path: Path) -> tuple[str, JobSpec]:
@@ -124,7 +125,9 @@ def _leave(report: PreflightReport, path: str) -> None:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Try the first steps of a GNNTrainingJob; exit codes: 0 passed, 2 bad input, 3 a fault.")
+    parser = argparse.ArgumentParser(
+        description="Try the first steps of a GNNTrainingJob; exit codes: 0 passed, 2 bad input, 3 a fault, 4 needs a GPU."
+    )
     parser.add_argument("--spec", required=True, metavar="FILE", help="the job, or its spec alone, as JSON")
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="for all trials (default: %(default)g)")
     parser.add_argument("--data", metavar="DIR", help=f"folder of the dataset (default: {DATA}, where it is there)")

@@ -17,6 +17,13 @@ from hyperscale.observe.run_report import printable
 MAX_SENTENCE: Final = 900
 MAX_NAME: Final = 128
 _ASKED: Final = re.compile(r"allocate (\d+) bytes|allocate ([\d.]+) ([KMGT]iB)")
+_NO_GPU: Final = re.compile(
+    r"not compiled with (CUDA|ROCm|HIP)|No (CUDA|HIP) GPUs are available|Found no NVIDIA driver|no (CUDA|ROCm)-capable device|no GPUs found"
+    r"|requires at least one (CUDA|GPU)"
+    r"|doesn't have NCCL built in|torch\.cuda\.is_available\(\) is False|CUDA driver (initialization failed|version is insufficient)"
+    r"|arguments from the 'CUDA' backend|no attribute '_cuda_|libcuda\.so"
+)
+"""What torch and NCCL say where there is no GPU."""
 _UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 ADVICE: Final = {
     PreflightFault.OUT_OF_MEMORY: "lower spec.model.hiddenSize, batchSize or fanouts, or raise the memory limit of spec.workers.resources",
@@ -41,11 +48,12 @@ def report_of(
     if not faults and first.steps and first.idle:
         faults.append(Fault(PreflightFault.NO_GRADIENT, _listed(first.idle), first.steps))
     fault = faults[0] if faults else None
+    needs_gpu = fault is not None and _asks_for_gpu(fault)
     deterministic = None if again is None else _same(first.losses, again.losses)
     sentence = _well(first, limits, deterministic) if fault is None else _wrong(fault, first, limits)
     report = PreflightReport(
         sentence=printable(f"{sentence}{f' {note}' if note else ''}")[:MAX_SENTENCE],
-        fault=None if fault is None else fault.kind,
+        fault=None if fault is None or needs_gpu else fault.kind,
         steps=first.steps,
         step_seconds=statistics.median(first.step_seconds) if first.step_seconds else None,
         peak_memory_bytes=first.peak_bytes,
@@ -55,6 +63,7 @@ def report_of(
         files_written=_names(first.written),
         addresses=_names(first.addresses),
         limits_held=_names(first.limits),
+        needs_gpu=needs_gpu,
     )
     return fitted(report)
 
@@ -81,9 +90,26 @@ def _well(trial: Observation, limits: Limits, deterministic: bool | None) -> str
     return f"{trial.steps} {'step' if trial.steps == 1 else 'steps'}{few} {pace} went well{memory}{same[deterministic]}."
 
 
+def _asks_for_gpu(fault: Fault) -> bool:
+    return fault.kind is PreflightFault.CRASHED and _NO_GPU.search(fault.text) is not None
+
+
+def _not_judged(fault: Fault) -> str:
+    """Code that trains on a GPU alone may be sound."""
+    return (
+        f"Not judged: the code asks for a GPU {_where(fault)}, and a preflight runs on the processor: {fault.text[:300]}; "
+        'to have it tried, write torch.device("cuda" if torch.cuda.is_available() else "cpu"), and take the backend gloo there.'
+    )
+
+
+def _where(fault: Fault) -> str:
+    return f"in step {fault.step}" if fault.step else "before the first step"
+
+
 def _wrong(fault: Fault, trial: Observation, limits: Limits) -> str:
-    where = f"in step {fault.step}" if fault.step else "before the first step"
-    return f"{_what(fault, trial)} {where}: {_memory(fault, trial, limits)}{fault.text[:500]}; {ADVICE[fault.kind]}."
+    if _asks_for_gpu(fault):
+        return _not_judged(fault)
+    return f"{_what(fault, trial)} {_where(fault)}: {_memory(fault, trial, limits)}{fault.text[:500]}; {ADVICE[fault.kind]}."
 
 
 def _memory(fault: Fault, trial: Observation, limits: Limits) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PreflightMode, StartPolicy
-from hyperscale.model.api.preflight_report import PreflightOutcome, PreflightStatus
+from hyperscale.model.api.preflight_report import PreflightStatus
 from hyperscale.model.meta import JobMetadata
 
 KEY_DIGITS: Final = 16
@@ -33,9 +33,9 @@ def preflight_key(job: JobSpec, metadata: JobMetadata) -> str:
 
 
 def is_held(job: JobSpec, metadata: JobMetadata, recorded: PreflightStatus | None) -> bool:
-    """Whether a job without an MPIJob may not be planned, because its preflight has not passed. recorded: of its status."""
+    """Whether a job without an MPIJob may not be planned, because its preflight does not let it start. recorded: of its status."""
     if job.preflight is not PreflightMode.REQUIRE:
         return False
     key = preflight_key(job, metadata)
-    passed = recorded is not None and recorded.key == key and recorded.outcome is PreflightOutcome.PASSED
-    return bool(key) and not passed
+    free = recorded is not None and recorded.key == key and recorded.lets_start
+    return bool(key) and not free

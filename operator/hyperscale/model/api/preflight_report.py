@@ -17,6 +17,10 @@ PREFLIGHT_START_SECONDS = 540
 """Time that a preflight's pod has to find a node and get its image."""
 
 
+NEEDS_GPU = "NeedsGPU"
+"""Reason of a preflight whose code asked for a GPU: it has none, so that it says nothing of the code and stops no start."""
+
+
 class PreflightFault(enum.StrEnum):
     """Why a job must not start; the first that happened."""
 
@@ -62,6 +66,8 @@ class PreflightReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Host and port that it tried to reach."""
     limits_held: ShortTexts = ()
     """What kept the code from more: the sandbox's and the process's limits that could be set."""
+    needs_gpu: bool = False
+    """Whether the code asked for a GPU, which a trial does not have; nothing after that was tried."""
 
 
 class PreflightOutcome(enum.StrEnum):
@@ -97,3 +103,8 @@ class PreflightStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     files_written: ShortTexts = ()
     addresses: ShortTexts = ()
     """Host and port that the code tried to reach."""
+
+    @property
+    def lets_start(self) -> bool:
+        """Whether a job that requires a preflight may start after this one."""
+        return self.outcome is PreflightOutcome.PASSED or (self.outcome is PreflightOutcome.UNKNOWN and self.reason == NEEDS_GPU)
