@@ -69,6 +69,7 @@ class TrialRecord:
         elif event.kind is Said.STEP:
             self._step(event, now_seconds)
         elif event.kind is Said.DONE:
+            self.resident(event.held_bytes, self._steps)
             self.done = True
         self._note(event, self._names)
         if event.kind in _FAULT_OF:
@@ -118,14 +119,15 @@ class TrialRecord:
         if quiet > max(STALL_SECONDS, STALL_STEPS * usual):
             self.add(PreflightFault.TIMED_OUT, f"step {self._steps + 1} did not end within {quiet:.0f} s; steps before took {usual:.3g} s")
 
-    def resident(self, size: int) -> bool:
-        """Note what all processes hold; whether that is too much."""
+    def resident(self, size: int, step: int | None = None) -> bool:
+        """Note what all processes hold; whether that is too much. step: in which, None: the one under way."""
         self.resident_bytes = max(self.resident_bytes, size)
         if size <= self._limits.memory_bytes:
             return False
         self.add(
             PreflightFault.OUT_OF_MEMORY,
             f"its processes held {size // MIB} MiB, more than the limit of {self._limits.memory_bytes // MIB} MiB",
+            step,
         )
         return True
 

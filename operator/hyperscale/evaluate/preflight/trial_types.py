@@ -94,6 +94,8 @@ class TrialEvent(Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     bytes: Annotated[int, Meta(ge=0)] = 0
     """Peak of memory so far, beyond what the process took before the code."""
+    held_bytes: Annotated[int, Meta(ge=0)] = 0
+    """Only of DONE: peak of the memory that the process wrote, with what it took before the code; 0 where its kernel does not say."""
     limits: tuple[str, ...] = ()
     """Only of READY."""
 
