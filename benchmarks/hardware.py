@@ -1,0 +1,213 @@
+"""Ring all-reduce as the planner predicts it against published runs of nccl-tests (all_reduce_perf).
+
+    python benchmarks/hardware.py [--quick] [--json FILE] [--figures FILE]
+
+Protocol. suites/nccl_tests.csv has what public pages print: out-of-place bus bandwidth of the largest message of a run, and that of
+8 MiB where the page prints it. A run needs its GPUs, ranks, nodes, cards, message and address; runs that their authors report as faulty
+are left out, and so are changed drivers. Prediction is the ring of docs/explanation/planner.md: 2 (n - 1) hops of latency, and
+2 (n - 1) / n of the message at the bandwidth of the slowest hop. A hop inside a node has the figures of planner/graph/inside.py
+without an agent. The product has one card a node: a hop between nodes has the rate of all cards of a node together (cards x Gbit/s / 8,
+which users state in overrides.nodes[].networkBytesPerSecond) and the latency of nodes on one switch that nobody measured (20 us).
+Every constant is the planner's own; none was chosen here. The columns cards and gbit are 0 inside of a node.
+
+NCCL is no ring everywhere: on two nodes it takes trees, and on Hopper and Blackwell NVSwitches add up the data themselves (column sharp:
+NVLink SHARP). Bus bandwidth is then above what the links carry. Peers in the same run: nominal rates, without the 0.8 of SUSTAINED;
+25 GB/s for every inside. Held out is every kind whose GPU is neither of the two that SUSTAINED was taken from. --quick is the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import common
+from benchmarks.common import Row
+from hyperscale.model.products import longest
+from hyperscale.planner.graph.inside import BOARDS, SUSTAINED, observed
+from hyperscale.planner.graph.tiers import RACK
+
+NAME: Final = "hardware"
+OURS: Final = "hyperscale"
+FIGURES: Final = Path(__file__).parent / "suites" / "nccl_tests.csv"
+TAUGHT: Final = ("A100-SXM4", "H100")
+"""Entries of BOARDS that SUSTAINED was taken from."""
+SMALL: Final = 8 * 2**20
+"""Bytes of the second message of a run."""
+CONSTANT: Final = 25e9
+"""Bytes a second, one way: the peer's inside of every node."""
+LIMIT: Final = 20.0
+"""% of median error over held-out kinds."""
+COLUMNS: Final = ("kind", "product", "nodes", "gpus", "cards", "gbit", "bytes", "busbw", "sharp", "source", "note")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One published run with one message."""
+
+    kind: str
+    product: str
+    """As the node label `nvidia.com/gpu.product` has it."""
+    nodes: int
+    gpus: int
+    """Of a node."""
+    cards: int
+    """Of a node."""
+    gbit: float
+    """Gbit/s of a card."""
+    message_bytes: float
+    busbw: float
+    """GB/s, out of place."""
+    sharp: bool
+    """True where NVSwitches may add up the data."""
+    source: str
+
+    @property
+    def held_out(self) -> bool:
+        """True where SUSTAINED was not taken from this GPU."""
+        return longest(self.product, BOARDS) not in TAUGHT
+
+    @property
+    def label(self) -> str:
+        """Kind, nodes and message."""
+        size = self.message_bytes / 2**20
+        message = f"{size / 1024:.3g} GiB" if size >= 1024 else f"{size:.3g} MiB"
+        return f"{self.kind}, {self.nodes} node{'s' if self.nodes > 1 else ''}, {message}"
+
+
+def read(file: Path) -> list[Point]:
+    """Points of a table. SystemExit names the file, the line and what to write instead of a bad figure."""
+    try:
+        with file.open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+    except OSError as error:
+        raise SystemExit(f"{file}: {error.strerror}; name a table with the columns of {FIGURES.name}") from error
+    if not rows or set(COLUMNS) - set(rows[0]):
+        raise SystemExit(f"{file}: no rows with the columns {', '.join(COLUMNS)}; write them as in {FIGURES.name}")
+    return [_point(row, f"{file}, line {number}") for number, row in enumerate(rows, start=2)]
+
+
+def _point(row: dict[str, str], place: str) -> Point:
+    """One row. SystemExit where a figure is none, or a run of several nodes lacks cards."""
+    nodes, gpus, cards = (int(_figure(row, column, place)) for column in ("nodes", "gpus", "cards"))
+    gbit, message_bytes, busbw = (_figure(row, column, place) for column in ("gbit", "bytes", "busbw"))
+    if min(nodes, gpus, message_bytes, busbw) <= 0 or nodes * gpus < 2 or (nodes > 1 and cards * gbit <= 0):
+        raise SystemExit(f"{place}: write nodes, gpus, bytes and busbw above 0, two ranks or more, and cards and gbit for several nodes")
+    return Point(row["kind"], row["product"], nodes, gpus, cards, gbit, message_bytes, busbw, row["sharp"] == "yes", row["source"])
+
+
+def _figure(row: dict[str, str], column: str, place: str) -> float:
+    """A finite number of a row. SystemExit where it is none."""
+    try:
+        figure = float(row[column] or "")
+    except (TypeError, ValueError):
+        figure = math.nan
+    if not math.isfinite(figure):
+        raise SystemExit(f"{place}: {column} is {row[column]!r}; write a number")
+    return figure
+
+
+def ours(point: Point) -> tuple[float, float]:
+    """Latency and bandwidth of a hop inside: the planner's."""
+    return observed(point.product)
+
+
+def nominal(point: Point) -> tuple[float, float]:
+    """The same without SUSTAINED."""
+    latency, bandwidth = observed(point.product)
+    return latency, bandwidth / SUSTAINED
+
+
+def constant(point: Point) -> tuple[float, float]:
+    """One bandwidth for every product."""
+    return observed(point.product)[0], CONSTANT
+
+
+METHODS: Final[dict[str, Callable[[Point], tuple[float, float]]]] = {OURS: ours, "nominal rates": nominal, "25 GB/s": constant}
+
+
+def predicted(point: Point, inside: Callable[[Point], tuple[float, float]] = ours) -> float:
+    """Bus bandwidth, GB/s: what the ring formula gives, in the measure of nccl-tests (2 (n - 1) / n of the message over the time)."""
+    ranks = point.nodes * point.gpus
+    latency, bandwidth = inside(point) if point.gpus > 1 else (0.0, math.inf)
+    if point.nodes > 1:
+        latency = max(latency, RACK.latency_seconds)
+        bandwidth = min(bandwidth, point.cards * point.gbit * 1e9 / 8.0)
+    volume = 2.0 * (ranks - 1) / ranks * point.message_bytes
+    return volume / (2.0 * (ranks - 1) * latency + volume / bandwidth) / 1e9
+
+
+def error(point: Point, method: str = OURS) -> float:
+    """Percent of the published figure, without sign."""
+    return 100.0 * abs(predicted(point, METHODS[method]) / point.busbw - 1.0)
+
+
+def point_rows(points: Sequence[Point]) -> list[Row]:
+    """Every point: published, predicted by each method, and the errors."""
+    rows = []
+    for point in points:
+        rows.append(Row(NAME, point.label, "published", "bus bandwidth", point.busbw, "GB/s"))
+        for method, inside in METHODS.items():
+            rows.append(Row(NAME, point.label, method, "bus bandwidth", predicted(point, inside), "GB/s"))
+            rows.append(Row(NAME, point.label, method, "error", error(point, method), "%"))
+    return rows
+
+
+def summary_rows(points: Sequence[Point]) -> list[Row]:
+    """Median errors of parts of the points, and of every kind; then the goal where a kind is held out."""
+    parts = {
+        "all": list(points),
+        "inside of a node": [point for point in points if point.nodes == 1],
+        "between nodes": [point for point in points if point.nodes > 1],
+        "largest messages": [point for point in points if point.message_bytes != SMALL],
+        "8 MiB": [point for point in points if point.message_bytes == SMALL],
+        "without NVLink SHARP": [point for point in points if not point.sharp],
+        "with NVLink SHARP": [point for point in points if point.sharp],
+        "held-out kinds": [point for point in points if point.held_out],
+        **{f"kind {kind}": [point for point in points if point.kind == kind] for kind in dict.fromkeys(point.kind for point in points)},
+    }
+    rows = [
+        Row(NAME, f"{part} ({len(among)})", method, "median error", common.median([error(point, method) for point in among]), "%")
+        for part, among in parts.items()
+        for method in METHODS
+        if among
+    ]
+    if parts["held-out kinds"]:
+        found = common.median([error(point) for point in parts["held-out kinds"]])
+        rows.append(common.goal(NAME, "median error of held-out kinds", OURS, found, LIMIT, "%"))
+    return rows
+
+
+def shown(points: Sequence[Point]) -> str:
+    """A line for every point: published, then predicted and its signed error by each method."""
+    lines = []
+    for point in points:
+        figures = [predicted(point, inside) for inside in METHODS.values()]
+        cells = [f"{figure:.1f} ({100.0 * (figure / point.busbw - 1.0):+.0f} %)" for figure in figures]
+        lines.append([point.label, "yes" if point.sharp else "", "yes" if point.held_out else "", f"{point.busbw:.2f}", *cells])
+    return common.table(("GB/s", "SHARP", "held out", "published", *METHODS), lines)
+
+
+def main() -> int:
+    """Run as said above."""
+    arguments = common.parser(__doc__ or "")
+    arguments.add_argument("--figures", type=Path, metavar="FILE", default=FIGURES, help="a table with the columns of nccl_tests.csv")
+    options = arguments.parse_args()
+    points = read(options.figures)
+    summary = summary_rows(points)
+    print(shown(points))
+    print(f"\n{len(points)} points, {len({point.kind for point in points})} kinds of machine\n")
+    code = common.report(summary, None)
+    if options.json is not None:
+        common.write([*point_rows(points), *summary], options.json)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
