@@ -159,28 +159,36 @@ def point_rows(points: Sequence[Point]) -> list[Row]:
     return rows
 
 
+PARTS: Final[dict[str, Callable[[Point], bool]]] = {
+    "all": lambda _: True,
+    "inside of a node": lambda point: point.nodes == 1,
+    "between nodes": lambda point: point.nodes > 1,
+    "largest messages": lambda point: point.message_bytes != SMALL,
+    "8 MiB": lambda point: point.message_bytes == SMALL,
+    "without NVLink SHARP": lambda point: not point.sharp,
+    "with NVLink SHARP": lambda point: point.sharp,
+    "held-out kinds": lambda point: point.held_out,
+}
+
+
+def _medians(part: str, points: Sequence[Point]) -> list[Row]:
+    """Median error of every method over some points; no row where there are none."""
+    if not points:
+        return []
+    case = f"{part} ({len(points)})"
+    return [Row(NAME, case, method, "median error", common.median([error(each, method) for each in points]), "%") for method in METHODS]
+
+
 def summary_rows(points: Sequence[Point]) -> list[Row]:
     """Median errors of parts of the points, and of every kind; then the goal where a kind is held out."""
-    parts = {
-        "all": list(points),
-        "inside of a node": [point for point in points if point.nodes == 1],
-        "between nodes": [point for point in points if point.nodes > 1],
-        "largest messages": [point for point in points if point.message_bytes != SMALL],
-        "8 MiB": [point for point in points if point.message_bytes == SMALL],
-        "without NVLink SHARP": [point for point in points if not point.sharp],
-        "with NVLink SHARP": [point for point in points if point.sharp],
-        "held-out kinds": [point for point in points if point.held_out],
-        **{f"kind {kind}": [point for point in points if point.kind == kind] for kind in dict.fromkeys(point.kind for point in points)},
-    }
-    rows = [
-        Row(NAME, f"{part} ({len(among)})", method, "median error", common.median([error(point, method) for point in among]), "%")
-        for part, among in parts.items()
-        for method in METHODS
-        if among
-    ]
-    if parts["held-out kinds"]:
-        found = common.median([error(point) for point in parts["held-out kinds"]])
-        rows.append(common.goal(NAME, "median error of held-out kinds", OURS, found, LIMIT, "%"))
+    rows = []
+    for part, belongs in PARTS.items():
+        rows += _medians(part, [point for point in points if belongs(point)])
+    for kind in dict.fromkeys(point.kind for point in points):
+        rows += _medians(f"kind {kind}", [point for point in points if point.kind == kind])
+    held_out = [error(point) for point in points if point.held_out]
+    if held_out:
+        rows.append(common.goal(NAME, "median error of held-out kinds", OURS, common.median(held_out), LIMIT, "%"))
     return rows
 
 
