@@ -40,6 +40,7 @@ class _Call:
         self._lock = threading.Lock()
         self._connections: list[ServerConnection] = []
         self._ended = False
+        self._finished = False
 
     def add(self, connection: ServerConnection) -> None:
         with self._lock:
@@ -47,10 +48,18 @@ class _Call:
             if self._ended:
                 _cut(connection)
 
+    def finish(self) -> None:
+        """Its thread is done."""
+        with self._lock:
+            self._finished = True
+            _LEFT.discard(self)
+
     def end(self) -> None:
-        """Cut its connections, and those that it still makes: its thread then ends with an error."""
+        """Give it up: cut its connections, and those that it still makes, so that its thread ends with an error."""
         with self._lock:
             self._ended = True
+            if not self._finished:
+                _LEFT.add(self)
             for connection in self._connections:
                 _cut(connection)
 
@@ -70,7 +79,7 @@ async def call_database(work: Callable[[], T], seconds: float = CALL_SECONDS) ->
         try:
             return work()
         finally:
-            _LEFT.discard(call)
+            call.finish()
 
     deadline = asyncio.timeout(seconds)
     try:
@@ -82,7 +91,6 @@ async def call_database(work: Callable[[], T], seconds: float = CALL_SECONDS) ->
         raise SilentDatabaseError(f"the database has not answered in {seconds:.0f} s") from error
     finally:
         if deadline.expired():
-            _LEFT.add(call)
             call.end()
 
 
