@@ -31,6 +31,7 @@ KEY_DIGITS: Final = 32
 MANIFEST: Final = "manifest.json"
 REQUESTS: Final = "requests"
 MAX_DOCUMENT_BYTES: Final = 16 * 2**20
+MOST_ROWS: Final = 2**53
 MAX_TABLE_PARTS: Final = 512
 """Parts up to which the manifest says who copies from whom: a number for each pair."""
 COUNTS: Final = ("part", "parts", "classes", "train_total")
@@ -158,6 +159,10 @@ def manifest(root: Path, key: str) -> PartManifest:
     for at, part in enumerate(stored.parts):
         if part.file != _part_name(at):
             raise fault(file, f"part {at} is in {part.file[:40]!r}", "delete the folder and partition again")
+        if len(part.halo_from) not in (0, len(stored.parts)) or not all(
+            0 <= rows <= min(stored.vertices, MOST_ROWS) for rows in part.halo_from
+        ):
+            raise fault(file, f"haloFrom of part {at} fits no graph of {stored.vertices} vertices", "delete the folder and partition again")
     return stored
 
 
@@ -216,7 +221,9 @@ def _coherent(part: LocalPart) -> bool:
         and int(part.indptr[-1]) == len(part.indices)
         and bool((np.diff(part.indptr) >= 0).all())
         and (not len(part.indices) or (int(part.indices.min()) >= 0 and int(part.indices.max()) < rows))
+        and 0 <= part.part < part.parts
         and len(part.halo_owner) == len(part.halo)
+        and (not len(part.halo) or (int(part.halo_owner.min()) >= 0 and int(part.halo_owner.max()) < part.parts))
         and len(part.in_degree) == len(part.out_degree) == rows
         and len(part.features) == len(part.owned)
         and len(part.labels) == len(part.train) == len(part.validation) == len(part.test)

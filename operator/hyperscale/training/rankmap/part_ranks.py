@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.training.rankmap.quadratic import assign_places, assignment_cost
+from hyperscale.training.rankmap.quadratic import COMPILED, assign_places, assignment_cost
 
-MAX_PARTS: Final = 512
+MAX_PARTS: Final = 512 if COMPILED else 32
 """Parts beyond which their numbers stay: a table of all pairs, and a search through them, grow with the square."""
 SHARE_DIGITS: Final = 9
 """Ranks whose shares differ by less take each other's parts."""
@@ -35,6 +35,16 @@ class PartRanks:
     def moved(self) -> bool:
         """Whether any part has another rank than its number."""
         return bool((self.rank != np.arange(len(self.rank))).any())
+
+
+def may_move(nodes: Sequence[str], shares: Sequence[float]) -> bool:
+    """Return whether parts can change ranks, and rows between nodes with them: ask before the table, which reads the whole graph.
+
+    nodes, shares: of each rank
+    """
+    count = len(nodes)
+    equal = len(np.unique(np.round(shares, SHARE_DIGITS))) < count
+    return 2 < count <= MAX_PARTS and len(shares) == count and 1 < len(set(nodes)) < count and equal
 
 
 def boundary_table(graph: TrainingGraph, assignment: Array, parts: int) -> Array:
@@ -70,7 +80,7 @@ def place_parts(table: Array, nodes: Sequence[str], shares: Sequence[float], *, 
     shares: of each rank; a part goes to ranks of its own share alone, since it was cut for it
     """
     count = len(table)
-    if not 2 < count <= MAX_PARTS or len(nodes) != count or len(shares) != count or not 1 < len(set(nodes)) < count:
+    if len(nodes) != count or not may_move(nodes, shares):
         return None
     names = {name: number for number, name in enumerate(sorted(set(nodes)))}
     node = np.array([names[name] for name in nodes])

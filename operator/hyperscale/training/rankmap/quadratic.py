@@ -104,8 +104,8 @@ class _Search:
 
     def _improve(self, place: Array) -> tuple[float, Array]:
         count = len(place)
-        steps = STEPS * count
         # The first table of all swaps costs as much as `count` steps.
+        steps = min(STEPS * count, max(count // 8, self._left // count**2 - count))
         self._left -= (steps + count) * count * count
         self._improved += 1
         better = tabu_search(self._flow, self._cost, self._kind, place, steps, self._seed * 1_000_003 + self._improved)

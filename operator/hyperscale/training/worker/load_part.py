@@ -104,8 +104,7 @@ def _stored(run: Run, environment: Mapping[str, str]) -> str | None:
 
 def _on_ranks(run: Run, whole: TrainingGraph, assignment: Array) -> Array:
     """(n,) rank of each vertex from its part. Parts that came with the data set stay on the ranks of their numbers."""
-    given_parts = run.method is PartitioningMethod.PRECOMPUTED
-    if given_parts or whole.graph_offsets is not None or _nodes(run) is None or run.size > part_ranks.MAX_PARTS:
+    if run.method is PartitioningMethod.PRECOMPUTED or whole.graph_offsets is not None or not _may_move(run):
         return assignment
     placed = _placed(run, part_ranks.boundary_table(whole, assignment, run.size))
     return assignment if placed is None else placed.rank.astype(np.int32)[assignment]
@@ -113,7 +112,7 @@ def _on_ranks(run: Run, whole: TrainingGraph, assignment: Array) -> Array:
 
 def _stored_ranks(run: Run, key: str) -> Array | None:
     """(ranks,) rank of each block of stored parts; None: their own numbers."""
-    if run.partition_dir is None or _nodes(run) is None:
+    if run.partition_dir is None or not _may_move(run):
         return None
     stored = part_store.manifest(run.partition_dir, key)
     parts = stored.parts
@@ -123,14 +122,18 @@ def _stored_ranks(run: Run, key: str) -> Array | None:
     return None if placed is None else placed.rank
 
 
-def _nodes(run: Run) -> list[str] | None:
-    """The node of each rank; None where the plan does not have it."""
-    nodes = run.plan.rank_nodes if run.plan is not None else []
-    return nodes if len(nodes) == run.size else None
+def _may_move(run: Run) -> bool:
+    nodes = _nodes(run)
+    return len(nodes) == run.size and part_ranks.may_move(nodes, run.shares)
+
+
+def _nodes(run: Run) -> list[str]:
+    """The node of each rank as the plan has it."""
+    return run.plan.rank_nodes if run.plan is not None else []
 
 
 def _placed(run: Run, table: Array) -> part_ranks.PartRanks | None:
-    placed = part_ranks.place_parts(table, _nodes(run) or [], run.shares, seed=run.seed)
+    placed = part_ranks.place_parts(table, _nodes(run), run.shares, seed=run.seed)
     if placed is not None:
         sys.stderr.write(f"parts moved to ranks near their neighbours: {placed.rows_before} copies between nodes become {placed.rows}\n")
     return placed

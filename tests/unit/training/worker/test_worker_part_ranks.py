@@ -144,3 +144,23 @@ def test_a_real_cut_sends_fewer_rows_between_nodes() -> None:
     placed = place_parts(boundary_table(graph, parts, 8), ["a"] * 4 + ["b"] * 4, [0.125] * 8)
     assert placed is not None
     assert placed.rows <= 0.7 * placed.rows_before
+
+
+@pytest.mark.parametrize("wrong", [[10**400, 1, 1, 1], [-1, 1, 1, 1], [1, 1]])
+def test_a_manifest_with_impossible_copies_is_refused_with_one_line(tmp_path: Path, wrong: list[int]) -> None:
+    archive.write(tmp_path / "g.npz", labelled_graph(3, VERTICES))
+    store = tmp_path / "store"
+    loaded(tmp_path, plan_file(tmp_path), 4, HYPERSCALE_PARTITION_DIR=str(store))
+    file = next(store.glob("*/manifest.json"))
+    document = json.loads(file.read_text())
+    document["parts"][1]["haloFrom"] = wrong
+    file.write_text(json.dumps(document))
+    with pytest.raises(data.DataError, match="haloFrom of part 1 fits no graph"):
+        part_store.manifest(store, file.parent.name)
+
+
+def test_the_graph_is_not_read_again_where_no_part_may_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.write(tmp_path / "g.npz", labelled_graph(3, VERTICES))
+    monkeypatch.setattr(part_ranks, "boundary_table", lambda *_: pytest.fail("the table was made"))
+    for nodes in (("a", "a"), ("a", "a", "a"), ("a", "b", "c", "d")):
+        loaded(tmp_path, plan_file(tmp_path, nodes), len(nodes))
