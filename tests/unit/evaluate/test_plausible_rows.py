@@ -38,6 +38,12 @@ def test_a_namespace_with_most_rows_does_not_push_out_what_others_ran() -> None:
     assert plausible(few + third + flood, "new") == tuple(few + third)
 
 
+def test_lone_runs_of_small_namespaces_do_not_push_out_one_that_ran_many() -> None:
+    many = rows("prod", *[1.1] * 100)
+    lone = [row for owner in "abc" for row in rows(owner, 40.0)]
+    assert plausible(many + lone, "new") == tuple(many)
+
+
 def test_own_runs_all_teach_however_far_apart() -> None:
     own = rows("team", 1e-9, 1.0, 1e7)
     assert plausible(own + GOOD, "team") == tuple(own + GOOD)

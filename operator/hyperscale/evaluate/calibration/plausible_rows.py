@@ -20,7 +20,9 @@ SAME_AS_SIGMA: Final = 1.4826
 LEAST_OWN: Final = 5
 """Own runs that say what is usual."""
 LEAST_NAMESPACES: Final = 3
-"""Namespaces whose medians say what is usual, each with one vote; of fewer all runs do."""
+"""Namespaces whose medians say what is usual; of fewer all runs do."""
+MOST_VOTES: Final = 5
+"""Of a namespace, one for each of its runs: a flood counts no more than a few runs, and one run less than many."""
 
 
 def plausible(rows: Sequence[ForecastRow], namespace: str) -> tuple[ForecastRow, ...]:
@@ -46,4 +48,6 @@ def _usual(errors: Sequence[float], owners: Sequence[str], namespace: str) -> li
         by_owner.setdefault(owner, []).append(error)
     if len(own := by_owner.get(namespace, [])) >= LEAST_OWN:
         return own
-    return list(map(statistics.median, by_owner.values())) if len(by_owner) >= LEAST_NAMESPACES else list(errors)
+    if len(by_owner) < LEAST_NAMESPACES:
+        return list(errors)
+    return [middle for each in by_owner.values() for middle in [statistics.median(each)] * min(len(each), MOST_VOTES)]
