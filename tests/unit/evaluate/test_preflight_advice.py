@@ -99,3 +99,15 @@ def test_steps_in_child_processes_are_not_watched_and_the_report_says_so(line: s
     observation = tried(tmp_path, f"import subprocess, sys\n{line}\n")
     assert "no optimizer stepped" in observation.faults[0].text
     assert ("name the script that trains, not a launcher" in observation.faults[0].text) is says
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it ended with exit code 1: warning: No CUDA GPUs are available, training on the CPU",
+        "it ended with signal 11: no GPUs found, training on the CPU",
+    ],
+)
+def test_a_note_before_an_end_of_another_cause_asks_for_no_gpu(text: str) -> None:
+    report = report_of(observed(text), None, LIMITS)
+    assert (report.fault, report.needs_gpu) == (PreflightFault.CRASHED, False)

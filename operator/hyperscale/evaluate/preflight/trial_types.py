@@ -95,7 +95,7 @@ class TrialEvent(Struct, frozen=True, omit_defaults=True):
     bytes: Annotated[int, Meta(ge=0)] = 0
     """Peak of memory so far, beyond what the process took before the code."""
     held_bytes: Annotated[int, Meta(ge=0)] = 0
-    """Only of DONE: peak of the memory that the process wrote, with what it took before the code; 0 where its kernel does not say."""
+    """Only of DONE: most memory at the end of a step, with what it took before the code. Pages of files do not count; 0: not told."""
     limits: tuple[str, ...] = ()
     """Only of READY."""
 

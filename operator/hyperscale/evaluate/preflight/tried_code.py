@@ -71,7 +71,7 @@ class Trial:
 
     def __init__(self, tell: Teller) -> None:
         self._tell = tell
-        self._idle_bytes = 0
+        self._idle_bytes = self._held_bytes = 0
 
     def begin(self) -> None:
         """What is resident now is not the code's."""
@@ -80,13 +80,14 @@ class Trial:
 
     def peak_bytes(self) -> int:
         """Most that was resident since, beyond that."""
+        self._held_bytes = max(self._held_bytes, status_bytes("RssAnon") + status_bytes("RssShmem"))
         return max(0, status_bytes("VmHWM", "VmRSS") - self._idle_bytes)
 
     def stop(self) -> NoReturn:
         """Enough: nothing of the code runs any more."""
+        peak_bytes = self.peak_bytes()
         # The watcher may miss what was held between two looks, and a process that is gone holds nothing.
-        held_bytes = max(0, status_bytes("VmHWM") - status_bytes("RssFile"))
-        self._tell(TrialEvent(Said.DONE, bytes=self.peak_bytes(), held_bytes=held_bytes))
+        self._tell(TrialEvent(Said.DONE, bytes=peak_bytes, held_bytes=self._held_bytes))
         os._exit(0)
 
 

@@ -24,6 +24,8 @@ _NO_GPU: Final = re.compile(
     r"|arguments from the 'CUDA' backend|no attribute '_cuda_|libcuda\.so"
 )
 """What torch and NCCL say where there is no GPU."""
+_NOTE: Final = re.compile(r"it ended with (?!exit code \d+: [\w.]+(Error|Exception): )")
+"""An end whose last words are those of no exception."""
 _UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 ADVICE: Final = {
     PreflightFault.OUT_OF_MEMORY: "lower spec.model.hiddenSize, batchSize or fanouts, or raise the memory limit of spec.workers.resources",
@@ -91,7 +93,8 @@ def _well(trial: Observation, limits: Limits, deterministic: bool | None) -> str
 
 
 def _asks_for_gpu(fault: Fault) -> bool:
-    return fault.kind is PreflightFault.CRASHED and _NO_GPU.search(fault.text) is not None
+    """By the words of the exception that ended it; a note that it printed before it ended otherwise says nothing."""
+    return fault.kind is PreflightFault.CRASHED and _NO_GPU.search(fault.text) is not None and _NOTE.match(fault.text) is None
 
 
 def _not_judged(fault: Fault) -> str:
