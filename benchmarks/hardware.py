@@ -7,7 +7,7 @@ Protocol. suites/nccl_tests.csv has what public pages print: out-of-place bus ba
 are left out, and so are changed drivers. Prediction is the ring of docs/explanation/planner.md: 2 (n - 1) hops of latency, and
 2 (n - 1) / n of the message at the bandwidth of the slowest hop. A hop inside a node has the figures of planner/graph/inside.py
 without an agent. The product has one card a node: a hop between nodes has the rate of all cards of a node together (cards x Gbit/s / 8,
-which users state in overrides.nodes[].networkBytesPerSecond) and the latency of nodes on one switch that nobody measured (20 us).
+which users state in overrides.nodes[].networkBytesPerSecond) and the latency of nodes on one switch without measurements (20 us).
 Every constant is the planner's own; none was chosen here. The columns cards and gbit are 0 inside of a node.
 
 NCCL is no ring everywhere: on two nodes it takes trees, and on Hopper and Blackwell NVSwitches add up the data themselves (column sharp:

@@ -232,6 +232,7 @@ def test_the_hook_too_follows_own_paths_to_the_real_file(tmp_path: Any) -> None:
     hook = Audit(events.append, (f"{tmp_path}/", "/proc/self/"), 2, alone=True, reachable=frozenset())._hook
     hook("open", ("/proc/self/mem", "w", 0))
     hook("open", (f"/proc/self/root{tmp_path}/x", "w", 0))
-    for event, arguments in (("open", ("/proc/self/root/srv/x", "w", 0)), ("os.link", ("/etc/hosts", f"{tmp_path}/x", -1, -1))):
+    outside = "/proc/self/root" + "/srv/x"
+    for event, arguments in (("open", (outside, "w", 0)), ("os.link", ("/etc/hosts", f"{tmp_path}/x", -1, -1))):
         with pytest.raises(PermissionError):
             hook(event, arguments)
