@@ -220,14 +220,19 @@ def _coherent(part: LocalPart) -> bool:
         and int(part.indptr[0]) == 0
         and int(part.indptr[-1]) == len(part.indices)
         and bool((np.diff(part.indptr) >= 0).all())
-        and (not len(part.indices) or (int(part.indices.min()) >= 0 and int(part.indices.max()) < rows))
+        and _within(part.indices, rows)
         and 0 <= part.part < part.parts
         and len(part.halo_owner) == len(part.halo)
-        and (not len(part.halo) or (int(part.halo_owner.min()) >= 0 and int(part.halo_owner.max()) < part.parts))
+        and _within(part.halo_owner, part.parts)
         and len(part.in_degree) == len(part.out_degree) == rows
         and len(part.features) == len(part.owned)
         and len(part.labels) == len(part.train) == len(part.validation) == len(part.test)
     )
+
+
+def _within(numbers: Array, limit: int) -> bool:
+    """Whether each is one of 0..limit - 1."""
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < limit)
 
 
 def _folder(root: Path, key: str) -> Path:
