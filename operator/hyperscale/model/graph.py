@@ -107,6 +107,28 @@ class Inside:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Resources of n nodes that all traffic through them shares."""
+
+    rails: IntArray
+    """(n,) GPUs of a node that must send at once to fill its network cards: the smaller of cards and GPUs; 1 where unknown."""
+    cards_left_ratio: FloatArray
+    """(n,) 0..1, above 0: part of a node's network cards that the traffic of running jobs leaves; 1 where unknown."""
+    uplink_domains: IntArray
+    """(levels, n) domain of each node at each level with limited uplinks, -1 where it has none."""
+    uplink_bytes_per_second: FloatArray
+    """(levels, domains) what running traffic leaves of each domain's uplinks, one way; +inf where unlimited."""
+    uplink_names: tuple[tuple[str, ...], ...] = ()
+    """(levels, domains) such as leaf/rack-3, for a plan's reasons."""
+
+
+def plain_machine(nodes: int) -> Machine:
+    """Return the machine of `nodes` nodes of which neither rails, traffic nor uplinks are known."""
+    none = np.zeros((0, nodes), dtype=np.int64)
+    return Machine(np.ones(nodes, dtype=np.int64), np.ones(nodes), none, np.zeros((0, 0)))
+
+
+@dataclass(frozen=True)
 class ClusterGraph:
     """Nodes and links of one snapshot, ready for arithmetic. Built by `hyperscale.planner.graph.cluster_graph.build`."""
 
@@ -126,6 +148,7 @@ class ClusterGraph:
     tiers: Tiers
     links: MeasuredLinks
     inside: Inside
+    machine: Machine
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Quality, Sample
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
+from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers, plain_machine
 from hyperscale.planner.graph import completion, tiers
 from hyperscale.planner.graph.inside import insides
 
@@ -37,6 +37,7 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         tiers=calibrated,
         links=links,
         inside=insides(nodes, policy),
+        machine=plain_machine(len(nodes)),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
 
