@@ -45,9 +45,7 @@ AWS: Final[dict[str, InstanceType]] = {
     "p5e.48xlarge": InstanceType(8, 32, 100, hop_seconds=EFA_SECONDS),
     "p5en.48xlarge": InstanceType(8, 16, 200, hop_seconds=EFA_V3_SECONDS),
     "p6-b200.48xlarge": InstanceType(8, 8, 400, hop_seconds=EFA_V3_SECONDS),
-    "g4dn.12xlarge": InstanceType(4, 1, 50, nvswitch=False, one_fabric=False),
     "g5.48xlarge": InstanceType(8, 1, 100, nvswitch=False, hop_seconds=EFA_SECONDS),
-    "g6e.48xlarge": InstanceType(8, 4, 100, nvswitch=False, one_fabric=False),
 }
 AZURE: Final[dict[str, InstanceType]] = {
     "Standard_ND96asr_v4": InstanceType(8, 8, 200),
