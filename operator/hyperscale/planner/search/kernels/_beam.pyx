@@ -27,7 +27,15 @@ cdef extern from *:
 
     static inline double beam_max(double a, double b) { return a > b ? a : b; }
 
-    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict shut,
+    /* The ring of a path with a candidate, by one more algorithm: the fastest counts. */
+    #define BEAM_RING(last, first) { \
+        double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat; \
+        double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte; \
+        double seconds = row[0] * lat + row[1] * beam_max(hop_inside, inner_lat[c]) + row[2] * beam_max(spb, inner_spb[c]); \
+        ring[c] = seconds < ring[c] ? seconds : ring[c]; \
+    }
+
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, int railed, const double *restrict weight, const double *restrict shut,
         const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb,
         const double *restrict slow, double last_slow, double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte,
         double hop_inside, double halo_bytes, double flops, const double *row, int algorithms, double tax, double part,
@@ -39,16 +47,14 @@ cdef extern from *:
             rate[c] = flops * now / (total * k);
             ring[c] = INFINITY;
         }
-        for (int at = 0; at < algorithms; at++, row += 3) {
-            double between = row[0], inside = row[1], bytes = row[2];
-            for (int c = 0; c < m; c++) {
-                double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat;
-                double last = last_spb[c] * beam_max(last_slow, slow[c]), first = first_spb[c] * beam_max(first_slow, slow[c]);
-                double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte;
-                double seconds = between * lat + inside * beam_max(hop_inside, inner_lat[c]) + bytes * beam_max(spb, inner_spb[c]);
-                ring[c] = seconds < ring[c] ? seconds : ring[c];
-            }
-        }
+        if (railed)
+            for (int at = 0; at < algorithms; at++, row += 3)
+                for (int c = 0; c < m; c++)
+                    BEAM_RING(last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c]))
+        else
+            for (int at = 0; at < algorithms; at++, row += 3)
+                for (int c = 0; c < m; c++)
+                    BEAM_RING(last_spb[c], first_spb[c])
         for (int c = 0; c < m; c++)
             ring[c] = (1.0 + tax) * ring[c] + shut[c];
     }
@@ -107,7 +113,7 @@ cdef extern from *:
         return some;
     }
     """
-    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *shut, const double *last_lat,
+    void beam_alone(int m, int now, int k, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,
                     const double *last_spb, const double *first_lat, const double *first_spb, const double *slow, double last_slow,
                     double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte, double hop_inside, double halo_bytes,
                     double flops, const double *row, int algorithms, double tax, double part, const double *inner_lat,
@@ -276,7 +282,7 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + s.typical) if 1 < now < q.k else 1.0
     cdef double rounds = q.rounds * known, joined
     cdef bint some
-    beam_alone(m, now, q.k, now > 1, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
+    beam_alone(m, now, q.k, now > 1, q.railed, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
                q.slow[last // m], q.slow[first // m], s.sums[2 * state], s.sums[2 * state + 1], s.hop[3 * state], s.hop[3 * state + 1],
                s.hop[3 * state + 2], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.algorithms, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
     last_room = _close(s, state, now)

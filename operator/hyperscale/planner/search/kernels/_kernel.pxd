@@ -101,9 +101,10 @@ cdef inline double reduce_seconds(const Instance *q, const double *row, double b
     """Seconds of an epoch's allreduces with these slowest hops, by the fastest algorithm of a row of the tables."""
     cdef int at
     cdef double least = row[0] * between + row[1] * inside + row[2] * spb
-    for at in range(1, q.algorithms):
-        row += 3
-        least = min(least, row[0] * between + row[1] * inside + row[2] * spb)
+    if q.algorithms > 1:
+        least = min(least, row[3] * between + row[4] * inside + row[5] * spb)
+    for at in range(2, q.algorithms):
+        least = min(least, row[3 * at] * between + row[3 * at + 1] * inside + row[3 * at + 2] * spb)
     return least
 
 

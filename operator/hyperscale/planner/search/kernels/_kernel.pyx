@@ -326,6 +326,8 @@ cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil:
 cdef struct Sample:
     # The ring of the members so far.
     int nodes
+    const double *joined   # of the collectives, where one more member joins their nodes, were they a fair sample of the whole job
+    const double *apart    # where it is on another node
     double between
     double inside
     double spb
@@ -335,7 +337,6 @@ cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now,
                          const Sample *ring) noexcept nogil:
     """Objective of the whole job as if the placement so far and candidate c, `now` workers together, were its fair sample."""
     cdef double speed, own, inside = ring.inside, spb = max(ring.spb, ws.hspb[c])
-    cdef int nodes = ring.nodes + (ws.here[c] == 0)
     if q.equal:
         speed = min(speed_min, q.speed[c]) * q.k
     else:
@@ -345,9 +346,8 @@ cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now,
     if q.inner:
         spb = max(spb, q.inside[c])
     own = _greedy_halo(q, ws, c, (q.k - 1.0) / (now - 1.0))
-    nodes = (nodes * q.k + now - 1) // now
     return q.epoch_flops / speed + (1.0 + q.communication_weight) * (
-        max(own, halo_worst) + reduce_seconds(q, q.collectives + <size_t> nodes * q.stride, max(ring.between, ws.hlat[c]), inside, spb))
+        max(own, halo_worst) + reduce_seconds(q, ring.joined if ws.here[c] > 0 else ring.apart, max(ring.between, ws.hlat[c]), inside, spb))
 
 
 cdef inline double _greedy_halo(const Instance *q, const Workspace *ws, int c, double scale) noexcept nogil:
@@ -361,12 +361,19 @@ cdef inline void _absorb(const Instance *q, Workspace *ws, int c) noexcept nogil
     cdef int i, d
     cdef const double *lat = q.lat + <size_t> c * q.m
     cdef const double *spb = q.spb + <size_t> c * q.m
+    cdef double own = ws.hspb[c]
     for i in range(ws.u):
         d = ws.usable[i]
         ws.psum[d] += spb[d]
         ws.lmax[d] = max(ws.lmax[d], lat[d])
-        ws.hlat[d] = min(ws.hlat[d], hop_lat(q, c, d))
-        ws.hspb[d] = min(ws.hspb[d], hop_spb(q, c, d))
+        ws.hlat[d] = min(ws.hlat[d], lat[d])
+    if q.railed:
+        for i in range(ws.u):
+            ws.hspb[ws.usable[i]] = min(ws.hspb[ws.usable[i]], hop_spb(q, c, ws.usable[i]))
+    else:
+        for i in range(ws.u):
+            ws.hspb[ws.usable[i]] = min(ws.hspb[ws.usable[i]], spb[ws.usable[i]])
+    ws.hlat[c], ws.hspb[c] = 0.0, min(own, q.inside[c])  # one more there has no hop to another node
     ws.here[c] += 1
 
 
@@ -382,7 +389,7 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
     cdef int i, c, now, best
     cdef double value, least
     cdef double speed_sum = 0.0, speed_min = INFINITY, halo_worst = 0.0
-    cdef Sample ring = Sample(0, 0.0, 0.0, 0.0)
+    cdef Sample ring = Sample(0, q.collectives, q.collectives, 0.0, 0.0, 0.0)
     for i in range(ws.u):
         _blank(q, ws, ws.usable[i])
     for now in range(start):
@@ -393,6 +400,8 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
             best = order[now]
         else:
             best, least = -1, CANNOT_WORK
+            ring.joined = q.collectives + <size_t> ((ring.nodes * q.k + now) // (now + 1)) * q.stride
+            ring.apart = q.collectives + <size_t> (((ring.nodes + 1) * q.k + now) // (now + 1)) * q.stride
             for i in range(ws.u):
                 c = ws.usable[i]
                 if ws.used[c] < ws.room[c]:
@@ -974,6 +983,11 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
                 latency = max(latency, lat[order[j]])
         ws.P[r], ws.L[r] = weighted, latency
     rest = _rest_of(q, order, position, ws)
+    for r in range(k):  # what stays the same wherever the worker goes, unless it joins the node
+        b = order[r]
+        ws.hl[r] = q.weight[b] * cards(q, b, ws.here[b])
+        ws.hb[r] = q.inside[b] * q.part * q.weight[b] * (ws.here[b] - q.part) * q.weight[b]
+        ws.L2[r] = q.weight[b] / q.speed[b]
     before, after = order[(position + k - 1) % k], order[(position + 1) % k]
     for i in range(ws.u):
         c = ws.usable[i]
@@ -1007,9 +1021,13 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
             b = order[r]
             own += q.weight[b] * spb[b]
             own_lat = max(own_lat, lat[b])
-            halo = q.rounds * max(ws.L[r], lat[b]) + scale * node_bytes(q, b, ws.here[b] + (b == c), ws.P[r] + w * spb[b])
+            if b == c:
+                halo = node_bytes(q, b, ws.here[b] + 1, ws.P[r])
+            else:
+                halo = ws.hl[r] * (ws.P[r] + w * spb[b]) + ws.hb[r]
+            halo = q.rounds * max(ws.L[r], lat[b]) + scale * halo
             worst = max(worst, halo)
-            slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
+            slowest = max(slowest, halo + rate * ws.L2[r])
             if base + slowest + tax * worst >= now:
                 break
         else:
