@@ -38,7 +38,7 @@ from benchmarks import ablationpage, common  # noqa: E402 - a script's own folde
 from benchmarks.clusters import generated, lingjun, openb  # noqa: E402
 from benchmarks.families import NAMES, POLICY, Instance, instance, placed  # noqa: E402
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray  # noqa: E402
-from hyperscale.planner.cost.bounds import best_link, lower_bound  # noqa: E402
+from hyperscale.planner.cost.bounds import best_links, lower_bound  # noqa: E402
 from hyperscale.planner.cost.objective import Costs  # noqa: E402
 from hyperscale.planner.graph.cluster_graph import build  # noqa: E402
 from hyperscale.planner.problem.placement_problem import pose  # noqa: E402
@@ -117,7 +117,7 @@ def _simple_bound(
     costs: Costs, slots: IntArray, workers: int, *, upper: float, pinned: IntArray, work: int, expired: Callable[[], bool]
 ) -> OptimalityProof:
     room = slots + np.bincount(pinned, minlength=len(slots))
-    return OptimalityProof(None, np.inf, lower_bound(costs, room, workers, best_link(costs, room)), False, 0)
+    return OptimalityProof(None, np.inf, lower_bound(costs, room, workers, best_links(costs, room)), False, 0)
 
 
 MODULES: Final[dict[str, dict[str, Any]]] = {

@@ -62,6 +62,7 @@ def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     known = len(path) / (len(path) + TYPICAL) if 1 < now < workers else 1.0
     weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50) * known
     latency, per_byte, nothing = costs.reach_seconds, costs.apart_seconds_per_byte, np.zeros(len(costs.weight))
+    filling, alone = costs.filling_workers, costs.card_slowness(np.arange(len(costs.weight)), np.array(workers))
     part, inside, inner = 1.0 / costs.gpus_per_worker, costs.inside_seconds_per_byte, costs.gpus_per_worker > 1
     total = sum_in_order(weight[list(path)].tolist()) + weight
     pairs = total * total - (sum_in_order((weight[list(path)] ** 2).tolist()) + weight * weight) * part
@@ -77,22 +78,32 @@ def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
         mass = np.full(len(weight), sum(weight[one] for other in path if other == one))
         mass[one] += weight[one]
         within = inside[one] * part * weight[one] * (mass - part * weight[one])
-        halo = rounds * np.maximum(far, latency[one]) + scale * (mass * (pay + weight * per_byte[one]) + within)
+        card = np.maximum(mass, filling[one] * weight[one]) if costs.railed else mass
+        halo = rounds * np.maximum(far, latency[one]) + scale * (card * (pay + weight * per_byte[one]) + within)
         worst, slowest = np.maximum(worst, halo), np.maximum(slowest, halo + rate * slow[one])
         own_pay, own_far = own_pay + weight[one] * per_byte[one], np.maximum(own_far, latency[one])
-    halo = rounds * own_far + scale * (weight * own_pay + inside * part * weight * (weight - part * weight))
+    halo = rounds * own_far + scale * (np.maximum(weight, filling * weight) * own_pay + inside * part * weight * (weight - part * weight))
     again = path[-1] if path else -1
     keep = np.arange(len(weight)) != again  # one more on the last node is as the last one
     worst, slowest = np.where(keep, np.maximum(worst, halo), worst), np.where(keep, np.maximum(slowest, halo + rate * slow), slowest)
-    ring = [nothing, nothing]
-    for at, figure in enumerate((latency, costs.seconds_per_byte)):
+    # Latency between two nodes and seconds per byte: 0 and the inside from a node to itself.
+    apart = np.where(np.eye(len(weight), dtype=np.bool_), 0.0, latency)
+    hops = np.where(np.eye(len(weight), dtype=np.bool_), costs.seconds_per_byte, per_byte * np.maximum(alone[:, None], alone))
+    ring, within = [nothing, nothing], nothing
+    for at, figure in enumerate((apart, hops)):
         ring[at] = nothing + max((float(figure[pair]) for pair in pairwise(path)), default=0.0)
         for end in (*path[-1:], *(path[:1] if now == workers else ())):
             ring[at] = np.maximum(ring[at], figure[end])
-        if inner:
-            ring[at] = np.maximum(ring[at], np.maximum(np.diagonal(figure), max((float(figure[one, one]) for one in path), default=0.0)))
+    for node in {*path}:
+        joined = np.arange(len(weight)) == node
+        within = np.maximum(within, np.where(inner | joined | (path.count(node) > 1), latency[node, node], 0.0))
+    if inner:
+        within = np.maximum(within, np.diagonal(latency))
+        ring[1] = np.maximum(ring[1], np.maximum(inside, max((float(inside[one]) for one in path), default=0.0)))
+    # As many nodes of the whole job as if the path were its fair sample.
+    nodes = -(-(len({*path}) + np.where(np.isin(np.arange(len(weight)), list(path)), 0, 1)) * workers // now)
     found: FloatArray = slowest + tax * worst
-    return found + (1.0 + tax) * (volume.ring_latency_factor * ring[0] + volume.ring_byte_factor * ring[1])
+    return found + (1.0 + tax) * volume.allreduce_seconds(nodes, ring[0], within, ring[1])
 
 
 def same_first(path: tuple[int, ...], found: list[float]) -> list[tuple[int, float]]:

@@ -32,7 +32,8 @@ CASES = st.tuples(st.integers(0, 10_000), st.integers(2, 16), st.sampled_from(["
 def case(drawn: tuple[int, int, str, float]) -> tuple[Costs, IntArray, int, np.random.Generator]:
     """Costs, slots with a few nodes that take no worker, a worker count that fits, and a generator.
 
-    Every second case has several GPUs a worker, and nodes whose inside is anything from slower than their network to much faster.
+    Every second case has several GPUs a worker, and nodes whose inside is anything from slower than their network to much faster. Two of
+    three have nodes with several cards, and two of five have domains with limited uplinks, some nodes in none.
     """
     seed, nodes, balance, unreachable = drawn
     rng = np.random.default_rng(seed)
@@ -49,6 +50,12 @@ def case(drawn: tuple[int, int, str, float]) -> tuple[Costs, IntArray, int, np.r
     inside = replace(costs, latency_seconds=costs.latency_seconds.copy(), seconds_per_byte=costs.seconds_per_byte.copy())
     np.fill_diagonal(inside.latency_seconds, rng.choice([1e-6, 5e-6, 1e-3], nodes))
     np.fill_diagonal(inside.seconds_per_byte, rng.choice([1 / 450e9, 1 / 25e9, 1 / 6e9, 1 / 5e7], nodes))
+    if seed % 3:
+        inside = replace(inside, rails=rng.choice([1, 2, 3, 8], nodes))
+    if seed % 5 in (1, 3):
+        levels = 1 + seed % 2
+        uplinks = rng.choice([0.0, 1 / 1e9, 1 / 1e8, 1 / 1e7], (levels, 4))
+        inside = replace(inside, uplink_domains=rng.integers(-1, 4, (levels, nodes)), uplink_seconds_per_byte=uplinks)
     return inside, slots, int(rng.integers(1, min(9, slots.sum()) + 1)), rng
 
 

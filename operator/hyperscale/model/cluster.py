@@ -133,13 +133,15 @@ class Node(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     requested: dict[str, float] = {}
     """What pods hold of those."""
     network_bytes_per_second: Sample = UNKNOWN_SAMPLE
-    """What its fastest network card or InfiniBand port carries: no flow of the node is faster."""
+    """What one of its fastest network cards or InfiniBand ports carries, one way."""
+    network_cards: int | None = None
+    """Cards or ports of that speed; all together carry the product. None where nothing tells: one counts."""
     network_use_ratio: Sample = UNKNOWN_SAMPLE
-    """0..1: use of that card in the busier direction. No plan depends on it."""
+    """0..1: use of those cards in the busier direction."""
     gpu_paths: GpuPaths | None = None
     """None where no agent tells them."""
     sources: dict[str, str] = {}
-    """Where gpuProduct, gpuMemoryBytes and domains came from (see `Origin`); absent where nothing tells them."""
+    """Where gpuProduct, gpuMemoryBytes, networkCards and domains came from (see `Origin`); absent where nothing tells them."""
 
     @property
     def free_gpus(self) -> int:

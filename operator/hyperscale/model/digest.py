@@ -16,7 +16,7 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
     """64 hex digits of the sha256 of the canonical JSON of `snapshot`, without what only tells its time.
 
     Left out: `taken_at`, age and source of every sample, the wording of the metrics state, and what no plan reads: temperature, power and
-    used memory of GPUs, and use of network cards. Of all else values, qualities, faults and confidence count.
+    used memory of GPUs, and why the use of network cards is unknown. Of all else values, qualities, faults and confidence count.
     """
     timeless = replace(
         snapshot,
@@ -38,7 +38,7 @@ def _timeless_node(node: Node) -> Node:
         node,
         gpus=tuple(_timeless_gpu(gpu) for gpu in node.gpus),
         network_bytes_per_second=_timeless(node.network_bytes_per_second),
-        network_use_ratio=UNKNOWN_SAMPLE,
+        network_use_ratio=_timeless(node.network_use_ratio) if node.network_use_ratio.value is not None else UNKNOWN_SAMPLE,
         sources={},
     )
 

@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
+from hyperscale.model.shared_resources import Fabrics as Fabrics
+from hyperscale.model.shared_resources import Machine as Machine
+from hyperscale.model.shared_resources import plain_machine as plain_machine
 from hyperscale.util.memo import Memo
 
 if TYPE_CHECKING:
@@ -104,28 +107,10 @@ class Inside:
     """(n,) sustained."""
     stated: BoolArray
     """(n,) True where an agent or the policy states the bandwidth, False where it is assumed for the product."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Resources of n nodes that all traffic through them shares."""
-
-    rails: IntArray
-    """(n,) GPUs of a node that must send at once to fill its network cards: the smaller of cards and GPUs; 1 where unknown."""
-    cards_left_ratio: FloatArray
-    """(n,) 0..1, above 0: part of a node's network cards that the traffic of running jobs leaves; 1 where unknown."""
-    uplink_domains: IntArray
-    """(levels, n) domain of each node at each level with limited uplinks, -1 where it has none."""
-    uplink_bytes_per_second: FloatArray
-    """(levels, domains) what running traffic leaves of each domain's uplinks, one way; +inf where unlimited."""
-    uplink_names: tuple[tuple[str, ...], ...] = ()
-    """(levels, domains) such as leaf/rack-3, for a plan's reasons."""
-
-
-def plain_machine(nodes: int) -> Machine:
-    """Return the machine of `nodes` nodes of which neither rails, traffic nor uplinks are known."""
-    none = np.zeros((0, nodes), dtype=np.int64)
-    return Machine(np.ones(nodes, dtype=np.int64), np.ones(nodes), none, np.zeros((0, 0)))
+    ring_bytes_per_second: FloatArray
+    """(n,) what a ring through all GPUs of the node moves. A board that joins its GPUs pair by pair has more than one pair's figure."""
+    sharp_efficiency: FloatArray
+    """(n,) part of the links' rate that collectives reach where NVSwitches add up the data (NVLink SHARP); 0 where they do not."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +136,6 @@ class ClusterGraph:
     machine: Machine
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
-
     results: Memo[Any] = field(default_factory=lambda: Memo(KEPT_RESULTS), init=False, repr=False, compare=False)
     """Results of pure functions of this graph, by function; they live as long as the graph. `dataclasses.replace` starts without any."""
 
@@ -192,7 +176,7 @@ class ClusterGraph:
 
         A figure comes from the pair's own sample, else from the sample of the opposite direction, else from what the measured links
         say about the others, else from the narrowest topology level that both share; an estimated bandwidth is no more than both nodes'
-        network cards carry. A pair without a link is unreachable where the
+        network cards together carry. A pair without a link is unreachable where the
         snapshot says that it lists every link, or where either direction was measured and is dead.
         """
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
@@ -200,11 +184,11 @@ class ClusterGraph:
         same = rows[:, None] == columns[None, :]
         there, back = self._samples(rows, columns), self._samples(columns, rows)
         measured: BoolArray = np.where(same, self.inside.stated[rows][:, None], np.isfinite(there[0]) & np.isfinite(there[1]))
-        guess = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
+        guess = self._tier_figures(rows, columns, tier)
         if self.estimates is not None:
             guess = self.estimates.latency.estimated(rows, columns, guess[0]), self.estimates.bandwidth.estimated(rows, columns, guess[1])
         card = self.card_bytes_per_second
-        bounded = np.minimum(guess[1], np.minimum(card[rows][:, None], card[columns][None, :]))
+        bounded = np.minimum(guess[1], np.minimum.outer(card[rows], card[columns]))
         latency = np.where(same, self.inside.latency_seconds[rows][:, None], _filled(there[0], back[0].T, guess[0]))
         bandwidth = np.where(same, self.inside.bandwidth_bytes_per_second[rows][:, None], _filled(there[1], back[1].T, bounded))
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
@@ -237,11 +221,24 @@ class ClusterGraph:
             silent.setdefault(other, set()).add(one)
         return {node: tuple(sorted(others)) for node, others in sorted(silent.items()) if len(others) > 1 and node not in reached}
 
+    def _tier_figures(self, rows: IntArray, columns: IntArray, tier: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(r, c) latency and bandwidth that the common tier alone says; on one fast network, its latency and the cards' rate."""
+        latency, bandwidth = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
+        fabric, card = self.machine.fabric, self.card_bytes_per_second
+        if fabric is None or not fabric.members.any():
+            return latency, bandwidth
+        shared = np.logical_and.outer(fabric.members[rows], fabric.members[columns]) & fabric.tiers[tier]
+        hop = np.maximum.outer(fabric.hop_seconds[rows], fabric.hop_seconds[columns])
+        carried = np.minimum.outer(card[rows], card[columns])
+        return np.where(shared & np.isfinite(hop), hop, latency), np.where(shared & np.isfinite(carried), carried, bandwidth)
+
     @cached_property
     def card_bytes_per_second(self) -> FloatArray:
-        """(n,) what each node's fastest network card carries; +inf where nothing tells. It bounds what is estimated of its links."""
-        speeds = (node.network_bytes_per_second.value for node in self.nodes)
-        return np.array([math.inf if speed is None or speed <= 0 else speed for speed in speeds])
+        """(n,) what each node's network cards carry together; +inf where nothing tells. It bounds what is estimated of its links."""
+        if self.machine.card_bytes_per_second is not None:
+            return self.machine.card_bytes_per_second
+        figures = ((node.network_bytes_per_second.value, node.network_cards or 1) for node in self.nodes)
+        return np.array([math.inf if speed is None or speed <= 0 else speed * cards for speed, cards in figures])
 
     def link_errors_between(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray]:
         """(r, c) relative error to expect of each pair: 0 where either direction was measured, 1 where it is unknown."""

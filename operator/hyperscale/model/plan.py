@@ -28,6 +28,8 @@ MAX_SENTENCES = 16
 MAX_REASON_LENGTH = 512
 MAX_FALLBACK_LENGTH = 128
 MAX_MESSAGE_LENGTH = 256
+MAX_RESOURCE_LENGTH = 540
+"""The names of two nodes, and a few words."""
 """Characters of a rejection's message."""
 MAX_PRODUCTS_LENGTH = 512
 MIN_SPREAD = 0.05
@@ -100,6 +102,9 @@ class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     """In the currency of the policy's price table; absent where a price is missing."""
     calibration: Correction | None = None
     """What the figures were multiplied with; absent where too few runs have ended, or history is off."""
+    bound_by: Annotated[str, Meta(max_length=MAX_RESOURCE_LENGTH)] = ""
+    """The resource that an epoch waits for longest by the cost model: compute of a node, its network card or its inside, the link
+    between two nodes, an uplink, latency, or overhead of steps."""
 
 
 class PlanFigures(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

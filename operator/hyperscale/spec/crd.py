@@ -21,7 +21,7 @@ from hyperscale.model.status import SUMMARY_CONDITION, JobStatus
 from hyperscale.spec.crd_schema import Schema, root_rules, spec_rules, struct_schema
 from hyperscale.spec.former_fields import chart_data
 from hyperscale.spec.introspect import struct_of
-from hyperscale.spec.rules import PAIRS_ONCE, SAME_STAGE
+from hyperscale.spec.rules import ONE_UPLINK_FIGURE, PAIRS_ONCE, SAME_STAGE
 
 REPOSITORY: Final = Path(__file__).parents[3]
 FOLDERS: Final = ("crds", "charts/hyperscale/files/crds")
@@ -74,6 +74,7 @@ def _policy() -> Schema:
     spec = struct_schema(struct_of(PolicySpec), defaults=True)
     spec["properties"]["gpus"]["items"]["minProperties"] = 2
     _pairs_of_stages(spec["properties"]["evaluation"]["properties"]["comparisons"])
+    _uplinks(spec["properties"]["overrides"]["properties"]["uplinks"])
     schema = _root("How plans are made and judged; jobs without a policyRef take the one named default.", {"spec": spec}, ["spec"])
     columns = [
         ("Lambda", "string", ".spec.communicationWeight", 0),
@@ -82,6 +83,13 @@ def _policy() -> Schema:
         ("Age", "date", ".metadata.creationTimestamp", 0),
     ]
     return _definition(constants.POLICY_KIND, constants.POLICY_PLURAL, "gnnpp", "Cluster", schema, columns)
+
+
+def _uplinks(uplinks: Schema) -> None:
+    """Every domain of a level once, with one of both figures."""
+    uplinks |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["level", "domain"]}
+    one = "has(self.bytesPerSecond) != has(self.oversubscription)"
+    uplinks["items"]["x-kubernetes-validations"] = [{"rule": one, "message": ONE_UPLINK_FIGURE}]
 
 
 def _pairs_of_stages(comparisons: Schema) -> None:

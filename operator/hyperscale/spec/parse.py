@@ -16,10 +16,10 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import DatasetStatus, SizeSource, dataset_key, is_sized, with_sizes
 from hyperscale.model.api.evaluation_policy import EvaluationStage, StageComparison, comparison_matrix
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.api.policy import GpuModel, PolicySpec
+from hyperscale.model.api.policy import GpuModel, PolicySpec, UplinkOverride
 from hyperscale.spec import errors, former_fields, introspect, written
 from hyperscale.spec.api_objects import fault_of
-from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN, PAIRS_ONCE, SAME_STAGE
+from hyperscale.spec.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN, ONE_UPLINK_FIGURE, PAIRS_ONCE, SAME_STAGE
 
 
 def with_read_sizes(job: JobSpec, resource: Mapping[str, Any]) -> JobSpec:
@@ -97,8 +97,22 @@ def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
                 f"spec.gpus[{index}]",
                 "has no figure; write gigaflops, pricePerHour, intraNodeBytesPerSecond or intraNodeLatencyNanoseconds",
             )
+    check_uplinks(policy.overrides.uplinks)
     check_comparisons(policy.evaluation.comparisons)
     return policy
+
+
+def check_uplinks(uplinks: tuple[UplinkOverride, ...]) -> None:
+    """Raise SpecError where an entry has no figure or two, or a domain of a level is given twice."""
+    path = "spec.overrides.uplinks"
+    domains: set[tuple[str, str]] = set()
+    for index, uplink in enumerate(uplinks):
+        if (uplink.bytes_per_second is None) == (uplink.oversubscription is None):
+            raise SpecError(f"{path}[{index}]", ONE_UPLINK_FIGURE)
+        if (uplink.level, uplink.domain) in domains:
+            domain = uplink.domain or "every domain"
+            raise SpecError(f"{path}[{index}]", f"{domain} of {uplink.level} is given twice; write each domain of a level once")
+        domains.add((uplink.level, uplink.domain))
 
 
 def check_comparisons(comparisons: tuple[StageComparison, ...]) -> None:

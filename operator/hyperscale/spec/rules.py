@@ -26,6 +26,8 @@ DOMAIN: Final = "/"
 NAME_HELP: Final = f"write at most {MAX_NAME_LENGTH} characters of a-z, 0-9 and -, first a letter, last no -"
 
 SAME_STAGE: Final = "a stage is not compared with itself; write another stage"
+ONE_UPLINK_FIGURE: Final = "write either bytesPerSecond or oversubscription"
+"""Of an uplink of a policy; `crd.py` has it in CEL."""
 PAIRS_ONCE: Final = "write each pair of stages once, in either order"
 """Of a policy's comparisons; `crd.py` has both in CEL."""
 

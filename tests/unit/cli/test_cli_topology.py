@@ -14,7 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.cli.topology.domains import domain_pairs, widest
-from hyperscale.model.api.policy import PolicySpec
+from hyperscale.cli.topology.topology_summary import summarize
+from hyperscale.cli.topology.topology_view import topology_table
+from hyperscale.model.api.policy import Overrides, PolicySpec, UplinkOverride
 from hyperscale.model.api.topology import topology_status
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
@@ -258,3 +260,23 @@ def test_overrides_of_a_policy_file_are_laid_over_the_snapshot_and_those_that_fi
     assert document["slowestLinks"][0]["latencySeconds"] == 3.5
     assert document["slowestLinks"][0]["sources"] == {"latencySeconds": "override"}
     assert ran.err == "--policy: spec.overrides: overrides speak of nodes that are not there (gone)\n"
+
+
+def test_cards_of_every_node_and_limited_uplinks_are_shown() -> None:
+    speed = Sample(5e10, 3.0, Quality.MEASURED, source="infiniband")
+    nodes = tuple(replace(each, network_bytes_per_second=speed, network_cards=2) for each in snapshot().nodes[:3])
+    limited = PolicySpec(overrides=Overrides(uplinks=(UplinkOverride(LEVELS[0], oversubscription=2.0),)))
+    summary = summarize(build(replace(snapshot(), nodes=nodes, links=()), limited))
+    assert [(row.network_bytes_per_second, row.network_cards) for row in summary.nodes] == [(5e10, 2)] * 3
+    assert all(row.network_rails == min(2, max(1, row.allocatable_gpus)) for row in summary.nodes)
+    assert summary.uplinks
+    assert sum(row.bytes_per_second for row in summary.uplinks) == pytest.approx(3 * 1e11 / 2)
+    text = "\n".join(topology_table(summary))
+    assert "2 x 50 GB/s (infiniband)" in text
+    assert "UPLINKS OF" in text
+
+
+def test_without_figures_of_cards_and_uplinks_neither_is_shown() -> None:
+    text = "\n".join(topology_table(summarize(graph())))
+    assert "CARDS" not in text
+    assert "UPLINKS" not in text

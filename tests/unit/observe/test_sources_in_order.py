@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
-from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides, PolicySpec
+from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides, PolicySpec, UplinkOverride
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, Origin, Quality
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics_reading import Series
@@ -163,6 +164,75 @@ def test_infiniband_ports_are_told_apart_and_count_where_they_are_faster() -> No
     assert (node.network_bytes_per_second.value, node.network_bytes_per_second.source) == (2.5e10, "infiniband")
 
 
+def test_equal_fastest_cards_are_counted_and_share_their_use() -> None:
+    node = seen(
+        network_speed=(card("gpu-a", "eth0", 1.25e9), *(card("gpu-a", f"enp{at}s0f0np0", 1.25e10) for at in range(4))),
+        network_sent=(card("gpu-a", "enp0s0f0np0", 1.25e10), *(card("gpu-a", f"enp{at}s0f0np0", 0.0) for at in (1, 2, 3))),
+    ).nodes[0]
+    assert (node.network_bytes_per_second.value, node.network_cards) == (1.25e10, 4)
+    assert node.network_use_ratio.value == pytest.approx(0.2)
+
+
+def test_infiniband_ports_of_one_speed_are_counted() -> None:
+    ports = tuple(series(5e10, instance="gpu-a:9100", device=f"mlx5_{at}", port="1") for at in range(8))
+    slow = series(1.25e9, instance="gpu-a:9100", device="mlx5_8", port="1")
+    node = seen(infiniband_speed=(*ports, slow)).nodes[0]
+    assert (node.network_bytes_per_second.value, node.network_cards) == (5e10, 8)
+
+
+@pytest.mark.parametrize(
+    ("devices", "cards"),
+    [
+        (("eth0", "eth1"), 2),
+        (("eth0", "eth0.100", "vlan200"), 1),
+        (("eth0", "eth0v0", "eth0v1", "macvlan1"), 1),
+        (("enp1s0f0np0", "enp1s0f1np1", "enp1s0f0np0v3"), 2),
+        (("eth0", "eth1", "bond0"), 1),
+        (("eth0", "eth1", "bond0", "bond0.7", "bond1"), 2),
+        (("ib0", "ib1", "eth0"), 1),
+        (("ib0", "ib1"), 1),
+    ],
+)
+def test_devices_that_repeat_a_card_are_not_counted(devices: tuple[str, ...], cards: int) -> None:
+    node = seen(network_speed=tuple(card("gpu-a", device, 3.125e9) for device in devices)).nodes[0]
+    assert (node.network_bytes_per_second.value, node.network_cards) == (3.125e9, cards)
+
+
+def test_a_link_may_be_as_fast_as_all_cards_together() -> None:
+    cards = tuple(card(node, f"eth{at}", 1.25e9) for node in ("gpu-a", "gpu-b") for at in range(4))
+    snapshot = seen(
+        network_speed=cards,
+        link_bandwidth=(series(4.5e9, source="gpu-a", destination="gpu-b"), series(9e9, source="gpu-b", destination="gpu-a")),
+    )
+    there, back = (link(snapshot, *ends).bandwidth_bytes_per_second for ends in (("gpu-a", "gpu-b"), ("gpu-b", "gpu-a")))
+    assert (there.value, there.quality) == (4.5e9, Quality.MEASURED)
+    assert (back.value, back.quality) == (5e9, Quality.ESTIMATED)
+
+
+def test_the_administrator_says_how_many_cards_there_are_or_what_all_carry() -> None:
+    speed = tuple(card("gpu-a", f"eth{at}", 1.25e9) for at in range(2))
+
+    def cards(**figures: Any) -> tuple[float | None, int | None]:
+        node = seen(Overrides(nodes=(NodeOverride("gpu-a", **figures),)), network_speed=speed).nodes[0]
+        return node.network_bytes_per_second.value, node.network_cards
+
+    assert cards() == (1.25e9, 2)
+    assert cards(network_cards=8) == (1.25e9, 8)
+    assert cards(network_bytes_per_second=4e11) == (4e11, None)
+    assert cards(network_bytes_per_second=5e10, network_cards=8) == (5e10, 8)
+
+
+def test_an_uplink_of_a_domain_that_is_not_there_is_said() -> None:
+    uplinks = (
+        UplinkOverride(ZONE, "z1", oversubscription=2.0),
+        UplinkOverride(ZONE, oversubscription=3.0),
+        UplinkOverride(ZONE, "z99", bytes_per_second=1e9),
+    )
+    message = seen(Overrides(uplinks=uplinks)).metrics.message
+    assert "uplinks name no domain of this cluster (z99 of " in message
+    assert "z1 of" not in message
+
+
 def test_no_link_is_faster_than_the_cards_at_its_ends() -> None:
     snapshot = seen(
         network_speed=(card("gpu-a", "eth0", 1.25e9), card("gpu-b", "eth0", 1.25e8)),
@@ -173,13 +243,19 @@ def test_no_link_is_faster_than_the_cards_at_its_ends() -> None:
     assert (sound.value, sound.quality) == (1.3e9, Quality.MEASURED)
 
 
-def test_where_figures_came_from_and_how_busy_networks_are_changes_no_plan() -> None:
+def test_where_figures_came_from_changes_no_plan() -> None:
     plain = seen(temperature=(series(60, Hostname="gpu-a", UUID="GPU-1"),), network_speed=(card("gpu-a", "eth0", 1.25e9),))
     busy = seen(
         temperature=(series(60, Hostname="gpu-a", UUID="GPU-1", instance=AGENT),),
         agent_state=(series(1, instance=AGENT),),
         network_speed=(card("gpu-a", "eth0", 1.25e9),),
-        network_sent=(card("gpu-a", "eth0", 1.25e9),),
     )
     assert snapshot_digest(plain) == snapshot_digest(busy)
     assert plain != busy
+
+
+def test_how_busy_networks_are_is_part_of_what_a_plan_depends_on() -> None:
+    speed = (card("gpu-a", "eth0", 1.25e9),)
+    digests = {snapshot_digest(seen(network_speed=speed, network_sent=(card("gpu-a", "eth0", sent),))) for sent in (0.0, 1e7, 1.25e9)}
+    assert len(digests) == 2
+    assert snapshot_digest(seen(network_speed=speed)) not in digests

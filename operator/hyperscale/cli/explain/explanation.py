@@ -123,7 +123,8 @@ def plan_sentence(plan: Plan) -> str:
     return (
         f"Plan {plan.plan_id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
         f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds_text(predicted)}, "
-        f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
+        f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}"
+        f"{f'; it waits longest for {predicted.bound_by}' if predicted.bound_by else ''}."
     )
 
 

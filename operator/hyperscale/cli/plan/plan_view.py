@@ -59,6 +59,7 @@ def _header(plan: Plan, job: JobInput, then: str, figures: str, sources: KnownIn
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),
             ("Communication", f"{predicted_text(plan.predicted.communication_seconds)} an epoch"),
+            ("Waits for", plan.predicted.bound_by),
             ("Objective", f"{seconds_text(plan.objective)}{formula}"),
             ("Gap", gap_text(plan.optimality_gap)),
             ("Figures", figures),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from statistics import fmean
 from typing import Final
 
@@ -11,7 +12,8 @@ import msgspec
 
 from hyperscale.cli.topology.domains import DomainPair, by_level, domain_pairs, widest
 from hyperscale.model.cluster import Link, MetricsState, Node, Quality, Sample
-from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.graph import ClusterGraph, Machine
+from hyperscale.planner.graph.machine_resources import cards_of
 
 WORST_LINKS: Final = 5
 MAX_DOMAINS: Final = 16
@@ -33,7 +35,10 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     state: str
     """Ready, NotReady, Cordoned or Tainted."""
     network_bytes_per_second: float | None = None
-    """What its fastest network card carries."""
+    """What one of its network cards carries, by the best source."""
+    network_cards: int | None = None
+    network_rails: int = 1
+    """GPUs that must send at once to fill the cards."""
     network_use_ratio: float | None = None
     sources: dict[str, str] = {}
     """Where each figure above came from, by its name; several of them with a blank between where GPUs differ."""
@@ -72,6 +77,18 @@ class LinkRow(msgspec.Struct, frozen=True, rename="camel"):
     """Of the less sure one that is known, 0..1."""
 
 
+class UplinkRow(msgspec.Struct, frozen=True, rename="camel"):
+    """Uplinks of one topology domain that the policy limits."""
+
+    name: str
+    """Such as rack/r7."""
+    nodes: int
+    bytes_per_second: float
+    """One way, all uplinks together."""
+    left_bytes_per_second: float
+    """What running traffic leaves of that."""
+
+
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
     """The whole answer."""
 
@@ -96,6 +113,7 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     narrowest_links: tuple[LinkRow, ...]
     """Lowest bandwidth first."""
     nodes: tuple[NodeRow, ...]
+    uplinks: tuple[UplinkRow, ...] = ()
 
 
 def summarize(graph: ClusterGraph) -> Summary:
@@ -121,8 +139,21 @@ def summarize(graph: ClusterGraph) -> Summary:
         domain_pairs=domain_pairs(graph, widest(graph, MAX_DOMAINS)),
         slowest_links=_worst(snapshot.links, lambda link: link.latency_seconds, -1.0),
         narrowest_links=_worst(snapshot.links, lambda link: link.bandwidth_bytes_per_second, 1.0),
-        nodes=tuple(_node_row(node) for node in graph.nodes),
+        nodes=tuple(_node_row(node, int(rails)) for node, rails in zip(graph.nodes, graph.machine.rails, strict=True)),
+        uplinks=tuple(_uplinks(graph.machine)),
     )
+
+
+def _uplinks(machine: Machine) -> Iterator[UplinkRow]:
+    """Uplinks of all domains that have a limit."""
+    capacity = machine.uplink_capacity_bytes_per_second
+    left = machine.uplink_bytes_per_second
+    for level, names in enumerate(machine.uplink_names):
+        for domain, name in enumerate(names):
+            if math.isfinite(left[level, domain]):
+                whole = left if capacity is None else capacity
+                nodes = int((machine.uplink_domains[level] == domain).sum())
+                yield UplinkRow(name, nodes, float(whole[level, domain]), float(left[level, domain]))
 
 
 def state_of(node: Node) -> str:
@@ -134,7 +165,8 @@ def state_of(node: Node) -> str:
     return "Tainted" if any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.taints) else "Ready"
 
 
-def _node_row(node: Node) -> NodeRow:
+def _node_row(node: Node, rails: int) -> NodeRow:
+    cards = cards_of(node)
     used = [gpu.utilization_ratio.value for gpu in node.gpus if gpu.utilization_ratio.value is not None]
     warm = [gpu.temperature_celsius.value for gpu in node.gpus if gpu.temperature_celsius.value is not None]
     return NodeRow(
@@ -147,9 +179,11 @@ def _node_row(node: Node) -> NodeRow:
         hottest_celsius=max(warm, default=None),
         domains=node.domains,
         state=state_of(node),
-        network_bytes_per_second=node.network_bytes_per_second.value,
+        network_bytes_per_second=cards.bytes_per_second,
+        network_cards=cards.number,
+        network_rails=rails,
         network_use_ratio=node.network_use_ratio.value,
-        sources=_sources(node),
+        sources={**_sources(node), **({"networkBytesPerSecond": cards.source} if cards.source else {})},
     )
 
 

@@ -20,6 +20,7 @@ def topology_table(summary: Summary) -> list[str]:
         *_head(summary),
         *_levels(summary),
         *_nodes(summary),
+        *_uplinks(summary),
         *_domain_pairs(summary.domain_pairs),
         *_links("Slowest links", summary.slowest_links),
         *_links("Narrowest links", summary.narrowest_links),
@@ -53,7 +54,12 @@ def _levels(summary: Summary) -> list[str]:
 
 def _nodes(summary: Summary) -> list[str]:
     header = ("NODE", "PRODUCT", "MEMORY", "FREE", "GPUS", "UTIL", "HOTTEST", "DOMAIN", "STATE")
-    lines = ["", *table(header, [_node_cells(row) for row in summary.nodes[:SHOWN_NODES]], right=frozenset({2, 3, 4, 5, 6}))]
+    shown = summary.nodes[:SHOWN_NODES]
+    rows = [_node_cells(row) for row in shown]
+    if any(row.network_bytes_per_second is not None for row in shown):
+        header = (*header, "CARDS")
+        rows = [(*cells, _cards(row)) for cells, row in zip(rows, shown, strict=True)]
+    lines = ["", *table(header, rows, right=frozenset({2, 3, 4, 5, 6}))]
     more = len(summary.nodes) - SHOWN_NODES
     return [*lines, f"... and {more} more (all with -o json)"] if more > 0 else lines
 
@@ -70,6 +76,19 @@ def _node_cells(row: NodeRow) -> tuple[str, ...]:
         next((domain for domain in reversed(row.domains) if domain), "-"),
         row.state,
     )
+
+
+def _cards(row: NodeRow) -> str:
+    """Network cards of a node and where the figure came from."""
+    if row.network_bytes_per_second is None:
+        return "unknown"
+    source = row.sources.get("networkBytesPerSecond", "")
+    return f"{row.network_cards or 1} x {rate_text(row.network_bytes_per_second)}{f' ({source})' if source else ''}"
+
+
+def _uplinks(summary: Summary) -> list[str]:
+    rows = [(each.name, str(each.nodes), rate_text(each.bytes_per_second), rate_text(each.left_bytes_per_second)) for each in summary.uplinks]
+    return ["", *table(("UPLINKS OF", "NODES", "CARRY", "LEFT"), rows, right=frozenset({1, 2, 3}))] if rows else []
 
 
 def _domain_pairs(domain_pairs: tuple[DomainPair, ...]) -> list[str]:

@@ -163,7 +163,7 @@ cdef class Stream:
     cdef int free_count
     cdef int *pending
     cdef int *granted                # (J,) scratch
-    cdef int *counted                # (n,) scratch of the planner's kernel
+    cdef int *counted                # (2 n,) scratch of the planner's kernel
     cdef int pendings
     cdef int *running
     cdef int runnings
@@ -225,7 +225,7 @@ cdef class Stream:
         self.pending = <int *> calloc(self.jobs, sizeof(int))
         self.granted = <int *> calloc(self.jobs, sizeof(int))
         self.running = <int *> calloc(NODES, sizeof(int))
-        self.counted = <int *> calloc(self.n, sizeof(int))
+        self.counted = <int *> calloc(2 * self.n, sizeof(int))
         self.ws = workspace_new(self.n, ORDER)
         self.cache_size = 1 << 16
         self.cache = <Placed *> calloc(self.cache_size, sizeof(Placed))
@@ -341,6 +341,7 @@ cdef class Stream:
         cdef Instance q
         cdef unsigned char usable[NODES]
         cdef int order[ORDER]
+        cdef double ring[3]
         cdef int i
         cdef Placed found
         cdef double *figure = self.figures + (j * OPTIONS + o) * 6
@@ -351,6 +352,11 @@ cdef class Stream:
         q.lat, q.spb, q.inside, q.slots = self.latency, self.per_byte, self.inside, NULL
         q.rounds, q.halo_bytes = max(figure[0], LEAST_ROUNDS), figure[1]
         q.ring_latency_factor, q.ring_byte_factor = figure[2], figure[3]
+        # One GPU a node: every ring is over as many nodes as workers, and its cards are full. Streams know no trees and no uplinks.
+        ring[0], ring[1], ring[2] = figure[2], 0.0, figure[3]
+        q.algorithms, q.stride, q.collectives, q.floors, q.held = 1, 0, ring, ring, self.counted + self.n
+        q.railed, q.filling, q.slow, q.least_slow = False, NULL, NULL, NULL
+        q.levels, q.domains, q.domain, q.uplink, q.mass = 0, 0, NULL, NULL, NULL
         q.epoch_flops, q.overhead_seconds, q.communication_weight = figure[4], figure[5], self.placement_lambda
         found.key, found.free, found.nodes = 1 + j * OPTIONS + o, free, 0
         found.seconds = found.communication = INFINITY

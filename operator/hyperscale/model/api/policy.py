@@ -15,6 +15,9 @@ from hyperscale.model.api.preference_policy import PreferencePolicy
 from hyperscale.model.api.written_numbers import DECIMAL, QUANTITY
 
 MAX_BYTES_PER_SECOND: Final = 1e15
+MAX_NETWORK_CARDS: Final = 64
+"""Of one node."""
+MAX_OVERSUBSCRIPTION: Final = 1000
 NANOSECONDS: Final = 10**9
 """In a second."""
 
@@ -76,7 +79,9 @@ class NodeOverride(Spec, frozen=True):
     gpu_memory: Annotated[int, Meta(ge=2**20, le=16 * 2**40, extra=QUANTITY)] | None = None
     """Memory of one GPU, such as 24Gi, instead of nvidia.com/gpu.memory."""
     network_bytes_per_second: Annotated[float, Meta(ge=1, le=MAX_BYTES_PER_SECOND, extra=QUANTITY)] | None = None
-    """What its fastest network card carries, instead of node-exporter's figure."""
+    """What one of its network cards carries; without networkCards all of them together, instead of what exporters and tables say."""
+    network_cards: Annotated[int, Meta(ge=1, le=MAX_NETWORK_CARDS)] | None = None
+    """Network cards of that speed, which GPUs use at once."""
     topology: Annotated[dict[LabelKey, LabelValue], Meta(max_length=15)] = field(default_factory=dict)
     """Topology labels that count instead of the node's own; they match no node selector."""
 
@@ -103,6 +108,19 @@ class LinkOverride(Spec, frozen=True):
         return _seconds(self.latency_nanoseconds)
 
 
+class UplinkOverride(Spec, frozen=True):
+    """What the uplinks of a topology domain carry: all traffic between its nodes and others shares them. Write one of both figures."""
+
+    level: LabelKey
+    """Topology label, such as that of a leaf switch or a zone."""
+    domain: Annotated[str, Meta(max_length=253)] = ""
+    """Value of that label; empty means every domain of the level that no other entry names."""
+    bytes_per_second: Annotated[float, Meta(ge=1, le=MAX_BYTES_PER_SECOND, extra=QUANTITY)] | None = None
+    """One way, all uplinks of the domain together."""
+    oversubscription: Annotated[float, Meta(ge=1, le=MAX_OVERSUBSCRIPTION, extra=DECIMAL)] | None = None
+    """What the network cards of the domain's GPU nodes carry together, over what its uplinks carry."""
+
+
 class Overrides(Spec, frozen=True):
     """Figures that count before anything measured or labelled."""
 
@@ -110,6 +128,8 @@ class Overrides(Spec, frozen=True):
     """Nodes, one entry for each name."""
     links: Annotated[tuple[LinkOverride, ...], Meta(max_length=1024)] = ()
     """Links; pairs of nodes before domains, then the first that fits."""
+    uplinks: Annotated[tuple[UplinkOverride, ...], Meta(max_length=256)] = ()
+    """Uplinks of topology domains, each level and domain once."""
 
 
 class QueueOrder(enum.StrEnum):

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from hyperscale.model.api.policy import MAX_NETWORK_CARDS
 from hyperscale.model.cluster import NVLINK, PATH_KINDS, ClusterSnapshot, Gpu, GpuPaths, Link, Node, Quality, Sample
 from hyperscale.observe.files import hulk, matrix
 from hyperscale.observe.files.bounded import SnapshotError, read_bounded, read_text
@@ -153,6 +154,8 @@ def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
     yield from _amount_problems(node)
     if node.gpu_paths is not None:
         yield from (f"gpuPaths.{problem}" for problem in _paths_problems(node.gpu_paths))
+    if node.network_cards is not None and not 1 <= node.network_cards <= MAX_NETWORK_CARDS:
+        yield f"networkCards: {node.network_cards} is no number of cards; write 1 to {MAX_NETWORK_CARDS}"
     for name in ("network_bytes_per_second", "network_use_ratio"):
         yield from _sample_problems(name, getattr(node, name))
     for place, gpu in enumerate(node.gpus):

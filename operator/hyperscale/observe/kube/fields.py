@@ -137,7 +137,7 @@ def node_view(
     requested: what pods hold on it, by resource name (see `requested_by_node`)
     gpus:      its GPUs as DCGM sees them
     levels:    topology label keys, widest first
-    network:   its fastest card
+    network:   its fastest cards
     paths:     the narrowest way between two of its GPUs
     Raises ValueError for a resource quantity that is none or absurd.
     """
@@ -169,6 +169,7 @@ def node_view(
         allocatable=offered,
         requested={name: round(requested[name], 6) for name in offered if requested.get(name)},
         network_bytes_per_second=network.bytes_per_second,
+        network_cards=network.cards,
         network_use_ratio=network.use_ratio,
         gpu_paths=paths,
         sources=_sources(product, memory, topology_source(metadata, levels)),

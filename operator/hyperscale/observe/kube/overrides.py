@@ -35,9 +35,18 @@ def spoken_for(
     gone = sorted(said.keys() - domains.keys())
     if gone:
         notes = (*notes, f"overrides speak of nodes that are not there ({gone[0]}{f' and {len(gone) - 1} more' if gone[1:] else ''})")
+    notes = (*notes, *_absent_domains(domains, overrides))
     message = "; ".join(text for text in (snapshot.metrics.message, *notes) if text)[:MAX_MESSAGE]
     nodes = tuple(overridden(node, said.get(node.name)) for node in snapshot.nodes)
     return replace(snapshot, nodes=nodes, links=links, metrics=replace(snapshot.metrics, message=message)), notes
+
+
+def _absent_domains(domains: Mapping[str, Mapping[str, str]], overrides: Overrides) -> Iterator[str]:
+    """A note on every uplink whose domain no node is in. A domain has its label's value as name, the wider ones may stand before."""
+    for uplink in overrides.uplinks:
+        value = uplink.domain.rpartition("/")[2]
+        if not any(label and value in ("", label) for label in (labels.get(uplink.level) for labels in domains.values())):
+            yield f"overrides of uplinks name no domain of this cluster ({uplink.domain or 'every domain'} of {uplink.level})"
 
 
 def overridden(node: Node, override: NodeOverride | None) -> Node:
@@ -52,7 +61,12 @@ def overridden(node: Node, override: NodeOverride | None) -> Node:
         sources["gpuMemoryBytes"] = Origin.OVERRIDE.value
         node = replace(node, gpu_memory_bytes=override.gpu_memory)
     if override.network_bytes_per_second is not None:
-        node = replace(node, network_bytes_per_second=_said(override.network_bytes_per_second))
+        # All cards together, unless networkCards says how many there are.
+        node = replace(node, network_bytes_per_second=_said(override.network_bytes_per_second), network_cards=None)
+        sources.pop("networkCards", None)
+    if override.network_cards is not None:
+        sources["networkCards"] = Origin.OVERRIDE.value
+        node = replace(node, network_cards=override.network_cards)
     return replace(node, sources=sources)
 
 

@@ -117,7 +117,7 @@ class SnapshotFigures(NamedTuple):
     holders: Mapping[str, Holders]
     """The pods under which GPUs were read, by node."""
     networks: Mapping[str, NodeNetwork] = {}
-    """The fastest card of every node that tells one."""
+    """The fastest cards of every node that tells them."""
     paths: Mapping[str, GpuPaths] = {}
     """The narrowest way between two GPUs of every node that tells one."""
 
@@ -142,7 +142,7 @@ def completed(series: SnapshotFigures, notes: tuple[str, ...], before: Mapping[s
     """
     reading, index, limits, moment = series.reading, series.names, series.limits, series.moment
     cards = networks(reading, index, limits, moment, before)
-    believed = bounded(links.believed(series.links), {name: card.bytes_per_second for name, card in cards.items()})
+    believed = bounded(links.believed(series.links), {name: card.together for name, card in cards.items()})
     state, paths = state_of(reading, series.gpus, believed, notes), paths_by_node(reading, index, limits, moment)
     return series._replace(links=believed, state=state, networks=cards, paths=paths)
 

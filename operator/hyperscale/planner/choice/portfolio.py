@@ -12,7 +12,6 @@ from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.plan import (
-    AllreduceCost,
     Correction,
     Infeasible,
     Plan,
@@ -27,10 +26,12 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
+from hyperscale.planner.choice.bounded_by import allreduce_cost, bounded_by
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
-from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
+from hyperscale.planner.cost.epoch_parts import bounding_resource
+from hyperscale.planner.cost.objective import Breakdown, predict, shares
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.repair.fixed_shares import held_breakdown
@@ -182,7 +183,9 @@ def describe(
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = _placements(problem, candidate, rounded_shares(share.tolist()))
-    predicted = _prediction(problem, order, figures)
+    bound = bounded_by(problem, members, bounding_resource(costs, positions, share, figures.slowest_worker))
+    predicted = replace(_prediction(problem, order, figures), bound_by=bound)
+    explained = reasons.reasons(problem, candidate, figures, others)
     return Plan(
         planner=planner,
         seed=problem.request.seed,
@@ -194,9 +197,13 @@ def describe(
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=reasons.rejections(problem, candidate),
         snapshot=problem.graph.digest,
-        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration)),
+        reasons=(
+            *explained,
+            f"An epoch waits longest for {bound}.",
+            *trust.source(predicted.calibration),
+        ),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
-        allreduce=_allreduce(problem, order),
+        allreduce=allreduce_cost(problem, order),
     )
 
 
@@ -229,24 +236,6 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Predic
 def _factor(calibration: Correction | None) -> float:
     """What the cost model's figures are multiplied with."""
     return calibration.factor if calibration is not None else 1.0
-
-
-def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
-    """Of one allreduce over the ring of all ranks: its slowest hop sets the pace (Patarasuk & Yuan 2009)."""
-    members, positions = np.unique(order, return_inverse=True)
-    costs = problem.costs(members)
-    ranks = costs.ranks(len(order))
-    if ranks == 1:
-        return AllreduceCost(0.0, 0.0, measured=True)
-    latency, per_byte = slowest_hops(costs, positions[None, :])
-    pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)
-    measured = problem.graph.link_costs(problem.nodes[order]).measured
-    measured_links = [measured[pairs], *([measured.diagonal()] if costs.gpus_per_worker > 1 else [])]
-    return AllreduceCost(
-        latency_seconds=rounded(2.0 * (ranks - 1) * float(latency[0])),
-        seconds_per_byte=rounded(2.0 * (ranks - 1) / ranks * float(per_byte[0])),
-        measured=bool(np.concatenate(measured_links).all()),
-    )
 
 
 def _cost(problem: Problem, order: IntArray, epoch_seconds: float) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hyperscale.model.api.job import Balance
@@ -9,10 +11,21 @@ from hyperscale.model.graph import IntArray
 from hyperscale.planner.cost.objective import Costs, largest_shares, volumes
 
 
-def lower_bound(costs: Costs, slots: IntArray, workers: int, link: tuple[float, float]) -> float:
+class BestLinks(NamedTuple):
+    """What no link of a placement is better than; +inf where there is none of the kind."""
+
+    between_seconds: float
+    """Latency between two nodes."""
+    between_seconds_per_byte: float
+    inside_seconds: float
+    """Latency inside a node that may have several ranks."""
+    inside_seconds_per_byte: float
+
+
+def lower_bound(costs: Costs, slots: IntArray, workers: int, links: BestLinks) -> float:
     """Seconds of the objective that every placement has at least: the fastest slots, all pairs over the best link.
 
-    slots: (m,) of each candidate, pinned ranks counted · link: as `best_link` has it. +inf where there are too few slots.
+    slots: (m,) of each candidate, pinned ranks counted · links: as `best_links` has them. +inf where there are too few slots.
     """
     usable = np.flatnonzero(slots > 0)
     fast = usable[np.argsort(-costs.flops_per_second[usable], kind="stable")][:workers]
@@ -25,13 +38,29 @@ def lower_bound(costs: Costs, slots: IntArray, workers: int, link: tuple[float, 
     overhead = volume.steps * costs.workload.step_overhead_seconds
     if costs.ranks(workers) == 1:
         return float(compute + overhead)
-    latency, per_byte = link
-    wait = volume.rounds * latency
-    # The mean rank sends its part of the boundary data; where memory shifts shares, the slowest rank may send less.
-    traffic = volume.halo_bytes * per_byte / costs.ranks(workers)
-    ring = volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
-    slowest = compute + wait + (0.0 if memory_may_limit(costs, usable, workers) else traffic)
-    return float(slowest + ring + overhead + costs.communication_weight * (wait + traffic + ring))
+    # Where memory shifts shares, the slowest rank may send less than the mean.
+    traffic_weight = costs.communication_weight + (0.0 if memory_may_limit(costs, usable, workers) else 1.0)
+    return float(compute + overhead + _least_communication(costs, slots, workers, links, traffic_weight))
+
+
+def _least_communication(costs: Costs, slots: IntArray, workers: int, links: BestLinks, traffic_weight: float) -> float:
+    """Least weighted seconds of boundary data and allreduce over all numbers of nodes that may hold the workers."""
+    volume, weight = volumes(costs, workers), 1.0 + costs.communication_weight
+    room = np.sort(np.minimum(slots[slots > 0], workers))[::-1]
+    fewest = int(np.searchsorted(np.cumsum(room), workers)) + 1
+    nodes = np.arange(fewest, min(workers, len(room)) + 1)
+    one, packed = nodes == 1, nodes < costs.ranks(workers)
+    apart = np.isfinite(links.between_seconds)
+    links = BestLinks(*(figure if np.isfinite(figure) else 0.0 for figure in links))
+    between = np.where(one, 0.0, links.between_seconds)
+    inside = np.where(packed, links.inside_seconds, 0.0)
+    per_byte = np.where(one, links.inside_seconds_per_byte, links.between_seconds_per_byte)
+    # The mean rank sends its part of the boundary data, and waits for its farthest partner every round.
+    mean = np.where(packed & ~one, np.minimum(per_byte, links.inside_seconds_per_byte), per_byte)
+    traffic = traffic_weight * volume.halo_bytes / costs.ranks(workers) * mean
+    wait = weight * volume.rounds * np.where(one, links.inside_seconds, links.between_seconds)
+    seconds = traffic + wait + weight * volume.allreduce_seconds(nodes, between, inside, per_byte)
+    return float(np.where(one | apart, seconds, np.inf).min())
 
 
 def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
@@ -43,10 +72,15 @@ def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
     return bool((limits < speeds / (speeds + (workers - 1) * speeds.min())).any())
 
 
-def best_link(costs: Costs, slots: IntArray) -> tuple[float, float]:
+def best_links(costs: Costs, slots: IntArray) -> BestLinks:
     """Lowest latency and seconds per byte of any pair that two ranks may form; `slots` (m,) with pinned workers."""
     usable = slots > 0
     open_pairs = ~costs.blocked & usable[:, None] & usable[None, :]
-    np.fill_diagonal(open_pairs, slots * costs.gpus_per_worker > 1)
-    latency = costs.latency_seconds.min(where=open_pairs, initial=np.inf)
-    return float(latency), float(costs.seconds_per_byte.min(where=open_pairs, initial=np.inf))
+    np.fill_diagonal(open_pairs, False)
+    several = slots * costs.gpus_per_worker > 1
+    return BestLinks(
+        float(costs.latency_seconds.min(where=open_pairs, initial=np.inf)),
+        float(costs.seconds_per_byte.min(where=open_pairs, initial=np.inf)),
+        float(costs.inside_latency_seconds.min(where=several, initial=np.inf)),
+        float(costs.inside_seconds_per_byte.min(where=several, initial=np.inf)),
+    )

@@ -5,7 +5,7 @@ A worker is a pod; each of its GPUs is one rank. Figures are per worker or per p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -14,6 +14,7 @@ import numpy as np
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.workload import WorkloadProfile
+from hyperscale.planner.cost.collectives import allreduce
 
 UNREACHABLE_SECONDS: Final = 1e100
 """Latency of a pair that cannot talk where a search must not meet infinities."""
@@ -37,6 +38,29 @@ class Costs:
     gpus_per_worker: int
     balance: Balance
     communication_weight: float
+    rails: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(m,) GPUs of a node that must send at once to fill its network cards; empty where one GPU fills them everywhere."""
+    uplink_domains: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    """(levels, m) domain of each candidate at each level with limited uplinks, -1 where it has none."""
+    uplink_seconds_per_byte: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    """(levels, domains) inverse of what leaves a domain, one way, all its nodes together; 0 where unlimited."""
+
+    @cached_property
+    def filling_workers(self) -> FloatArray:
+        """(m,) workers of one node whose GPUs fill its network cards; with w below it they get w / filling of what the cards carry."""
+        rails = self.rails if len(self.rails) else np.ones(len(self.flops_per_second))
+        filling: FloatArray = np.ascontiguousarray(rails / self.gpus_per_worker)
+        return filling
+
+    @cached_property
+    def railed(self) -> bool:
+        """True where one worker alone may leave some node's cards partly idle."""
+        return bool((self.filling_workers > 1.0).any())
+
+    def card_slowness(self, nodes: IntArray, counts: IntArray) -> FloatArray:
+        """How many times slower than full the cards are of `nodes`, candidates of any shape, with so many workers each."""
+        slowness: FloatArray = np.maximum(1.0, self.filling_workers[nodes] / np.maximum(counts, 1))
+        return slowness
 
     @cached_property
     def any_blocked(self) -> bool:
@@ -109,6 +133,9 @@ class Costs:
             self.gpus_per_worker,
             self.balance,
             self.communication_weight,
+            self.rails[members] if len(self.rails) else self.rails,
+            self.uplink_domains[:, members] if len(self.uplink_domains) else self.uplink_domains,
+            self.uplink_seconds_per_byte,
         )
 
 
@@ -122,9 +149,21 @@ class ExchangeVolumes:
     halo_bytes: float
     """Of all ranks together."""
     ring_latency_factor: float
-    """Seconds of latency of the slowest hop -> seconds of allreduce."""
+    """Seconds of latency of the slowest hop -> seconds of allreduce, were all hops of a ring alike: what searches are guided by."""
     ring_byte_factor: float
-    """Seconds per byte of the slowest hop -> seconds of allreduce."""
+    """Seconds per byte of the slowest hop, likewise."""
+    collectives: FloatArray = field(compare=False)
+    """(workers + 1, algorithms, 3) by number of different nodes; the fastest algorithm counts.
+
+    Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop -> seconds of an epoch's allreduces."""
+
+    def allreduce_seconds(self, nodes: IntArray, between: FloatArray, inside: FloatArray, per_byte: FloatArray) -> FloatArray:
+        """Seconds (...) of an epoch's allreduces over `nodes` nodes, with these slowest hops."""
+        terms = self.collectives[nodes]
+        seconds: FloatArray = (
+            terms[..., 0] * between[..., None] + terms[..., 1] * inside[..., None] + terms[..., 2] * per_byte[..., None]
+        ).min(axis=-1)
+        return seconds
 
 
 def volumes(costs: Costs, workers: int) -> ExchangeVolumes:
@@ -139,7 +178,7 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0)
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((2, 1, 3)))
     return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
@@ -147,4 +186,23 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
+        collectives=_collectives(ranks, workers) * (steps, steps, steps * workload.gradient_bytes),
     )
+
+
+def _collectives(ranks: int, workers: int) -> FloatArray:
+    """(workers + 1, algorithms, 3) of `collectives.allreduce` by number of nodes; row 0 is row 1."""
+    by_nodes = [allreduce(ranks, nodes) for nodes in range(1, workers + 1)]
+    most = max(len(algorithms) for algorithms in by_nodes)
+    padded = [(*algorithms, *algorithms[:1] * (most - len(algorithms))) for algorithms in by_nodes]
+    table: FloatArray = np.array([padded[0], *padded], dtype=np.float64)
+    kept = [
+        one
+        for one in range(most)
+        if not any(
+            (table[:, other] <= table[:, one]).all() and (other < one or (table[:, other] < table[:, one]).any())
+            for other in range(most)
+            if other != one
+        )
+    ]
+    return np.ascontiguousarray(table[:, kept])

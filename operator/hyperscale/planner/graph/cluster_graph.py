@@ -9,15 +9,16 @@ import numpy as np
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Quality, Sample
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers, plain_machine
+from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
 from hyperscale.planner.graph import completion, tiers
 from hyperscale.planner.graph.inside import insides
+from hyperscale.planner.graph.machine_resources import machine
 
 
 def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     """The graph of `snapshot`; the order of its nodes and links does not matter.
 
-    policy: what it says of the inside of nodes; its quality limits were applied when the snapshot was taken
+    policy: what it says of the inside of nodes and of uplinks; its quality limits were applied when the snapshot was taken
     Raises ValueError when two nodes share a name.
     """
     nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
@@ -27,7 +28,8 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     domains = _domain_codes(nodes, len(snapshot.levels))
     links = _measured_links(snapshot, index)
     tier_of_link = _tiers_of(links.key, domains)
-    calibrated = tiers.calibrated(tiers.constants(snapshot.levels), tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
+    assumed = tiers.constants(snapshot.levels)
+    calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
     return ClusterGraph(
         snapshot=snapshot,
         digest=snapshot_digest(snapshot),
@@ -37,7 +39,7 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         tiers=calibrated,
         links=links,
         inside=insides(nodes, policy),
-        machine=plain_machine(len(nodes)),
+        machine=machine(nodes, snapshot.levels, assumed, calibrated, policy),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
 

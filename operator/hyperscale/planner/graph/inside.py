@@ -31,6 +31,10 @@ GA102: Final = 14.0625e9
 """Bytes a second, one way, of one of the four NVLinks of this chip (NVIDIA's GA102 whitepaper), which its boards have for bridges."""
 
 
+HOST_MEMORY: Final = 0.55
+"""Of PCIe's nominal rate what a ring moves over the node's memory, between GPUs without peer access (four RTX 5090, nccl_tests.csv)."""
+
+
 class Board(NamedTuple):
     """Nominal bytes a second, one way, of one GPU."""
 
@@ -39,8 +43,24 @@ class Board(NamedTuple):
     """NVLinks between any two GPUs of a node; 0 where the product has none, or they join some of a node's GPUs only."""
     link: float = 25e9
     """Of one NVLink."""
+    sharp: float = 0.0
+    """Efficiency of NVLink SHARP; 0 without it."""
+    peers: bool = True
+    """False where a GPU reaches another one of its node through the node's memory only."""
 
 
+class Mesh(NamedTuple):
+    """NVLinks of a board whose GPUs are joined without NVSwitches."""
+
+    pair: int
+    """Between any two GPUs; 0 where some are not joined."""
+    ring: int
+    """Of a GPU that rings through all of them use."""
+
+
+HOPPER: Final = 0.85
+BLACKWELL: Final = 0.74
+"""Part of the links' rate that NVLink SHARP moves (nvlsEfficiency in NCCL's src/graph/tuning.cc); earlier generations have none."""
 UNKNOWN: Final = Board(PCIE3)
 """A product in no table: 16 lanes of PCIe 3.0."""
 
@@ -55,24 +75,24 @@ BOARDS: Final[dict[str, Board]] = {
     "A40": Board(PCIE4, link=GA102),
     "A800": Board(PCIE4),
     "A800-SXM4": Board(PCIE4, 8),
-    "B100": Board(PCIE5, 18, 50e9),
-    "B200": Board(PCIE5, 18, 50e9),
-    "B300": Board(PCIE5, 18, 50e9),
-    "GB200": Board(PCIE5, 18, 50e9),
-    "GB300": Board(PCIE5, 18, 50e9),
+    "B100": Board(PCIE5, 18, 50e9, BLACKWELL),
+    "B200": Board(PCIE5, 18, 50e9, BLACKWELL),
+    "B300": Board(PCIE5, 18, 50e9, BLACKWELL),
+    "GB200": Board(PCIE5, 18, 50e9, BLACKWELL),
+    "GB300": Board(PCIE5, 18, 50e9, BLACKWELL),
     "GH200": Board(PCIE5),
     "GeForce-RTX-2080": Board(PCIE3),
     "GeForce-RTX-3080": Board(PCIE3),
     "GeForce-RTX-3090": Board(PCIE3, link=GA102),
     "GeForce-RTX-4090": Board(PCIE3),
-    "GeForce-RTX-5090": Board(PCIE5),
-    "H100": Board(PCIE5, 18),
+    "GeForce-RTX-5090": Board(PCIE5, peers=False),
+    "H100": Board(PCIE5, 18, sharp=HOPPER),
     "H100-NVL": Board(PCIE5),
     "H100-PCIE": Board(PCIE5),
-    "H20": Board(PCIE5, 18),
-    "H200": Board(PCIE5, 18),
+    "H20": Board(PCIE5, 18, sharp=HOPPER),
+    "H200": Board(PCIE5, 18, sharp=HOPPER),
     "H200-NVL": Board(PCIE5),
-    "H800": Board(PCIE5, 8),
+    "H800": Board(PCIE5, 8, sharp=HOPPER),
     "H800-NVL": Board(PCIE5),
     "H800-PCIE": Board(PCIE5),
     "L20": Board(PCIE4),
@@ -96,8 +116,10 @@ BOARDS: Final[dict[str, Board]] = {
     "Tesla-P40": Board(PCIE3),
     "Tesla-T4": Board(PCIE3),
     "Tesla-V100": Board(PCIE3),
+    "Tesla-V100-SXM2": Board(PCIE3),
     "Tesla-V100-SXM3": Board(PCIE3, 6),
     "V100": Board(PCIE3),
+    "V100-SXM2": Board(PCIE3),
     "V100-SXM3": Board(PCIE3, 6),
 }
 """From NVIDIA's data sheets; a speed for each is in `hyperscale.planner.problem.speeds`.
@@ -106,38 +128,84 @@ P100 and V100 SXM2 stand on boards whose NVLinks are a mesh: of eight GPUs each 
 have no peer access, count as UNKNOWN does.
 """
 
+MESHES: Final[dict[tuple[str, int], Mesh]] = {
+    ("A100-SXM", 4): Mesh(4, 12),
+    ("GH200", 4): Mesh(6, 18),
+    ("Tesla-V100-SXM2", 4): Mesh(1, 4),
+    ("Tesla-V100-SXM2", 8): Mesh(0, 6),
+    ("V100-SXM2", 4): Mesh(1, 4),
+    ("V100-SXM2", 8): Mesh(0, 6),
+}
+"""By product and GPUs of a node (sources: docs/explanation/machines.md). Rings use all links of a GPU, exchanges the narrowest pair."""
+
+
+class Exchange(NamedTuple):
+    """Of one node; bytes a second are sustained, one way."""
+
+    latency_seconds: float
+    bandwidth: float
+    """Between any two GPUs."""
+    ring: float
+    """Of a ring through all of them."""
+    sharp: float
+    """Efficiency of NVLink SHARP, 0 without it."""
+
 
 def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
     """The inside of each of `nodes` (n,)."""
-    figures_by_kind: dict[tuple[str | None, GpuPaths | None], tuple[float, float, bool]] = {}
-    for kind in {(node.gpu_product, node.gpu_paths) for node in nodes}:
-        figures_by_kind[kind] = _inside(*kind, policy.gpus)
-    figures = [figures_by_kind[node.gpu_product, node.gpu_paths] for node in nodes]
+    kinds = [(node.gpu_product, node.gpu_paths, node.allocatable_gpus) for node in nodes]
+    by_kind = {kind: _inside(*kind, policy.gpus) for kind in set(kinds)}
+    exchanges = np.array([by_kind[kind][0] for kind in kinds], dtype=np.float64).reshape(len(nodes), len(Exchange._fields))
     return Inside(
-        latency_seconds=np.array([latency for latency, _, _ in figures], dtype=np.float64),
-        bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth, _ in figures], dtype=np.float64),
-        stated=np.array([stated for _, _, stated in figures], dtype=np.bool_),
+        latency_seconds=exchanges[:, 0].copy(),
+        bandwidth_bytes_per_second=exchanges[:, 1].copy(),
+        ring_bytes_per_second=exchanges[:, 2].copy(),
+        sharp_efficiency=exchanges[:, 3].copy(),
+        stated=np.array([by_kind[kind][1] for kind in kinds], dtype=np.bool_),
     )
 
 
-def _inside(product: str | None, paths: GpuPaths | None, models: Sequence[GpuModel]) -> tuple[float, float, bool]:
-    """Latency, bandwidth, and whether an agent or the policy tells the bandwidth; each figure by the longest entry that states it."""
-    latency, bandwidth = observed(product, paths)
+def _inside(product: str | None, paths: GpuPaths | None, gpus: int, models: Sequence[GpuModel]) -> tuple[Exchange, bool]:
+    """The inside, and whether an agent or the policy tells its bandwidth; each figure by the longest entry that states it."""
+    exchange = exchange_of(product, paths, gpus)
     waits = stated(product, {model.product: model.intra_node_latency_seconds for model in models})
     rate = stated(product, {model.product: model.intra_node_bytes_per_second for model in models})
     # An agent tells the way, the rate of one way is the product's.
     reported = rate is not None or (paths is not None and longest(product, BOARDS) is not None)
-    return latency if waits is None else waits, bandwidth if rate is None else rate, reported
+    if waits is not None:
+        exchange = exchange._replace(latency_seconds=waits)
+    # A stated rate is that of rings too: what an administrator measured includes what the switches add up.
+    return exchange if rate is None else exchange._replace(bandwidth=rate, ring=rate, sharp=0.0), reported
 
 
 def observed(product: str | None, paths: GpuPaths | None = None) -> tuple[float, float]:
     """Latency and bandwidth inside a node of that product, by its NVLinks where the node reports them, else by the table."""
+    exchange = exchange_of(product, paths)
+    return exchange.latency_seconds, exchange.bandwidth
+
+
+def exchange_of(product: str | None, paths: GpuPaths | None = None, gpus: int = 0) -> Exchange:
+    """The inside of a node with `gpus` GPUs of that product (0 where unknown), by reported NVLinks, else by the tables."""
     name = longest(product, BOARDS)
     board = BOARDS[name] if name is not None else UNKNOWN
-    lowered = (product or "").lower()
-    links = 0 if "pcie" in lowered else board.links
+    mesh = MESHES.get((name or "", gpus))
+    pair = 0 if "pcie" in (product or "").lower() else board.links
+    if mesh is not None:
+        pair = mesh.pair
     if paths is not None:
-        links = paths.nvlinks if paths.kind == NVLINK else 0
-    if links:
-        return NVLINK_SECONDS, SUSTAINED * links * board.link
-    return PCIE_SECONDS, SUSTAINED * board.pcie
+        pair = paths.nvlinks if paths.kind == NVLINK else 0
+    switched = mesh is None and 0 < pair == board.links
+    ring = mesh.ring if mesh is not None and (paths is None or paths.nvlinks == mesh.pair) else _ring_links(pair, board, gpus)
+    slow = SUSTAINED * board.pcie if board.peers else HOST_MEMORY * board.pcie
+    bandwidth = SUSTAINED * pair * board.link if pair else slow
+    return Exchange(
+        latency_seconds=NVLINK_SECONDS if pair else PCIE_SECONDS,
+        bandwidth=bandwidth,
+        ring=max(bandwidth, SUSTAINED * ring * board.link),
+        sharp=board.sharp if switched else 0.0,
+    )
+
+
+def _ring_links(pair: int, board: Board, gpus: int) -> int:
+    """NVLinks of a GPU that rings use where `pair` join every two GPUs: no more than the product has."""
+    return min(pair * max(gpus - 1, 1), max(board.links, pair))

@@ -9,7 +9,7 @@ import numpy as np
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, halo_seconds, shares, volumes
-from hyperscale.planner.search.greedy import halo_factor, pair_seconds
+from hyperscale.planner.search.greedy import halo_factor, hop_seconds_per_byte, pair_seconds
 
 LARGEST: Final = 1e30
 """Stands for +inf where sums of pairs are sorted."""
@@ -48,6 +48,7 @@ class Surroundings:
         """(m, m) seconds that a pair adds: its links and its slower member; the diagonal is two workers on one node."""
         self.halo_bytes_pair = halo_factor(costs, self.volume, workers)
         self.inner = costs.gpus_per_worker > 1
+        self.hop_per_byte = hop_seconds_per_byte(costs, workers)
 
     def sets(self, chosen: IntArray, each: IntArray, rest: IntArray) -> FloatArray:
         """(c,) objective of `chosen` (s,) with one of `each` (c,) and those of its row of `rest` (c, r); +inf where it cannot work.
@@ -65,8 +66,12 @@ class Surroundings:
         latency[:, own, own] = per_byte[:, own, own] = 0.0
         # Zero stands on the diagonal, so the second best link is the third smallest number.
         place = min(2, workers - 1)
-        ring = volume.ring_latency_factor * np.partition(latency, place, axis=2)[:, :, place].max(axis=1)
-        ring += volume.ring_byte_factor * np.partition(per_byte, place, axis=2)[:, :, place].max(axis=1)
+        second = (
+            np.partition(latency, place, axis=2)[:, :, place].max(axis=1),
+            np.partition(per_byte, place, axis=2)[:, :, place].max(axis=1),
+        )
+        nodes = 1 + (np.diff(np.sort(sets, axis=1), axis=1) != 0).sum(axis=1)
+        ring = volume.allreduce_seconds(nodes, second[0], np.zeros(count), second[1])
         arithmetic = share * costs.workload.epoch_flops / costs.flops_per_second[sets]
         seconds = (arithmetic + halo).max(axis=1) + ring + costs.communication_weight * (halo.max(axis=1) + ring)
         return np.where(fits & ~apart, seconds, np.inf)
@@ -83,6 +88,8 @@ class ConstructorState:
         self.chosen: IntArray = start[:, :0]
         self.left: IntArray = np.repeat(around.slots[None, :], count, axis=0)
         self.members: IntArray = np.zeros(shape, dtype=np.int64)
+        self.nodes: IntArray = np.zeros(count, dtype=np.int64)
+        self.inside_latency: FloatArray = np.zeros(count)
         self.per_byte_sum: FloatArray = np.zeros(shape)
         self.latency_max: FloatArray = np.zeros(shape)
         if around.inner:
@@ -120,13 +127,17 @@ class ConstructorState:
         traffic = self._traffic((around.workers - 1) / self.size)
         wait = volume.rounds * self.latency_max
         halo = np.maximum(traffic + wait, self.halo_worst[:, None])
-        hop_latency, hop_per_byte = self.hop_latency, self.hop_per_byte
-        if around.inner:
-            hop_latency = np.maximum(hop_latency, costs.inside_latency_seconds)
-            hop_per_byte = np.maximum(hop_per_byte, costs.inside_seconds_per_byte)
-        hop = volume.ring_latency_factor * hop_latency + volume.ring_byte_factor * hop_per_byte
-        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], hop_latency)
-        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], hop_per_byte)
+        joins = self.members > 0
+        inside = np.where(joins | around.inner, costs.inside_latency_seconds, 0.0)
+        hop_per_byte = np.maximum(self.hop_per_byte, costs.inside_seconds_per_byte) if around.inner else self.hop_per_byte
+        nodes = -(-(self.nodes[:, None] + np.where(joins, 0, 1)) * around.workers // now)
+        hop = volume.allreduce_seconds(nodes, self.hop_latency, inside, hop_per_byte)
+        ring = volume.allreduce_seconds(
+            nodes,
+            np.maximum(self.ring_latency[:, None], self.hop_latency),
+            np.maximum(self.inside_latency[:, None], inside),
+            np.maximum(self.ring_per_byte[:, None], hop_per_byte),
+        )
         compute = costs.workload.epoch_flops / speed
         objective = compute + (1.0 + costs.communication_weight) * (halo + ring)
         return Added(compute, halo, ring, traffic, wait, hop, np.where(self.open(), objective, np.inf))
@@ -134,7 +145,8 @@ class ConstructorState:
     def _traffic(self, scale: float) -> FloatArray:
         """(B, m) seconds of each candidate's boundary bytes, links to the members counted `scale` times; its node shares a card."""
         costs, together, parts = self.around.costs, self.members + 1.0, 1.0 / self.around.costs.gpus_per_worker
-        seconds: FloatArray = scale * together * self.per_byte_sum + costs.inside_seconds_per_byte * (parts * (together - parts))
+        by_card = np.maximum(together, costs.filling_workers) if costs.railed else together
+        seconds: FloatArray = scale * by_card * self.per_byte_sum + costs.inside_seconds_per_byte * (parts * (together - parts))
         return self.around.halo_bytes_pair * seconds
 
     def ahead(self) -> tuple[FloatArray, IntArray]:
@@ -173,16 +185,20 @@ class ConstructorState:
         own = self._traffic(1.0)[rows, added] + volume.rounds * self.latency_max[rows, added]
         self.halo_worst = np.maximum(self.halo_worst, own)
         self.chosen = np.concatenate((self.chosen, added[:, None]), axis=1)
+        joins = self.members[rows, added] > 0
+        self.nodes = self.nodes + np.where(joins, 0, 1)
+        self.inside_latency = np.maximum(self.inside_latency, np.where(joins | around.inner, costs.inside_latency_seconds[added], 0.0))
         self.members[rows, added] += 1
         speed = costs.flops_per_second[added]
         self.speed_sum = self.speed_sum + speed
         self.speed_min = np.minimum(self.speed_min, speed)
-        latency, per_byte = costs.latency_seconds[added], costs.seconds_per_byte[added]
+        latency, hops = costs.latency_seconds[added], costs.latency_seconds[added]
+        hops[np.arange(len(added)), added] = 0.0
         self.per_byte_sum += costs.apart_seconds_per_byte[added]
         self.joint_sum += around.joint[added]
         np.maximum(self.latency_max, latency, out=self.latency_max)
-        np.minimum(self.hop_latency, latency, out=self.hop_latency)
-        np.minimum(self.hop_per_byte, per_byte, out=self.hop_per_byte)
+        np.minimum(self.hop_latency, hops, out=self.hop_latency)
+        np.minimum(self.hop_per_byte, around.hop_per_byte[added], out=self.hop_per_byte)
         self.blocked |= costs.blocked[added]
 
 

@@ -18,6 +18,7 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.problem.candidates import Vetting, vet
 from hyperscale.planner.problem.figures import figures_of
+from hyperscale.planner.problem.machine_costs import machine_costs, machine_identity
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
 from hyperscale.planner.problem.worker_demand import WorkerDemand, demand_of
 
@@ -92,6 +93,7 @@ class Problem:
             self.demand.gpus,
             self.request.seed,
             self.pinned,
+            machine_identity(self.graph.machine),
             *(array.tobytes() for array in arrays),
         )
 
@@ -101,17 +103,20 @@ class Problem:
         blocked = ~links.reachable
         latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
         bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
-        weight = self.job.placement.communication_weight
+        weight, machine = self.job.placement.communication_weight, machine_costs(self.graph.machine, self.nodes[members])
         return Costs(
             flops_per_second=self.flops_per_second[members],
             memory_bytes=self.memory_bytes[members],
             latency_seconds=latency,
-            seconds_per_byte=1.0 / bandwidth,
+            seconds_per_byte=machine.slowed(1.0 / bandwidth),
             blocked=blocked,
             workload=self.workload,
             gpus_per_worker=self.demand.gpus,
             balance=self.job.partitioning.balance,
             communication_weight=self.policy.communication_weight if weight is None else weight,
+            rails=machine.rails,
+            uplink_domains=machine.uplink_domains,
+            uplink_seconds_per_byte=machine.uplink_seconds_per_byte,
         )
 
     def partitions(self, workers: int) -> int:

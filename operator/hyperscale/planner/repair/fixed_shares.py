@@ -78,13 +78,26 @@ def _halo_with_each(
     )
     scale = volume.halo_bytes / max(1e-12, 1.0 - (float((parts * parts).sum()) + part * part) / gpus)
     waits = costs.latency_seconds[members]
-    of_node = ((members[:, None] == members) @ parts)[:, None] + part * same
+    alike = members[:, None] == members
+    of_node = (alike @ parts)[:, None] + part * same
     rank = parts[:, None] / gpus
     stay: FloatArray = of_node * ((apart[pairs] @ parts)[:, None] + part * apart[members])
+    if costs.railed:
+        stay *= costs.card_slowness(members[:, None], alike.sum(axis=1)[:, None] + same)
     stay += costs.inside_seconds_per_byte[members][:, None] * rank * (of_node - rank)
-    stay = scale * stay + volume.rounds * np.maximum(latency.max(axis=1, initial=0.0)[:, None], waits)
     with_them, rank_part = part + parts @ same, part / gpus
-    come: FloatArray = with_them * (parts @ apart[members]) + costs.inside_seconds_per_byte * rank_part * (with_them - rank_part)
+    come: FloatArray = with_them * (parts @ apart[members])
+    if costs.railed:
+        come *= costs.card_slowness(np.arange(len(costs.weight)), same.sum(axis=0) + 1)
+    come += costs.inside_seconds_per_byte * rank_part * (with_them - rank_part)
+    for domains, uplinks in zip(costs.uplink_domains, costs.uplink_seconds_per_byte, strict=True):
+        own, slow = domains[members], np.where(domains >= 0, uplinks[domains], 0.0)
+        joins = own[:, None] == domains
+        mass = ((own[:, None] == own) @ parts)[:, None] + part * joins
+        stay = np.maximum(stay, mass * (1.0 - mass) * slow[members][:, None])
+        mass = part + parts @ joins
+        come = np.maximum(come, mass * (1.0 - mass) * slow)
+    stay = scale * stay + volume.rounds * np.maximum(latency.max(axis=1, initial=0.0)[:, None], waits)
     wait = np.maximum(waits.max(axis=0, initial=0.0), costs.inside_latency_seconds if gpus > 1 else 0.0)
     return stay, scale * come + volume.rounds * wait
 

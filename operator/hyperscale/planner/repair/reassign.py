@@ -10,6 +10,7 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.objective import volumes
+from hyperscale.planner.problem.machine_costs import cards_left
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.repair.local_search import AssignmentState, settle
@@ -147,6 +148,9 @@ def _pool(problem: Problem, region: IntArray, seats: IntArray) -> IntArray:
     volume = volumes(problem.costs(anchors), workers)
     with np.errstate(divide="ignore"):
         per_byte = np.where(links.bandwidth_bytes_per_second > 0, 1.0 / links.bandwidth_bytes_per_second, np.inf)
+    machine = problem.graph.machine
+    left = cards_left(machine, problem.nodes[open_nodes])
+    per_byte /= np.minimum(cards_left(machine, problem.nodes[anchors])[:, None], left)
     traffic = (volume.halo_bytes / workers + volume.ring_byte_factor) * per_byte
     waits = (volume.rounds + volume.ring_latency_factor) * links.latency_seconds
     score = (traffic + waits).mean(axis=0) + problem.workload.epoch_flops / (workers * problem.flops_per_second[open_nodes])

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.cost.bounds import best_link, lower_bound
+from hyperscale.planner.cost.bounds import best_links, lower_bound
 from hyperscale.planner.cost.objective import Costs, ring_costs, set_objectives, volumes
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, NO_START, kernel_for, objectives
 from hyperscale.planner.search.ring import EXACT_WORKERS, all_rings
@@ -77,7 +77,7 @@ def branch_and_bound(
     if upper_order is not None:
         upper = min(upper, float(objectives(costs, upper_order[None, :])[0]))
     room = slots + np.bincount(pinned, minlength=len(slots))
-    floor = lower_bound(costs, room, workers, best_link(costs, room))
+    floor = lower_bound(costs, room, workers, best_links(costs, room))
     kernel = kernel_for(costs, slots, workers) if _branch is not None and len(pinned) < workers else None
     if kernel is None:
         return _listed(costs, slots, workers, upper_order, upper, floor, pinned)

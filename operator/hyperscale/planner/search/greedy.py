@@ -21,11 +21,13 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     compute = costs.workload.epoch_flops / (workers * costs.flops_per_second)
     if workers == 1:
         inside = halo_factor(costs, volume, workers) * alone(costs) + volume.rounds * costs.inside_latency_seconds
-        ring = volume.ring_latency_factor * costs.inside_latency_seconds + volume.ring_byte_factor * costs.inside_seconds_per_byte
+        one = np.ones(len(slots), dtype=np.int64)
+        ring = volume.allreduce_seconds(one, np.zeros(len(slots)), costs.inside_latency_seconds, costs.inside_seconds_per_byte)
         return np.where(slots > 0, compute + inside + ring, np.inf)
     partners = workers - 1
     wait = (max(volume.rounds, LEAST_ROUNDS) + volume.ring_latency_factor) / partners
-    pair = (halo_factor(costs, volume, workers) + volume.ring_byte_factor / partners) * costs.seconds_per_byte + wait * costs.reach_seconds
+    pair = (halo_factor(costs, volume, workers) + volume.ring_byte_factor / partners) * hop_seconds_per_byte(costs, workers)
+    pair += wait * costs.reach_seconds
     # The partners' own speed counts as well: a near but slow node is no good partner.
     joint = pair + np.maximum(compute[None, :], compute[:, None]) / partners
     room = np.clip(slots[None, :] - np.eye(len(slots), dtype=np.int64), 0, partners)
@@ -36,6 +38,16 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     partner_count = used.sum(axis=1)
     mean = (used * np.take_along_axis(joint, ordered, axis=1)).sum(axis=1) / np.maximum(1, partner_count)
     return np.where(slots > 0, mean * partners, np.inf)
+
+
+def hop_seconds_per_byte(costs: Costs, workers: int) -> FloatArray:
+    """(m, m) of a hop that has its nodes' cards for itself, as if all workers were there to fill them; inside on the diagonal."""
+    if not costs.railed:
+        return costs.seconds_per_byte
+    slow = costs.card_slowness(np.arange(len(costs.weight)), np.array(workers))
+    per_byte: FloatArray = costs.seconds_per_byte * np.maximum(slow[:, None], slow)
+    np.fill_diagonal(per_byte, costs.inside_seconds_per_byte)
+    return per_byte
 
 
 def halo_factor(costs: Costs, volume: ExchangeVolumes, workers: int) -> float:
@@ -81,6 +93,9 @@ class _GreedyState:
         shape = (count, len(slots))
         self.per_byte_sum: FloatArray = np.zeros(shape)
         self.members: FloatArray = np.zeros(shape)
+        self.nodes: IntArray = np.zeros(count, dtype=np.int64)
+        self.inside_latency: FloatArray = np.zeros(count)
+        self.hop_between = hop_seconds_per_byte(costs, workers)
         self.latency_max: FloatArray = np.zeros(shape)
         if self.inner:
             self.latency_max += costs.inside_latency_seconds
@@ -114,19 +129,25 @@ class _GreedyState:
         else:
             speed = (self.speed_sum[:, None] + costs.flops_per_second[None, :]) * (self.workers / now)
         halo = np.maximum(self._own_halo((self.workers - 1) / (now - 1)), self.halo_worst[:, None])
-        hop_latency, hop_per_byte = self.hop_latency, self.hop_per_byte
-        if self.inner:
-            hop_latency = np.maximum(hop_latency, costs.inside_latency_seconds)
-            hop_per_byte = np.maximum(hop_per_byte, costs.inside_seconds_per_byte)
-        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], hop_latency)
-        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], hop_per_byte)
+        joins = self.members > 0.0
+        inside = np.where(joins | self.inner, costs.inside_latency_seconds, 0.0)
+        hop_per_byte = np.maximum(self.hop_per_byte, costs.inside_seconds_per_byte) if self.inner else self.hop_per_byte
+        # As many nodes of the whole job as if the members so far were its fair sample.
+        nodes = -(-(self.nodes[:, None] + np.where(joins, 0, 1)) * self.workers // now)
+        ring = volume.allreduce_seconds(
+            nodes,
+            np.maximum(self.ring_latency[:, None], self.hop_latency),
+            np.maximum(self.inside_latency[:, None], inside),
+            np.maximum(self.ring_per_byte[:, None], hop_per_byte),
+        )
         objective: FloatArray = costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
         return objective
 
     def _own_halo(self, scale: float) -> FloatArray:
         """(B, m) boundary seconds of each candidate beside the members, whose links count `scale` times; its node shares a card."""
         costs, together, parts = self.costs, self.members + 1.0, 1.0 / self.costs.gpus_per_worker
-        traffic = scale * together * self.per_byte_sum + costs.inside_seconds_per_byte * (parts * (together - parts))
+        by_card = np.maximum(together, costs.filling_workers) if costs.railed else together
+        traffic = scale * by_card * self.per_byte_sum + costs.inside_seconds_per_byte * (parts * (together - parts))
         seconds: FloatArray = self.halo_bytes_pair * traffic + self.volume.rounds * self.latency_max
         return seconds
 
@@ -137,13 +158,17 @@ class _GreedyState:
             self.left[self.rows, added] -= 1
         self.speed_sum += costs.flops_per_second[added]
         self.speed_min = np.minimum(self.speed_min, costs.flops_per_second[added])
-        latency, per_byte = costs.latency_seconds[added], costs.seconds_per_byte[added]
+        latency, hops = costs.latency_seconds[added], costs.latency_seconds[added]
+        hops[np.arange(len(added)), added] = 0.0
         self.halo_worst = np.maximum(self.halo_worst, self._own_halo(1.0)[self.rows, added])
+        joins = self.members[self.rows, added] > 0.0
+        self.nodes += np.where(joins, 0, 1)
+        self.inside_latency = np.maximum(self.inside_latency, np.where(joins | self.inner, costs.inside_latency_seconds[added], 0.0))
         self.members[self.rows, added] += 1.0
         self.per_byte_sum += costs.apart_seconds_per_byte[added]
         np.maximum(self.latency_max, latency, out=self.latency_max)
-        np.minimum(self.hop_latency, latency, out=self.hop_latency)
-        np.minimum(self.hop_per_byte, per_byte, out=self.hop_per_byte)
+        np.minimum(self.hop_latency, hops, out=self.hop_latency)
+        np.minimum(self.hop_per_byte, self.hop_between[added], out=self.hop_per_byte)
         self.blocked |= costs.blocked[added]
 
 

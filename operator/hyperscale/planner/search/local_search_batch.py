@@ -164,50 +164,47 @@ def _halo_with_each(costs: Costs, others: IntArray, scale: FloatArray, volume: E
         latency[:, itself, itself] = 0.0
     with_them = np.einsum("br,brm->bm", theirs, same.astype(np.float64)) + weight
     come = with_them * np.einsum("br,brm->bm", theirs, costs.apart_seconds_per_byte[others])
+    if costs.railed:
+        come *= costs.card_slowness(members, same.sum(axis=1) + 1)
     come += costs.inside_seconds_per_byte * (weight / gpus) * (with_them - weight / gpus)
-    come = come * scale + np.maximum(waits.max(axis=1, initial=0.0), own_wait)
+    uplinks = _uplinks_with_each(costs, others) if len(costs.uplink_domains) else None
+    come = (come if uplinks is None else np.maximum(come, uplinks[1])) * scale + np.maximum(waits.max(axis=1, initial=0.0), own_wait)
     of_node = (alike * theirs[:, None, :]).sum(axis=2)[:, :, None] + same * weight
     stay = costs.weighted_seconds_per_byte[others] + (apart * theirs[:, None, :]).sum(axis=2)[:, :, None]
-    stay *= of_node
+    stay *= of_node * costs.card_slowness(others[:, :, None], alike.sum(axis=2)[:, :, None] + same) if costs.railed else of_node
     rank = (theirs / gpus)[:, :, None]
     stay += costs.inside_seconds_per_byte[others][:, :, None] * rank * (of_node - rank)
+    stay = stay if uplinks is None else np.maximum(stay, uplinks[0])
     stay *= scale[:, None, :]
     stay += np.maximum(waits, volume.rounds * latency.max(axis=2, initial=0.0)[:, :, None])
     return stay, come
 
 
+def _uplinks_with_each(costs: Costs, others: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Seconds per byte of what leaves a domain, times the weights exchanged: of the others (B, k - 1, m), of the candidate (B, m)."""
+    weight = costs.weight
+    theirs = weight[others]
+    total = theirs.sum(axis=1)[:, None] + weight
+    stay, come = np.zeros((*others.shape, len(weight))), np.zeros((len(others), len(weight)))
+    for domains, uplinks in zip(costs.uplink_domains, costs.uplink_seconds_per_byte, strict=True):
+        own, slow = domains[others], np.where(domains >= 0, uplinks[domains], 0.0)
+        joins = own[:, :, None] == domains
+        mass = ((own[:, :, None] == own[:, None, :]) * theirs[:, None, :]).sum(axis=2)[:, :, None] + joins * weight
+        stay = np.maximum(stay, mass * (total[:, None, :] - mass) * slow[others][:, :, None])
+        mass = (joins * theirs[:, :, None]).sum(axis=1) + weight
+        come = np.maximum(come, mass * (total - mass) * slow)
+    return stay, come
+
+
 def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: ExchangeVolumes) -> FloatArray:
     """(B, m) allreduce seconds with each candidate at `position` of the ring."""
-    rows, workers = orders.shape
-    nodes = len(costs.weight)
-    if workers == 1:
-        inside = volume.ring_latency_factor * costs.inside_latency_seconds + volume.ring_byte_factor * costs.inside_seconds_per_byte
-        return np.broadcast_to(inside, (rows, nodes))
-    before, after = orders[:, position - 1], orders[:, (position + 1) % workers]
-    # Neighbours along the ring that do not touch the position, and how often they leave each node, the hop to the position counted.
-    turn = (position + np.arange(1, workers)) % workers
-    source, target = orders[:, turn[:-1]], orders[:, turn[1:]]
-    times = np.zeros((rows, nodes))
-    every = np.arange(rows)
-    np.add.at(times, (every[:, None], source), source != target)
-    times[every, before] += 1
-    share = np.where(source != target, np.maximum(times[every[:, None], source], times[every[:, None], target]), 1.0)
-    latency, per_byte = costs.latency_seconds, costs.seconds_per_byte
-    worst_latency = latency[source, target].max(axis=1, initial=0.0)[:, None]
-    worst_per_byte = (per_byte[source, target] * share).max(axis=1, initial=0.0)[:, None]
-    ends = np.maximum(times[every, before], 1.0)[:, None], np.maximum(times[every, after], 1.0)[:, None]
-    latency_each = np.maximum(worst_latency, np.maximum(latency[before], latency[after]))
-    per_byte_each = np.maximum(worst_per_byte, np.maximum(per_byte[before] * ends[0], per_byte[after] * ends[1]))
-    if costs.gpus_per_worker > 1:
-        inner = np.delete(orders, position, axis=1)
-        worst = costs.inside_latency_seconds[inner].max(axis=1, initial=0.0), costs.inside_seconds_per_byte[inner].max(axis=1, initial=0.0)
-        latency_each = np.maximum(latency_each, np.maximum(worst[0][:, None], costs.inside_latency_seconds))
-        per_byte_each = np.maximum(per_byte_each, np.maximum(worst[1][:, None], costs.inside_seconds_per_byte))
-    seconds: FloatArray = volume.ring_latency_factor * latency_each + volume.ring_byte_factor * per_byte_each
-    # A candidate that is in the ring already shares its own card: these few are reckoned whole.
-    members = np.delete(orders, position, axis=1)
-    row = np.repeat(every, workers - 1)
-    joined = orders[row]
-    joined[:, position] = members.ravel()
-    seconds[row, members.ravel()] = ring_costs(costs, joined, volume)
+    rows, workers, nodes = len(orders), orders.shape[1], len(costs.weight)
+    seconds = np.empty((rows, nodes))
+    # Which hops share a card, how many nodes there are and which inside counts all follow from the candidate: each ring is reckoned whole.
+    step = max(1, BATCH_ELEMENTS // (workers * (workers if costs.railed else 1) * nodes))
+    for start in range(0, rows, step):
+        chosen = orders[start : start + step]
+        joined = np.repeat(chosen, nodes, axis=0)
+        joined[:, position] = np.tile(np.arange(nodes), len(chosen))
+        seconds[start : start + step] = ring_costs(costs, joined, volume).reshape(len(chosen), nodes)
     return seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hyperscale.model.graph import IntArray
-from hyperscale.planner.cost.bounds import best_link, lower_bound
+from hyperscale.planner.cost.bounds import BestLinks, best_links, lower_bound
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.problem.placement_problem import Problem
 
@@ -17,7 +17,7 @@ class PoolCosts:
         self._problem = problem
         self._room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
         self._costs: dict[bytes, Costs] = {}
-        self._links: dict[bytes, tuple[float, float]] = {}
+        self._links: dict[bytes, BestLinks] = {}
 
     def of(self, pool: IntArray) -> Costs:
         """Costs of the candidates at these positions."""
@@ -30,7 +30,7 @@ class PoolCosts:
         """Objective that no placement of `workers` workers in the pool can beat."""
         costs, room, key = self.of(pool), self._room[pool], pool.tobytes()
         if key not in self._links:
-            self._links[key] = best_link(costs, room)
+            self._links[key] = best_links(costs, room)
         return lower_bound(costs, room, workers, self._links[key])
 
     def forget(self, pool: IntArray) -> None:

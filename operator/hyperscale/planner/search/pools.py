@@ -8,6 +8,7 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.objective import volumes
+from hyperscale.planner.problem.machine_costs import cards_left
 from hyperscale.planner.problem.placement_problem import Problem
 
 POOL_NODES: Final = 224
@@ -64,6 +65,8 @@ class Pools:
             links = problem.graph.link_costs_between(nodes[seeds], nodes)
             with np.errstate(divide="ignore"):
                 per_byte = np.where(links.bandwidth_bytes_per_second > 0, 1.0 / links.bandwidth_bytes_per_second, np.inf)
+            left = cards_left(problem.graph.machine, nodes)
+            per_byte /= np.minimum(left[seeds][:, None], left)
             self._far = (seeds, links.latency_seconds, per_byte)
         return self._far
 

@@ -125,8 +125,10 @@ def _repair(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> IntArray
 def _slowest_hops(costs: Costs, orders: IntArray) -> IntArray:
     """(B, h) positions of the hops that bound latency, bandwidth and, where any pair is blocked, reachability."""
     following = np.roll(orders, -1, axis=1)
-    bounds = (costs.latency_seconds, costs.seconds_per_byte, *((costs.blocked,) if costs.any_blocked else ()))
-    return np.stack([np.argmax(bound[orders, following], axis=1) for bound in bounds], axis=1)
+    bounds = [costs.latency_seconds[orders, following] * (orders != following), costs.seconds_per_byte[orders, following]]
+    if costs.any_blocked:
+        bounds.append(costs.blocked[orders, following].astype(np.float64))
+    return np.stack([np.argmax(bound, axis=1) for bound in bounds], axis=1)
 
 
 def _reversals(orders: IntArray, hops: IntArray) -> IntArray:

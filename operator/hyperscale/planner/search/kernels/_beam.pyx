@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy, memset
 
-from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, hop_spb
+from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, cards, hop_spb, reduce_seconds
 from hyperscale.util._splitmix cimport hashed
 
 cdef extern from *:
@@ -27,21 +27,36 @@ cdef extern from *:
 
     static inline double beam_max(double a, double b) { return a > b ? a : b; }
 
-    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict shut,
-        const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb, double sum,
-        double sum_squares, double hop_lat, double hop_byte, double halo_bytes, double flops, double ring_latency, double ring_byte,
-        double tax, double part, const double *restrict inner_lat, const double *restrict inner_spb, double *restrict scale,
-        double *restrict rate, double *restrict ring) {
+    /* The ring of a path with a candidate, by one more algorithm: the fastest counts. */
+    #define BEAM_RING(last, first) { \
+        double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat; \
+        double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte; \
+        double seconds = row[0] * lat + row[1] * beam_max(hop_inside, inner_lat[c]) + row[2] * beam_max(spb, inner_spb[c]); \
+        ring[c] = seconds < ring[c] ? seconds : ring[c]; \
+    }
+
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, int railed, const double *restrict weight, const double *restrict shut,
+        const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb,
+        const double *restrict slow, double last_slow, double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte,
+        double hop_inside, double halo_bytes, double flops, const double *row, int algorithms, double tax, double part,
+        const double *restrict inner_lat, const double *restrict inner_spb, double *restrict scale, double *restrict rate,
+        double *restrict ring) {
         for (int c = 0; c < m; c++) {
             double w = weight[c], total = sum + w, squares = (sum_squares + w * w) * part;
             scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total));
             rate[c] = flops * now / (total * k);
+            ring[c] = INFINITY;
         }
-        for (int c = 0; c < m; c++) {
-            double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat;
-            double spb = chained ? beam_max(hop_byte, beam_max(last_spb[c], first_spb[c])) : hop_byte;
-            ring[c] = (1.0 + tax) * (ring_latency * beam_max(lat, inner_lat[c]) + ring_byte * beam_max(spb, inner_spb[c])) + shut[c];
-        }
+        if (railed)
+            for (int at = 0; at < algorithms; at++, row += 3)
+                for (int c = 0; c < m; c++)
+                    BEAM_RING(last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c]))
+        else
+            for (int at = 0; at < algorithms; at++, row += 3)
+                for (int c = 0; c < m; c++)
+                    BEAM_RING(last_spb[c], first_spb[c])
+        for (int c = 0; c < m; c++)
+            ring[c] = (1.0 + tax) * ring[c] + shut[c];
     }
 
     /* One member beside a candidate: what it then costs goes into the worst boundary and the slowest worker, its link into the own ones. */
@@ -85,23 +100,24 @@ cdef extern from *:
     }
 
     /* The candidate's own boundary, and the whole; whether any is below `limit`. */
-    BEAM_CLONES static int beam_own(int count, double rounds, const double *restrict weight, const double *restrict slow,
+    BEAM_CLONES static int beam_own(int count, double rounds, const double *restrict own_mass, const double *restrict slow,
         const double *restrict scale, const double *restrict rate, const double *restrict pay, const double *restrict far,
         const double *restrict alone, const double *restrict ring, double tax, double limit, const double *restrict slowest,
         const double *restrict worst, double *restrict score) {
         int some = 0;
         for (int c = 0; c < count; c++) {
-            double halo = rounds * far[c] + scale[c] * (weight[c] * pay[c] + alone[c]);
+            double halo = rounds * far[c] + scale[c] * (own_mass[c] * pay[c] + alone[c]);
             score[c] = beam_max(slowest[c], halo + rate[c] * slow[c]) + tax * beam_max(worst[c], halo) + ring[c];
             some |= score[c] < limit;
         }
         return some;
     }
     """
-    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *shut, const double *last_lat,
-                    const double *last_spb, const double *first_lat, const double *first_spb, double sum, double sum_squares,
-                    double hop_lat, double hop_byte, double halo_bytes, double flops, double ring_latency, double ring_byte, double tax,
-                    double part, const double *inner_lat, const double *inner_spb, double *scale, double *rate, double *ring) noexcept nogil
+    void beam_alone(int m, int now, int k, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,
+                    const double *last_spb, const double *first_lat, const double *first_spb, const double *slow, double last_slow,
+                    double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte, double hop_inside, double halo_bytes,
+                    double flops, const double *row, int algorithms, double tax, double part, const double *inner_lat,
+                    const double *inner_spb, double *scale, double *rate, double *ring) noexcept nogil
     bint beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
                           const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
                           const double *scale, const double *rate, const double *ring, double tax, double limit, double *own_pay,
@@ -110,7 +126,7 @@ cdef extern from *:
                          const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
                          const double *scale, const double *rate, double *own_pay, double *own_far, double *slowest,
                          double *worst) noexcept nogil
-    bint beam_own(int count, double rounds, const double *weight, const double *slow, const double *scale, const double *rate,
+    bint beam_own(int count, double rounds, const double *own_mass, const double *slow, const double *scale, const double *rate,
                   const double *pay, const double *far, const double *alone, const double *ring, double tax, double limit,
                   const double *slowest, const double *worst, double *score) noexcept nogil
 
@@ -135,13 +151,14 @@ cdef struct Beam:
     int width
     int states
     double typical        # links beside those of a member that count as if they were the same for all paths
-    double *hop           # (width, 2) the slowest hop of each path, latency and seconds per byte
+    double *hop           # (width, 3) of each path: the slowest hop's latency between nodes, seconds per byte, and latency inside a node
     uint64_t *keys        # (width,) sum of the members' numbers, mixed
     int *members          # (width, k)
     double *sums          # (width, 2) of the weights and of their squares
     double *pay           # (width, k) weighted seconds per byte of each member to the others on other nodes
     double *far           # (width, k) largest latency
     double *mass          # (width, k) weight of all members on its node
+    double *card          # (width, k) the same, no less than what fills its cards
     double *inner         # (width, k) seconds per byte inside its node, times the weights that exchange there
     Child *children       # (ROOM * SPARE * width,) the best SPARE * width so far among them
     Child *sorted         # as many
@@ -150,6 +167,7 @@ cdef struct Beam:
     double *shut          # (m,) infinite where a candidate is not usable at all
     double *slow          # (m,) weight / speed
     double *alone         # (m,) `inner` of one worker on each
+    double *own_mass      # (m,) `card` of one worker on each
     double *inner_lat     # (m,) of the hops between the ranks of a worker; 0 where it has one
     double *inner_spb     # (m,)
     double *scale         # (m,) of one path with each candidate: boundary bytes by its weights
@@ -214,6 +232,19 @@ cdef inline double _within(const Instance *q, int c, double mass) noexcept nogil
     return q.inside[c] * q.part * q.weight[c] * (mass - q.part * q.weight[c])
 
 
+cdef inline double _card(const Instance *q, int c, double mass) noexcept nogil:
+    """Weight of the members of node c as far as its cards matter."""
+    return max(mass, q.filling[c] * q.weight[c]) if q.railed else mass
+
+
+cdef const double *_row(const Instance *q, const int *members, int count, int now, int more) noexcept nogil:
+    """Of the collectives, for as many nodes as if a path of `count` members and `more` nodes, `now` members together, were a fair sample."""
+    cdef int j, nodes = more + (count > 0)
+    for j in range(1, count):
+        nodes += members[j] != members[j - 1]
+    return q.collectives + <size_t> ((nodes * q.k + now - 1) // now) * q.stride
+
+
 cdef double _joined(const Beam *s, int state, int now, double known) noexcept nogil:
     """Score of a path whose last node takes one more worker, `now` members then."""
     cdef const Instance *q = s.q
@@ -231,14 +262,14 @@ cdef double _joined(const Beam *s, int state, int now, double known) noexcept no
         mass = s.mass[own + j] + (w if b == last else 0.0)
         far = max(s.far[own + j], q.lat[<size_t> b * q.m + last])
         halo = rounds * far + scale * (
-            mass * (s.pay[own + j] + w * q.spb[<size_t> b * q.m + last]) + _within(q, b, mass))
+            _card(q, b, mass) * (s.pay[own + j] + w * q.spb[<size_t> b * q.m + last]) + _within(q, b, mass))
         dearest, latest = max(dearest, halo), max(latest, halo + rate * s.slow[b])
     # The new one is as the last.
-    lat, spb = max(s.hop[2 * state], q.lat[<size_t> last * q.m + last]), max(s.hop[2 * state + 1], q.inside[last])
-    if now == q.k:
+    lat, spb = s.hop[3 * state], max(s.hop[3 * state + 1], q.inside[last])
+    if now == q.k and members[0] != last:
         lat, spb = max(lat, q.lat[<size_t> last * q.m + members[0]]), max(spb, hop_spb(q, last, members[0]))
-    return latest + q.communication_weight * dearest + (1.0 + q.communication_weight) * (
-        q.ring_latency_factor * lat + q.ring_byte_factor * spb)
+    return latest + q.communication_weight * dearest + (1.0 + q.communication_weight) * reduce_seconds(
+        q, _row(q, members, now - 1, now, 0), lat, max(s.hop[3 * state + 2], q.lat[<size_t> last * q.m + last]), spb)
 
 
 cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
@@ -251,9 +282,9 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + s.typical) if 1 < now < q.k else 1.0
     cdef double rounds = q.rounds * known, joined
     cdef bint some
-    beam_alone(m, now, q.k, now > 1, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, s.sums[2 * state],
-               s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes * known, q.epoch_flops, q.ring_latency_factor,
-               q.ring_byte_factor, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
+    beam_alone(m, now, q.k, now > 1, q.railed, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
+               q.slow[last // m], q.slow[first // m], s.sums[2 * state], s.sums[2 * state + 1], s.hop[3 * state], s.hop[3 * state + 1],
+               s.hop[3 * state + 2], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.algorithms, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
     last_room = _close(s, state, now)
     if last_room >= 0:
         joined = _joined(s, state, now, known)
@@ -267,18 +298,18 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
         count = min(<int> CHUNK, m - at)
         j, some = 0, True
         while some and j + AT_ONCE < now:
-            some = beam_beside_four(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.mass + own + j, s.inner + own + j,
+            some = beam_beside_four(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.card + own + j, s.inner + own + j,
                                     q.weight, s.slow, q.weight + at, q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.ring + at, tax,
                                     most, s.own_pay + at, s.own_far + at, s.slowest + at, s.worst + at)
             j += AT_ONCE
         if not some:
             continue
         while j + 1 < now:
-            beam_beside_one(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.mass + own + j, s.inner + own + j, q.weight,
+            beam_beside_one(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.card + own + j, s.inner + own + j, q.weight,
                             s.slow, q.weight + at, q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
                             s.slowest + at, s.worst + at)
             j += 1
-        if not beam_own(count, rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
+        if not beam_own(count, rounds, s.own_mass + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
                         s.alone + at, s.ring + at, tax, most, s.slowest + at, s.worst + at, s.score + at):
             continue
         for c in range(at, at + count):  # without a branch that no processor can foresee
@@ -386,12 +417,16 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
         state, c = old.children[i].state, old.children[i].candidate
         at, before, w = <size_t> i * q.k, <size_t> state * q.k, q.weight[c]
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
-        new.hop[2 * i], new.hop[2 * i + 1] = old.hop[2 * state], old.hop[2 * state + 1]
-        if now > 1:
-            d = old.members[before + now - 2]
-            new.hop[2 * i], new.hop[2 * i + 1] = max(new.hop[2 * i], lat[d]), max(new.hop[2 * i + 1], hop_spb(q, c, d))
+        memcpy(new.hop + 3 * i, old.hop + 3 * state, 3 * sizeof(double))
+        d = old.members[before + now - 2] if now > 1 else -1
+        if d >= 0 and d != c:
+            new.hop[3 * i] = max(new.hop[3 * i], lat[d])
+        if d >= 0:
+            new.hop[3 * i + 1] = max(new.hop[3 * i + 1], hop_spb(q, c, d))
+        if q.inner or d == c:
+            new.hop[3 * i + 2] = max(new.hop[3 * i + 2], lat[c])
         if q.inner:
-            new.hop[2 * i], new.hop[2 * i + 1] = max(new.hop[2 * i], lat[c]), max(new.hop[2 * i + 1], q.inside[c])
+            new.hop[3 * i + 1] = max(new.hop[3 * i + 1], q.inside[c])
         new.keys[i] = old.keys[state] + _mixed(c)
         new.sums[2 * i], new.sums[2 * i + 1] = old.sums[2 * state] + w, old.sums[2 * state + 1] + w * w
         memcpy(new.members + at, old.members + before, (now - 1) * sizeof(int))
@@ -408,7 +443,7 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
                 new.mass[at + now - 1] += w
         for j in range(now):
             d = new.members[at + j]
-            new.inner[at + j] = _within(q, d, new.mass[at + j])
+            new.inner[at + j], new.card[at + j] = _within(q, d, new.mass[at + j]), _card(q, d, new.mass[at + j])
 
 
 cdef bint _allocate(Beam *s, int width) noexcept nogil:
@@ -419,22 +454,22 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
     s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (4 + 4 * k) + 13 * m, sizeof(double))
+    s.sums = <double *> calloc(w * (5 + 5 * k) + 14 * m, sizeof(double))
     s.children = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
     s.sorted = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
     if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL:
         return False
-    s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 4 * w, s.sums + (4 + k) * w
-    s.mass, s.inner = s.sums + (4 + 2 * k) * w, s.sums + (4 + 3 * k) * w
-    s.scale = s.sums + (4 + 4 * k) * w
+    s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 5 * w, s.sums + (5 + k) * w
+    s.mass, s.inner, s.card = s.sums + (5 + 2 * k) * w, s.sums + (5 + 3 * k) * w, s.sums + (5 + 4 * k) * w
+    s.scale = s.sums + (5 + 5 * k) * w
     s.rate, s.ring, s.slow, s.slowest = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m
     s.worst, s.own_pay, s.own_far = s.slowest + m, s.slowest + 2 * m, s.slowest + 3 * m
     s.score, s.shut, s.alone = s.slowest + 4 * m, s.slowest + 5 * m, s.slowest + 6 * m
-    s.inner_lat, s.inner_spb = s.slowest + 7 * m, s.slowest + 8 * m
+    s.inner_lat, s.inner_spb, s.own_mass = s.slowest + 7 * m, s.slowest + 8 * m, s.slowest + 9 * m
     for c in range(s.q.m):
         s.shut[c] = INFINITY
         s.slow[c] = s.q.weight[c] / s.q.speed[c]
-        s.alone[c] = _within(s.q, c, s.q.weight[c])
+        s.alone[c], s.own_mass[c] = _within(s.q, c, s.q.weight[c]), _card(s.q, c, s.q.weight[c])
         s.inner_lat[c] = s.q.lat[<size_t> c * s.q.m + c] if s.q.inner else 0.0
         s.inner_spb[c] = s.q.inside[c] if s.q.inner else 0.0
     for c in range(s.ws.u):

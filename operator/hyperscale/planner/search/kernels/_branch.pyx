@@ -7,8 +7,10 @@ least b_i times its weight to n X_i + inside_i w_i (n - 1/g) / g: n times the le
 the same node, X_i / w_i + inside_i / g. So
     halo_i  >=  w_i (n X_i + inside_i w_i (n - 1/g) / g + t b_i) / ((W_S + t)^2 - (S2_S + t^2 / |R|) / g),
 which over an interval of t is least at one of its ends (a quotient of a line and a parabola that first may rise and then falls). Latency: the
-farthest of |R| partners is no nearer than the |R|-th nearest candidate. Ring: every member has two hops, and a card is never faster than
-for one of them.
+farthest of |R| partners is no nearer than the |R|-th nearest candidate. Where n workers do not fill the node's cards, the number that does
+stands for n, and a further one of the node may add nothing; uplinks are left out. Ring: it leaves the node of every member and comes back,
+from two different workers where there are two elsewhere, and cards are never faster than for one hop; all workers on one node are apart. An
+allreduce over at least so many nodes takes no less than the least of each of its figures over all these numbers (`floors`).
 Nodes that nothing tells apart (twins) are interchangeable: once one of them has been tried at a place, the others need not be.
 """
 
@@ -17,7 +19,8 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport (
-    Instance, Kernel, Workspace, hop_spb, node_bytes, repeats, ring_cost, ring_polish, set_cost, workspace_free, workspace_new,
+    Instance, Kernel, Workspace, cards, forget_slow, hop_lat, hop_spb, node_bytes, reduce_seconds, repeats, ring_cost, ring_polish,
+    set_cost, set_slow, workspace_free, workspace_new,
 )
 
 cdef double SAME = 1.0 - 1e-10
@@ -43,8 +46,12 @@ cdef struct Search:
     int *member           # (k,) set so far
     double *near_lat      # (m, k) j-th smallest latency to anyone, rising
     double *near_spb      # (m, k) sum of the j smallest seconds per byte to other nodes
-    double *ring_lat      # (m,) second smallest latency to anyone
+    double *ring_lat      # (m,) of a hop of the ring that leaves its node, where it has more than one node
     double *ring_spb      # (m,)
+    int nodes             # different nodes of the members
+    int least_nodes       # that hold all workers
+    double inside         # largest latency inside a node of the members that has several ranks
+    const double *row     # of the collectives for the set whose rings are tried
     int *cand             # (k + 1, m) candidates of each depth
     double *bound         # (k + 1, m) their bounds
     double *P             # (k + 1, m) weighted seconds per byte of each candidate to the members elsewhere
@@ -78,32 +85,38 @@ cdef inline int _insert(double *smallest, int count, int room, double value) noe
     return count
 
 
+cdef inline int _leaving(const Search *s, int most) noexcept nogil:
+    """Different workers elsewhere that the hops lead to which leave a node with at most so many of the workers."""
+    return 1 if s.q.k - min(most, s.q.k - 1) < 2 else 2
+
+
 cdef void _prepare(Search *s) noexcept nogil:
     """What holds for every node wherever it is placed."""
-    cdef int c, d, j, copies, lats, bytes, byte_hops, m = s.q.m, k = s.q.k, hops = 1 if s.q.k == 2 else 2
+    cdef int c, d, j, copies, lats, bytes, hop_lats, hop_bytes, hops, m = s.q.m, k = s.q.k
     cdef double *lat = s.small
     cdef double *spb = s.small + k
     cdef double hop[2]
+    cdef double far[2]
     for c in range(m):
-        lats = bytes = byte_hops = 0
+        lats = bytes = hop_lats = hop_bytes = 0
+        hops = _leaving(s, s.left[c])
         for d in range(m):
             copies = s.left[d] - (1 if d == c else 0)
             for j in range(min(copies, k - 1)):
                 lats = _insert(lat, lats, k - 1, s.q.lat[<size_t> c * m + d])
-                if d != c:
-                    bytes = _insert(spb, bytes, k - 1, s.q.spb[<size_t> c * m + d])
+                if d == c:
+                    continue
+                bytes = _insert(spb, bytes, k - 1, s.q.spb[<size_t> c * m + d])
                 if j < hops:
-                    byte_hops = _insert(hop, byte_hops, hops, hop_spb(s.q, c, d))
+                    hop_lats = _insert(far, hop_lats, hops, s.q.lat[<size_t> c * m + d])
+                    hop_bytes = _insert(hop, hop_bytes, hops, hop_spb(s.q, c, d))
         s.near_lat[c * k] = s.near_spb[c * k] = 0.0
         for j in range(1, k):
             s.near_lat[c * k + j] = lat[j - 1] if j <= lats else INFINITY
             s.near_spb[c * k + j] = s.near_spb[c * k + j - 1] + spb[j - 1] if j <= bytes else INFINITY
-        s.ring_lat[c] = lat[hops - 1] if lats >= hops else INFINITY
-        s.ring_spb[c] = hop[hops - 1] if byte_hops == hops else INFINITY
-        if k == 1:
-            s.ring_lat[c] = s.ring_spb[c] = 0.0
+        s.ring_lat[c] = far[hops - 1] if hop_lats == hops else INFINITY
+        s.ring_spb[c] = hop[hops - 1] if hop_bytes == hops else INFINITY
         if s.q.inner:
-            s.ring_lat[c] = max(s.ring_lat[c], s.q.lat[<size_t> c * m + c])
             s.ring_spb[c] = max(s.ring_spb[c], s.q.inside[c])
         s.twin[c] = c
         for d in range(c):
@@ -112,11 +125,28 @@ cdef void _prepare(Search *s) noexcept nogil:
                 break
 
 
+cdef int _fewest_nodes(const Search *s) noexcept nogil:
+    """Nodes that hold all workers, at least; more than all where they do not."""
+    cdef int c, size, count, nodes = 0, held = 0
+    for size in range(s.q.k, 0, -1):
+        count = 0
+        for c in range(s.q.m):
+            count += min(s.left[c], s.q.k) == size
+        while count > 0 and held < s.q.k:
+            held += size
+            nodes += 1
+            count -= 1
+    return nodes if held >= s.q.k else s.q.k
+
+
 cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogil:
     cdef int x
     cdef size_t a = <size_t> c * q.m, b = <size_t> d * q.m
-    if q.speed[c] != q.speed[d] or left[c] != left[d]:
+    if q.speed[c] != q.speed[d] or left[c] != left[d] or q.filling[c] != q.filling[d]:
         return False
+    for x in range(q.levels):
+        if q.domain[<size_t> x * q.m + c] != q.domain[<size_t> x * q.m + d]:
+            return False
     if (left[c] > 1 or q.inner) and (q.lat[a + c] != q.lat[b + d] or q.inside[c] != q.inside[d]):
         return False
     for x in range(q.m):
@@ -127,10 +157,10 @@ cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogi
 
 cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexcept nogil:
     """Of every member: latency of the farthest of the rest at least, what the rest adds by its weight, its second best hop."""
-    cdef int i, j, c, b, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops = 1 if s.q.k == 2 else 2
+    cdef int i, j, c, b, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops
     cdef double *lat = s.small
     cdef double *adds = s.small + s.q.k
-    cdef double hop_lat[2]
+    cdef double far[2]
     cdef double hop_byte[2]
     cdef double same, value
     cdef const double *row_lat
@@ -139,20 +169,22 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
         b = s.member[i]
         row_lat = s.q.lat + <size_t> b * s.q.m
         row_spb = s.q.spb + <size_t> b * s.q.m
-        same = s.MP[<size_t> depth * s.q.k + i] / s.q.weight[b] + s.q.inside[b] * s.q.part
+        hops = _leaving(s, s.here[b] + s.left[b])
+        same = s.MP[<size_t> depth * s.q.k + i] / s.q.weight[b] * (cards(s.q, b, s.here[b] + 1.0) - cards(s.q, b, s.here[b]))
+        same += s.q.inside[b] * s.q.part
         lats = bytes = hops_lat = hops_spb = 0
         for j in range(depth):
-            if j != i:
-                hops_lat = _insert(hop_lat, hops_lat, hops, row_lat[s.member[j]])
+            if s.member[j] != b:
+                hops_lat = _insert(far, hops_lat, hops, row_lat[s.member[j]])
                 hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, s.member[j]))
         for j in range(count):
             c = cand[j]
-            value = same if c == b else s.here[b] * row_spb[c]
+            value = same if c == b else cards(s.q, b, s.here[b]) * row_spb[c]
             for copies in range(min(s.left[c], max(rest, hops))):
                 lats = _insert(lat, lats, rest, row_lat[c])
                 bytes = _insert(adds, bytes, rest, value)
-                if copies < hops:
-                    hops_lat = _insert(hop_lat, hops_lat, hops, row_lat[c])
+                if copies < hops and c != b:
+                    hops_lat = _insert(far, hops_lat, hops, row_lat[c])
                     hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, c))
         s.stat[4 * i] = lat[rest - 1] if rest > 0 else 0.0
         s.stat[4 * i + 1] = 0.0
@@ -162,12 +194,9 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
                     s.stat[4 * i + 1] += adds[j] / rest
             else:
                 s.stat[4 * i + 1] = adds[0]
-        s.stat[4 * i + 2] = hop_lat[hops - 1] if hops_lat == hops else INFINITY
+        s.stat[4 * i + 2] = far[hops - 1] if hops_lat == hops else INFINITY
         s.stat[4 * i + 3] = hop_byte[hops - 1] if hops_spb == hops else INFINITY
-        if s.q.k == 1:
-            s.stat[4 * i + 2] = s.stat[4 * i + 3] = 0.0
         if s.q.inner:
-            s.stat[4 * i + 2] = max(s.stat[4 * i + 2], row_lat[b])
             s.stat[4 * i + 3] = max(s.stat[4 * i + 3], s.q.inside[b])
     s.work += depth * count
 
@@ -175,16 +204,33 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
 cdef double _rest_beside(const Search *s, int c, double count, double pay, int rest) noexcept nogil:
     """What a rest of that number adds at least, by its weight, to the node of candidate c, which then has `count` members and pays `pay`."""
     cdef int same
-    cdef double each = pay / s.q.weight[c] + s.q.inside[c] * s.q.part, least, value
+    cdef double each = pay / s.q.weight[c] * (cards(s.q, c, count + 1.0) - cards(s.q, c, count)) + s.q.inside[c] * s.q.part, least, value
     cdef const double *near = s.near_spb + <size_t> c * s.q.k
     if rest == 0:
         return 0.0
+    count = cards(s.q, c, count)
     if not s.q.equal:
         return min(count * near[1], each if s.left[c] > 1 else INFINITY)
     least = count * near[rest] / rest
     for same in range(1, min(rest, s.left[c] - 1) + 1):
         value = (same * each + count * near[rest - same]) / rest
         least = min(least, value)
+    return least
+
+
+cdef double _ring_bound(const Search *s, int c, double between, double spb) noexcept nogil:
+    """Least seconds of allreduce with the members, c and any rest; between, spb: of a hop that every ring over two nodes or more has."""
+    cdef const Instance *q = s.q
+    cdef int nodes = max(s.nodes + (s.here[c] == 0), s.least_nodes)
+    cdef double inside = s.inside, least = INFINITY
+    if q.inner or s.here[c] > 0:
+        inside = max(inside, q.lat[<size_t> c * q.m + c])
+    if nodes == 1:
+        if s.here[c] + s.left[c] >= q.k:
+            least = reduce_seconds(q, q.collectives + q.stride, 0.0, inside, q.inside[c]) if q.k > 1 or q.inner else 0.0
+        nodes = 2
+    if nodes <= q.k and between < INFINITY and spb < INFINITY:
+        least = min(least, reduce_seconds(q, q.floors + <size_t> nodes * q.stride, between, inside, spb))
     return least
 
 
@@ -201,8 +247,7 @@ cdef double _candidate_bound(Search *s, int depth, int c, double total, double s
     cdef double spread = 1.0 - q.part / rest if rest > 0 else 0.0
     total += w
     squares += w * w
-    base = q.overhead_seconds + (1.0 + q.communication_weight) * (
-        q.ring_latency_factor * max(ring_lat, s.ring_lat[c]) + q.ring_byte_factor * max(ring_spb, s.ring_spb[c]))
+    base = q.overhead_seconds + (1.0 + q.communication_weight) * _ring_bound(s, c, max(ring_lat, s.ring_lat[c]), max(ring_spb, s.ring_spb[c]))
     if not q.equal:
         need = s.limit - base
         if need <= 0.0 or q.epoch_flops / need > total + high:
@@ -245,8 +290,11 @@ cdef int _filter(Search *s, int depth, int *cand, double *bound, int count, doub
     for j in range(rest):
         high -= top[j]
         low += bottom[j]
+    s.inside = 0.0
     for i in range(depth):
         ring_lat, ring_spb = max(ring_lat, s.stat[4 * i + 2]), max(ring_spb, s.stat[4 * i + 3])
+        if s.q.inner or s.here[s.member[i]] > 1:
+            s.inside = max(s.inside, s.q.lat[<size_t> s.member[i] * s.q.m + s.member[i]])
     for j in range(count):
         value = _candidate_bound(s, depth, cand[j], total, squares, low, high, ring_lat, ring_spb)
         if value < s.limit:
@@ -286,6 +334,7 @@ cdef void _join(Search *s, int depth, int c) noexcept nogil:
     cdef double *MP = s.MP + <size_t> depth * s.q.k
     cdef double *ML = s.ML + <size_t> depth * s.q.k
     s.member[depth] = c
+    s.nodes += s.here[c] == 0
     s.here[c] += 1
     MP[s.q.k + depth], ML[s.q.k + depth] = P[c], L[c]
     for d in range(depth):
@@ -340,6 +389,7 @@ cdef void _explore(Search *s, int depth, int count, double total, double squares
             _join(s, depth, c)
             _explore(s, depth + 1, at, total + w, squares + w * w, bound[i])
             s.here[c] -= 1
+            s.nodes -= s.here[c] == 0
         s.left[c] += 1
         _drop_twins(s, depth, cand, i, count)
 
@@ -377,24 +427,44 @@ cdef void _better(Search *s, double seconds, const int *order) noexcept nogil:
 
 
 cdef double _ring_floor(Search *s, const int *order) noexcept nogil:
-    """Seconds of allreduce that no ring of these members is below: each has two hops."""
-    cdef int r, j, k = s.q.k, hops = 1 if k == 2 else 2, lats, bytes
-    cdef double hop_lat[2]
+    """Seconds of allreduce that no ring of these members is below: it leaves each of their nodes, and comes back."""
+    cdef int r, j, k = s.q.k, hops, lats, bytes
+    cdef double far[2]
     cdef double hop_byte[2]
-    cdef double latency = 0.0, per_byte = 0.0
+    cdef double between = 0.0, per_byte = 0.0
     if k == 1:
         return ring_cost(s.q, order)
+    _row_of(s, order)
+    set_slow(s.q, order, -1)
     for r in range(k):
         lats = bytes = 0
         for j in range(k):
-            if j != r:
-                lats = _insert(hop_lat, lats, hops, s.q.lat[<size_t> order[r] * s.q.m + order[j]])
-                bytes = _insert(hop_byte, bytes, hops, hop_spb(s.q, order[r], order[j]))
-        latency, per_byte = max(latency, hop_lat[hops - 1]), max(per_byte, hop_byte[hops - 1])
-        if s.q.inner:
-            latency, per_byte = max(latency, s.q.lat[<size_t> order[r] * s.q.m + order[r]]), max(per_byte, s.q.inside[order[r]])
+            if order[j] != order[r]:
+                lats = _insert(far, lats, 2, s.q.lat[<size_t> order[r] * s.q.m + order[j]])
+                bytes = _insert(hop_byte, bytes, 2, hop_spb(s.q, order[r], order[j]))
+        if lats > 0:
+            hops = min(2, lats)
+            between, per_byte = max(between, far[hops - 1]), max(per_byte, hop_byte[hops - 1])
+        if s.q.inner or lats == 0:
+            per_byte = max(per_byte, s.q.inside[order[r]])
+    forget_slow(s.q, order)
     s.work += k * k
-    return s.q.ring_latency_factor * latency + s.q.ring_byte_factor * per_byte
+    return reduce_seconds(s.q, s.row, between, s.inside, per_byte)
+
+
+cdef void _row_of(Search *s, const int *order) noexcept nogil:
+    """s.row, s.inside: of the collectives for these members, and the largest latency inside a node of them with several ranks."""
+    cdef int r, c, nodes = 0
+    s.inside = 0.0
+    for r in range(s.q.k):
+        c = order[r]
+        if s.q.inner or s.q.held[c] > 0:
+            s.inside = max(s.inside, s.q.lat[<size_t> c * s.q.m + c])
+        nodes += s.q.held[c] == 0
+        s.q.held[c] = 1
+    for r in range(s.q.k):
+        s.q.held[order[r]] = 0
+    s.row = s.q.collectives + <size_t> nodes * s.q.stride
 
 
 cdef void _best_ring(Search *s, double without) noexcept nogil:
@@ -407,7 +477,10 @@ cdef void _best_ring(Search *s, double without) noexcept nogil:
         return
     memcpy(s.ws.spare, s.tour, k * sizeof(int))
     s.shared = repeats(s.q, s.tour)
+    _row_of(s, s.tour)
+    set_slow(s.q, s.tour, -1)
     _extend_ring(s, 1, 0.0, 0.0, without, floor)
+    forget_slow(s.q, s.tour)
 
 
 cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, double without, double floor) noexcept nogil:
@@ -415,7 +488,6 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
     cdef int j, k = s.q.k, c
     cdef int *ring = s.ws.spare
     cdef double tax = 1.0 + s.q.communication_weight, lat, spb, value
-    cdef size_t row = <size_t> ring[placed - 1] * s.q.m
     if s.stopped:
         s.open = min(s.open, floor)
         return
@@ -425,9 +497,9 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
         s.open = min(s.open, floor)
         return
     if placed == k:
-        lat, spb = max(latency, s.q.lat[row + ring[0]]), max(per_byte, hop_spb(s.q, ring[placed - 1], ring[0]))
-        value = without + tax * _inner_ring(s.q, ring, lat, spb)
-        if s.shared and not s.relaxed and value < s.limit:  # so far as if each hop had its cards for itself
+        lat, spb = max(latency, hop_lat(s.q, ring[placed - 1], ring[0])), max(per_byte, hop_spb(s.q, ring[placed - 1], ring[0]))
+        value = without + tax * _inner_ring(s, ring, lat, spb)
+        if (s.shared or s.q.levels > 0) and not s.relaxed and value < s.limit:  # so far as if each hop had cards and uplinks for itself
             s.work += k
             value = without + tax * ring_cost(s.q, ring)
         if value < s.limit:
@@ -440,8 +512,8 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
         c = ring[j]
         if s.shared and _tried(ring, placed, j):
             continue
-        lat, spb = max(latency, s.q.lat[row + c]), max(per_byte, hop_spb(s.q, ring[placed - 1], c))
-        if without + tax * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb) < s.limit:
+        lat, spb = max(latency, hop_lat(s.q, ring[placed - 1], c)), max(per_byte, hop_spb(s.q, ring[placed - 1], c))
+        if without + tax * reduce_seconds(s.q, s.row, lat, s.inside, spb) < s.limit:
             ring[j], ring[placed] = ring[placed], c
             _extend_ring(s, placed + 1, lat, spb, without, floor)
             ring[placed], ring[j] = ring[j], c
@@ -449,13 +521,13 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
             return
 
 
-cdef double _inner_ring(const Instance *q, const int *ring, double lat, double spb) noexcept nogil:
+cdef double _inner_ring(const Search *s, const int *ring, double lat, double spb) noexcept nogil:
     """Seconds of a ring with these slowest hops between workers; those inside a worker counted."""
     cdef int r
-    if q.inner:
-        for r in range(q.k):
-            lat, spb = max(lat, q.lat[<size_t> ring[r] * q.m + ring[r]]), max(spb, q.inside[ring[r]])
-    return q.ring_latency_factor * lat + q.ring_byte_factor * spb
+    if s.q.inner:
+        for r in range(s.q.k):
+            spb = max(spb, s.q.inside[ring[r]])
+    return reduce_seconds(s.q, s.row, lat, s.inside, spb)
 
 
 cdef bint _tried(const int *ring, int placed, int at) noexcept nogil:
@@ -493,6 +565,7 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
         raise MemoryError()
     s.q, s.upper, s.limit, s.open = q, upper, upper * SAME, INFINITY
     s.work, s.most, s.check, s.stopped, s.relaxed = 0, most, CHECK_WORK, False, len(pinned) > 0
+    s.nodes, s.inside, s.row = 0, 0.0, q.collectives
     s.near_lat, s.near_spb = numbers, numbers + m * k
     s.ring_lat, s.ring_spb = numbers + 2 * m * k, numbers + 2 * m * k + m
     s.P = numbers + 2 * m * k + 2 * m
@@ -509,6 +582,9 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
     for i in range(len(pinned)):
         s.left[pinned[i]] += 1
     s.expired = <void *> expired
+    for c in range(m):  # no more workers than have room fill its cards
+        kernel.figures[c] = kernel.figures[m + c] = max(1.0, q.filling[c] / max(1, min(k, s.left[c])))
+    s.least_nodes = _fewest_nodes(&s)
     with nogil:
         _prepare(&s)
     for i in range(len(pinned)):
@@ -528,6 +604,8 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
         for i in range(k):
             order[i] = s.best[i]
     found = (s.upper, min(s.upper, s.open), s.work)
+    for c in range(m):
+        kernel.figures[c] = kernel.figures[m + c] = max(1.0, q.filling[c] / k)
     release(numbers)
     release(ints)
     workspace_free(s.ws)

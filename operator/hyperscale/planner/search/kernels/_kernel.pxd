@@ -20,12 +20,26 @@ cdef struct Instance:
     const int *slots             # (m,) workers that a candidate can take; NULL: one each
     double rounds                # exchanges of boundary data an epoch; LEAST_ROUNDS instead of 0 where any pair is blocked
     double halo_bytes            # boundary data of an epoch, all ranks together
-    double ring_latency_factor   # seconds of the slowest hop's latency -> seconds of allreduce an epoch
-    double ring_byte_factor      # seconds per byte of the slowest hop -> seconds of allreduce an epoch
+    double ring_latency_factor   # seconds of the slowest hop's latency -> seconds of allreduce an epoch, were all hops of a ring alike:
+    double ring_byte_factor      # what first members are ranked by; and of its seconds per byte
+    int algorithms               # of an allreduce; the fastest counts
+    int stride                   # numbers of a row of the two tables; 0 where all rows are the same
+    const double *collectives    # (k + 1, algorithms, 3) by number of nodes: latency between, latency inside, seconds per byte -> seconds
+    const double *floors         # the same of that many nodes or more, at least
+    bint railed                  # one worker alone does not fill the cards of some node
+    const double *filling        # (m,) workers of a node that fill its cards
+    double *slow                 # (m,) how many times slower than full its cards are at least; exact for a set while its rings are sought
+    const double *least_slow     # (m,) what `slow` is otherwise
+    int levels                   # with limited uplinks; 0 for none
+    int domains                  # of a level, at most
+    const int *domain            # (levels, m) of each candidate, -1 for none
+    const double *uplink         # (levels, domains) seconds per byte of what leaves a domain
+    double *mass                 # (levels, domains) zero between two calls
     double epoch_flops
     double overhead_seconds      # of an epoch
     double communication_weight  # lambda
     int *times                   # (m,) zero between two calls: how often a node occurs
+    int *held                    # (m,) zero between two calls: workers of a ring on each node
 
 
 cdef struct Workspace:
@@ -33,6 +47,7 @@ cdef struct Workspace:
     int m
     int k
     int u                        # usable candidates
+    bint single                  # none of them may take two workers in this search
     int *usable                  # (m,) their numbers, rising
     int *room                    # (m,) workers that each may take in this search
     int *used                    # (m,) workers that it has
@@ -43,8 +58,10 @@ cdef struct Workspace:
     double *hlat                 # (m,)
     double *hspb                 # (m,)
     double *score                # (m,)
-    double floor_lat             # of the inside of the members' nodes, where a worker has several ranks
-    double floor_spb
+    int nodes                    # different nodes of the set whose rings are sought
+    const double *row            # of the collectives for that many
+    double inside_lat            # the largest latency inside a node of it that has several ranks
+    double floor_spb             # of the inside of the members' nodes, where a worker has several ranks
     double *P                    # (k,) seconds per byte to the others, weighted
     double *L                    # (k,) largest latency to the others
     double *L2                   # (k,) the next largest
@@ -63,18 +80,45 @@ cdef void workspace_room(Workspace *ws, const Instance *q, const unsigned char *
 
 cdef inline double hop_spb(const Instance *q, int a, int b) noexcept nogil:
     """Seconds per byte of a hop of the ring that has its nodes' cards for itself."""
-    return q.inside[a] if a == b else q.spb[<size_t> a * q.m + b]
+    if a == b:
+        return q.inside[a]
+    if q.railed:
+        return q.spb[<size_t> a * q.m + b] * max(q.slow[a], q.slow[b])
+    return q.spb[<size_t> a * q.m + b]
+
+
+cdef inline double hop_lat(const Instance *q, int a, int b) noexcept nogil:
+    """Latency of a hop between two nodes; what is inside a node counts apart."""
+    return 0.0 if a == b else q.lat[<size_t> a * q.m + b]
+
+
+cdef inline double cards(const Instance *q, int c, double count) noexcept nogil:
+    """Workers of node c as far as its cards matter: fewer than fill them are as slow as if they did."""
+    return q.filling[c] if q.railed and count < q.filling[c] else count
+
+
+cdef inline double reduce_seconds(const Instance *q, const double *row, double between, double inside, double spb) noexcept nogil:
+    """Seconds of an epoch's allreduces with these slowest hops, by the fastest algorithm of a row of the tables."""
+    cdef int at
+    cdef double least = row[0] * between + row[1] * inside + row[2] * spb
+    if q.algorithms > 1:
+        least = min(least, row[3] * between + row[4] * inside + row[5] * spb)
+    for at in range(2, q.algorithms):
+        least = min(least, row[3 * at] * between + row[3 * at + 1] * inside + row[3 * at + 2] * spb)
+    return least
 
 
 cdef inline double node_bytes(const Instance *q, int c, double count, double pay) noexcept nogil:
-    """Seconds of a rank's boundary data over the bytes of two weights of 1, with `count` workers on its node c.
+    """Seconds of a rank's boundary data over the bytes of two weights of 1, with `count` workers on its node c; uplinks left out.
 
-    pay: weighted seconds per byte from c to the workers elsewhere. What the node's ranks send there shares its card.
+    pay: weighted seconds per byte from c to the workers elsewhere. What the node's ranks send there shares its cards.
     """
-    return q.weight[c] * (count * pay + q.inside[c] * q.part * q.weight[c] * (count - q.part))
+    return q.weight[c] * (cards(q, c, count) * pay + q.inside[c] * q.part * q.weight[c] * (count - q.part))
 
 
 cdef double set_cost(const Instance *q, const int *order) noexcept nogil
+cdef void set_slow(const Instance *q, const int *order, int without) noexcept nogil
+cdef void forget_slow(const Instance *q, const int *order) noexcept nogil
 cdef double ring_cost(const Instance *q, const int *order) noexcept nogil
 cdef double objective(const Instance *q, const int *order) noexcept nogil
 cdef bint repeats(const Instance *q, const int *order) noexcept nogil
@@ -89,6 +133,7 @@ cdef double place(const Instance *q, const unsigned char *free, int seeds, int s
 cdef class Kernel:
     cdef Instance q
     cdef Workspace *ws
+    cdef double *figures
     cdef object _kept
     cdef int _check(self, const int[:, ::1] orders, Py_ssize_t rows, int members) except -1
     cdef int _fits(self, Py_ssize_t length, Py_ssize_t wanted) except -1

@@ -24,6 +24,11 @@ class Kernel:
         epoch_flops: float,
         overhead_seconds: float,
         communication_weight: float,
+        collectives: Doubles,
+        floors: Doubles,
+        filling: Doubles,
+        domains: Ints,
+        uplinks: Doubles,
     ) -> None: ...
     def objectives(self, orders: Ints, seconds: Doubles) -> None: ...
     def seed_ranking(self, ranking: Ints) -> int: ...

@@ -3,9 +3,12 @@
 An order is k candidates in ring order, one worker each; a candidate may come several times where it has the slots. With w the weights, W
 their sum, g the ranks of a worker, D = W^2 - sum(w^2) / g, and n_r the workers on the node of r:
     compute_r = F / W * w_r / speed_r
-    halo_r    = rounds * max_j lat_rj + H / D * w_r * (n_r * sum_j w_j spb_rj + inside_r * w_r / g * (n_r - 1 / g))    j on other nodes
-    objective = max(compute_r + halo_r) + overhead + lambda * max(halo_r) + (1 + lambda) * (A * max lat + B * max spb over the ring's hops)
-A node that the ring leaves c times gives each of these hops 1 / c of its card. Pairs that cannot talk have a latency so large that no
+    halo_r    = rounds * max_j lat_rj + H / D * w_r * (c_r * sum_j w_j spb_rj + inside_r * w_r / g * (n_r - 1 / g))    j on other nodes
+    objective = max(compute_r + halo_r) + overhead + lambda * max(halo_r) + (1 + lambda) * allreduce
+c_r is n_r, and no less than the workers that fill the node's cards. What leaves a domain shares its uplinks: M (W - M) times their seconds
+per byte, M the weights inside, instead of the bracket where that is more. The allreduce is the least of some algorithms, each linear in the
+largest latency between nodes, the largest inside one with several ranks, and the seconds per byte of the most loaded hop: a node that the
+ring leaves c times gives each of these hops 1 / c of its cards, and so do uplinks. Bounds and estimates leave uplinks out. Pairs that cannot talk have a latency so large that no
 placement with one can be mistaken for another; whatever exceeds CANNOT_WORK is +inf outside. Every loop runs in the order of its indices
 and nothing depends on addresses or time: same input, same output.
 """
@@ -13,6 +16,8 @@ and nothing depends on addresses or time: same input, same output.
 from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy, memset
+
+import numpy as np
 
 cdef double BLOCKED_SECONDS = 1e100
 cdef double LEAST_ROUNDS = 1e-50
@@ -58,13 +63,56 @@ cdef void workspace_free(Workspace *ws) noexcept nogil:
 cdef void workspace_room(Workspace *ws, const Instance *q, const unsigned char *free) noexcept nogil:
     """Say which candidates the next search may use: those with slots, and of them the ones where `free` (m,) is set, unless it is NULL."""
     cdef int c
-    ws.u = 0
+    ws.u, ws.single = 0, True
     for c in range(q.m):
         ws.room[c] = (1 if q.slots == NULL else q.slots[c]) if free == NULL or free[c] else 0
         ws.used[c] = 0
+        ws.single = ws.single and ws.room[c] <= 1
         if ws.room[c] > 0:
             ws.usable[ws.u] = c
             ws.u += 1
+
+
+cdef void _weigh_domains(const Instance *q, const int *order, double by) noexcept nogil:
+    """Add the weights of `order` (k,), times `by`, to the domains of every level; by 0: forget them."""
+    cdef int level, r, at
+    for level in range(q.levels):
+        for r in range(q.k):
+            at = q.domain[<size_t> level * q.m + order[r]]
+            if at >= 0:
+                at += level * q.domains
+                q.mass[at] = q.mass[at] + by * q.weight[order[r]] if by > 0.0 else 0.0
+
+
+cdef double _uplink_bytes(const Instance *q, int c, double total) noexcept nogil:
+    """Seconds of what leaves the domains of node c over the bytes of two weights of 1; q.mass has the weights, `total` all together."""
+    cdef int level, at
+    cdef double most = 0.0
+    for level in range(q.levels):
+        at = q.domain[<size_t> level * q.m + c]
+        if at >= 0:
+            at += level * q.domains
+            most = max(most, q.mass[at] * (total - q.mass[at]) * q.uplink[at])
+    return most
+
+
+cdef double _uplink_path(const Instance *q, const int *order, int k) noexcept nogil:
+    """Seconds per byte of the most loaded uplink of the ring of nodes in `order` (k,)."""
+    cdef int level, r, a, b, at
+    cdef double most = 0.0
+    for level in range(q.levels):
+        for r in range(k):
+            a, b = order[r], order[r + 1 if r + 1 < k else 0]
+            at = q.domain[<size_t> level * q.m + a]
+            if at >= 0 and at != q.domain[<size_t> level * q.m + b]:
+                at += level * q.domains
+                q.mass[at] += 1.0
+                most = max(most, q.mass[at] * q.uplink[at])
+        for r in range(k):
+            at = q.domain[<size_t> level * q.m + order[r]]
+            if at >= 0:
+                q.mass[level * q.domains + at] = 0.0
+    return most
 
 
 cdef double set_cost(const Instance *q, const int *order) noexcept nogil:
@@ -77,6 +125,8 @@ cdef double set_cost(const Instance *q, const int *order) noexcept nogil:
         total += q.weight[order[r]]
         squares += q.weight[order[r]] * q.weight[order[r]]
         q.times[order[r]] += 1
+    if q.levels > 0:
+        _weigh_domains(q, order, 1.0)
     rate = q.epoch_flops / total
     squares *= q.part
     scale = q.halo_bytes / max(total * total - squares, 1e-12 * total * total)
@@ -88,42 +138,86 @@ cdef double set_cost(const Instance *q, const int *order) noexcept nogil:
             if j != r:
                 weighted += q.weight[order[j]] * spb[order[j]]
                 latency = max(latency, lat[order[j]])
-        halo = q.rounds * latency + scale * node_bytes(q, b, q.times[b], weighted)
+        weighted = node_bytes(q, b, q.times[b], weighted)
+        if q.levels > 0:
+            weighted = max(weighted, _uplink_bytes(q, b, total))
+        halo = q.rounds * latency + scale * weighted
         worst = max(worst, halo)
         slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
+    if q.levels > 0:
+        _weigh_domains(q, order, 0.0)
     for r in range(k):
         q.times[order[r]] = 0
     return slowest + q.overhead_seconds + q.communication_weight * worst
 
 
+cdef inline double _load(const Instance *q, int c) noexcept nogil:
+    """By how much longer a byte takes through the cards of node c, which q.times hops of the ring leave and q.held workers fill."""
+    if q.railed and q.held[c] < q.filling[c]:
+        return q.times[c] * (q.filling[c] / q.held[c])
+    return q.times[c]
+
+
 cdef double ring_cost(const Instance *q, const int *order) noexcept nogil:
     """Allreduce seconds of an epoch; 0 for one rank."""
-    cdef int r, a, b, k = q.k
-    cdef bint again = False
-    cdef double latency = 0.0, per_byte = 0.0
+    cdef int r, a, b, k = q.k, nodes = 0
+    cdef bint again = q.railed
+    cdef double between = 0.0, inside = 0.0, per_byte = 0.0
     if k == 1 and not q.inner:
         return 0.0
+    for r in range(k):
+        a = order[r]
+        if q.inner:
+            inside, per_byte = max(inside, q.lat[<size_t> a * q.m + a]), max(per_byte, q.inside[a])
+        if q.held[a] == 0:
+            nodes += 1
+        else:
+            inside = max(inside, q.lat[<size_t> a * q.m + a])
+        q.held[a] += 1
     b = order[0]
     for r in range(k):
         a = b
         b = order[r + 1 if r + 1 < k else 0]
-        latency = max(latency, q.lat[<size_t> a * q.m + b])
-        per_byte = max(per_byte, hop_spb(q, a, b))
-        if a != b:
-            again = again or q.times[a] > 0
-            q.times[a] += 1
-        if q.inner:
-            latency, per_byte = max(latency, q.lat[<size_t> a * q.m + a]), max(per_byte, q.inside[a])
+        if a == b:
+            per_byte = max(per_byte, q.inside[a])
+            continue
+        between = max(between, q.lat[<size_t> a * q.m + b])
+        per_byte = max(per_byte, q.spb[<size_t> a * q.m + b])
+        again = again or q.times[a] > 0
+        q.times[a] += 1
     if again:
         b = order[0]
         for r in range(k):
             a = b
             b = order[r + 1 if r + 1 < k else 0]
             if a != b:
-                per_byte = max(per_byte, q.spb[<size_t> a * q.m + b] * max(q.times[a], q.times[b]))
+                per_byte = max(per_byte, q.spb[<size_t> a * q.m + b] * max(_load(q, a), _load(q, b)))
     for r in range(k):
-        q.times[order[r]] = 0
-    return q.ring_latency_factor * latency + q.ring_byte_factor * per_byte
+        q.times[order[r]] = q.held[order[r]] = 0
+    if q.levels > 0:
+        per_byte = max(per_byte, _uplink_path(q, order, k))
+    return reduce_seconds(q, q.collectives + <size_t> nodes * q.stride, between, inside, per_byte)
+
+
+cdef void set_slow(const Instance *q, const int *order, int without) noexcept nogil:
+    """Say how slow the cards of the members of `order` (k,) are, all workers but the one at `without` counted; see `forget_slow`."""
+    cdef int r
+    if not q.railed:
+        return
+    for r in range(q.k):
+        q.held[order[r]] += r != without
+    for r in range(q.k):
+        q.slow[order[r]] = max(1.0, q.filling[order[r]] / max(q.held[order[r]], 1))
+    for r in range(q.k):
+        q.held[order[r]] = 0
+
+
+cdef void forget_slow(const Instance *q, const int *order) noexcept nogil:
+    """Cards are again no slower than with all workers that a node can take."""
+    cdef int r
+    if q.railed:
+        for r in range(q.k):
+            q.slow[order[r]] = q.least_slow[order[r]]
 
 
 cdef bint repeats(const Instance *q, const int *order) noexcept nogil:
@@ -216,7 +310,7 @@ cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil:
         if k == 1:
             value = q.lat[<size_t> c * q.m + c]
             sum = own + halo * q.inside[c] * q.part * (1.0 - q.part) + q.rounds * value * q.inner
-            sum += q.ring_latency_factor * value + q.ring_byte_factor * q.inside[c]
+            sum += reduce_seconds(q, q.collectives + q.stride, 0.0, value, q.inside[c])
         for j in range(count):
             sum += nearest[j]
         if 0 < count < partners:
@@ -229,25 +323,37 @@ cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil:
         ws.rank[at] = c
 
 
+cdef struct Sample:
+    # The ring of the members so far.
+    int nodes
+    const double *joined   # of the collectives, where one more member joins their nodes, were they a fair sample of the whole job
+    const double *apart    # where it is on another node
+    double between
+    double inside
+    double spb
+
+
 cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now, double speed_sum, double speed_min, double halo_worst,
-                         double ring_lat, double ring_spb) noexcept nogil:
+                         const Sample *ring) noexcept nogil:
     """Objective of the whole job as if the placement so far and candidate c, `now` workers together, were its fair sample."""
-    cdef double speed, own, lat = max(ring_lat, ws.hlat[c]), spb = max(ring_spb, ws.hspb[c])
+    cdef double speed, own, inside = ring.inside, spb = max(ring.spb, ws.hspb[c])
     if q.equal:
         speed = min(speed_min, q.speed[c]) * q.k
     else:
         speed = (speed_sum + q.speed[c]) * (<double> q.k / now)
+    if q.inner or ws.here[c] > 0:
+        inside = max(inside, q.lat[<size_t> c * q.m + c])
     if q.inner:
-        lat, spb = max(lat, q.lat[<size_t> c * q.m + c]), max(spb, q.inside[c])
+        spb = max(spb, q.inside[c])
     own = _greedy_halo(q, ws, c, (q.k - 1.0) / (now - 1.0))
     return q.epoch_flops / speed + (1.0 + q.communication_weight) * (
-        max(own, halo_worst) + (q.ring_latency_factor * lat + q.ring_byte_factor * spb))
+        max(own, halo_worst) + reduce_seconds(q, ring.joined if ws.here[c] > 0 else ring.apart, max(ring.between, ws.hlat[c]), inside, spb))
 
 
 cdef inline double _greedy_halo(const Instance *q, const Workspace *ws, int c, double scale) noexcept nogil:
     """Boundary seconds of c beside the members, whose links count `scale` times; the workers of its node share a card."""
     cdef double count = ws.here[c] + 1.0
-    return _pair_bytes(q) * (scale * count * ws.psum[c] + q.inside[c] * q.part * (count - q.part)) + q.rounds * ws.lmax[c]
+    return _pair_bytes(q) * (scale * cards(q, c, count) * ws.psum[c] + q.inside[c] * q.part * (count - q.part)) + q.rounds * ws.lmax[c]
 
 
 cdef inline void _absorb(const Instance *q, Workspace *ws, int c) noexcept nogil:
@@ -255,12 +361,19 @@ cdef inline void _absorb(const Instance *q, Workspace *ws, int c) noexcept nogil
     cdef int i, d
     cdef const double *lat = q.lat + <size_t> c * q.m
     cdef const double *spb = q.spb + <size_t> c * q.m
+    cdef double own = ws.hspb[c]
     for i in range(ws.u):
         d = ws.usable[i]
         ws.psum[d] += spb[d]
         ws.lmax[d] = max(ws.lmax[d], lat[d])
         ws.hlat[d] = min(ws.hlat[d], lat[d])
-        ws.hspb[d] = min(ws.hspb[d], hop_spb(q, c, d))
+    if q.railed:
+        for i in range(ws.u):
+            ws.hspb[ws.usable[i]] = min(ws.hspb[ws.usable[i]], hop_spb(q, c, ws.usable[i]))
+    else:
+        for i in range(ws.u):
+            ws.hspb[ws.usable[i]] = min(ws.hspb[ws.usable[i]], spb[ws.usable[i]])
+    ws.hlat[c], ws.hspb[c] = 0.0, min(own, q.inside[c])  # one more there has no hop to another node
     ws.here[c] += 1
 
 
@@ -275,7 +388,8 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
     """Fill `order` (k,) after its first `start` members, always the cheapest; how many it then has, k unless it got stuck."""
     cdef int i, c, now, best
     cdef double value, least
-    cdef double speed_sum = 0.0, speed_min = INFINITY, halo_worst = 0.0, ring_lat = 0.0, ring_spb = 0.0
+    cdef double speed_sum = 0.0, speed_min = INFINITY, halo_worst = 0.0
+    cdef Sample ring = Sample(0, q.collectives, q.collectives, 0.0, 0.0, 0.0)
     for i in range(ws.u):
         _blank(q, ws, ws.usable[i])
     for now in range(start):
@@ -286,20 +400,25 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
             best = order[now]
         else:
             best, least = -1, CANNOT_WORK
+            ring.joined = q.collectives + <size_t> ((ring.nodes * q.k + now) // (now + 1)) * q.stride
+            ring.apart = q.collectives + <size_t> (((ring.nodes + 1) * q.k + now) // (now + 1)) * q.stride
             for i in range(ws.u):
                 c = ws.usable[i]
                 if ws.used[c] < ws.room[c]:
-                    value = greedy_score(q, ws, c, now + 1, speed_sum, speed_min, halo_worst, ring_lat, ring_spb)
+                    value = greedy_score(q, ws, c, now + 1, speed_sum, speed_min, halo_worst, &ring)
                     if value < least:
                         best, least = c, value
             if best < 0:
                 return now
-            ring_lat, ring_spb = max(ring_lat, ws.hlat[best]), max(ring_spb, ws.hspb[best])
+            ring.between, ring.spb = max(ring.between, ws.hlat[best]), max(ring.spb, ws.hspb[best])
             order[now] = best
         if now >= start or seed_takes_slot:
             ws.used[best] += 1
         speed_sum += q.speed[best]
         speed_min = min(speed_min, q.speed[best])
+        ring.nodes += ws.here[best] == 0
+        if q.inner or ws.here[best] > 0:
+            ring.inside = max(ring.inside, q.lat[<size_t> best * q.m + best])
         if ws.room[best] > 0:
             halo_worst = max(halo_worst, _greedy_halo(q, ws, best, 1.0))
         else:  # a pinned worker on a node that takes no others
@@ -316,7 +435,7 @@ cdef double _pinned_halo(const Instance *q, const Workspace *ws, const int *orde
     for j in range(worker):
         bytes += q.spb[<size_t> c * q.m + order[j]]
         latency = max(latency, q.lat[<size_t> c * q.m + order[j]])
-    return _pair_bytes(q) * (count * bytes + q.inside[c] * q.part * (count - q.part)) + q.rounds * latency
+    return _pair_bytes(q) * (cards(q, c, count) * bytes + q.inside[c] * q.part * (count - q.part)) + q.rounds * latency
 
 
 cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixed, Workspace *ws) noexcept nogil:
@@ -335,7 +454,7 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
     cdef int slow_spb[5]
     cdef int move[3]
     cdef double best = ring_cost(q, order), least
-    cdef bint shared = k > 3 and repeats(q, order)
+    cdef bint shared = k > 3 and (repeats(q, order) or q.levels > 0)
     if k <= 3:
         steps[0] = 0
         return best
@@ -347,10 +466,11 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
                 best = least
                 memcpy(order, ws.trial, k * sizeof(int))
     _set_floor(q, order, -1, ws)
+    set_slow(q, order, -1)
     for repairs in range(steps[0]):
         for r in range(k):
             other = order[r + 1 if r + 1 < k else 0]
-            ws.hl[r], ws.hb[r] = q.lat[<size_t> order[r] * q.m + other], hop_spb(q, order[r], other)
+            ws.hl[r], ws.hb[r] = hop_lat(q, order[r], other), hop_spb(q, order[r], other)
         _slowest_hops(ws.hl, k, slow_lat, 5)
         _slowest_hops(ws.hb, k, slow_spb, 5)
         least, move[0], move[1], move[2] = best * IMPROVES, -1, 0, 0
@@ -367,26 +487,34 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
         _ring_move(order, fixed, k, move[0], move[1], move[2], ws.tour)
         best = least
         memcpy(order, ws.tour, k * sizeof(int))
+    forget_slow(q, order)
     return best
 
 
 cdef void _set_floor(const Instance *q, const int *order, int without, Workspace *ws) noexcept nogil:
-    """ws.floor_lat, ws.floor_spb: the slowest hop inside a worker of `order` (k,) but the one at `without`; 0 where it has one rank."""
-    cdef int r
-    ws.floor_lat = ws.floor_spb = 0.0
-    if q.inner:
-        for r in range(q.k):
-            if r != without:
-                ws.floor_lat = max(ws.floor_lat, q.lat[<size_t> order[r] * q.m + order[r]])
-                ws.floor_spb = max(ws.floor_spb, q.inside[order[r]])
+    """Say of `order` (k,) but the worker at `without`: its nodes, their row of the collectives, and the slowest inside of its nodes."""
+    cdef int r, c
+    ws.nodes, ws.inside_lat, ws.floor_spb = 0, 0.0, 0.0
+    for r in range(q.k):
+        if r == without:
+            continue
+        c = order[r]
+        if q.inner or q.held[c] > 0:
+            ws.inside_lat = max(ws.inside_lat, q.lat[<size_t> c * q.m + c])
+        if q.inner:
+            ws.floor_spb = max(ws.floor_spb, q.inside[c])
+        ws.nodes += q.held[c] == 0
+        q.held[c] = 1
+    for r in range(q.k):
+        q.held[order[r]] = 0
+    ws.row = q.collectives + <size_t> ws.nodes * q.stride
 
 
 cdef double _moved_ring(const Instance *q, const int *order, const unsigned char *fixed, int kind, int hop, int other, bint shared,
                         double latency, double per_byte, double least, Workspace *ws) noexcept nogil:
     """Seconds after a move whose ring has these slowest hops; where nodes have several workers, their cards counted, unless that is too much."""
     cdef double seconds
-    latency, per_byte = max(latency, ws.floor_lat), max(per_byte, ws.floor_spb)
-    seconds = q.ring_latency_factor * latency + q.ring_byte_factor * per_byte
+    seconds = reduce_seconds(q, ws.row, latency, ws.inside_lat, max(per_byte, ws.floor_spb))
     if not shared or seconds >= least:
         return seconds
     _ring_move(order, fixed, q.k, kind, hop, other, ws.trial)
@@ -400,8 +528,8 @@ cdef struct Ring:
     int k
     int places                     # that may still be tried
     unsigned long long taken       # members of the path, a bit each
-    double latency_factor
-    double byte_factor
+    const double *row              # of the collectives
+    double inside_lat
     double room                    # seconds that a ring must be below
     bint found
     double lat[MOST_RING * MOST_RING]
@@ -416,7 +544,7 @@ cdef struct Ring:
 cdef inline bint _fits(const Ring *s, int a, int b, double latency, double per_byte) noexcept nogil:
     """A ring with these slowest hops may have this one as well."""
     cdef int at = a * MOST_RING + b
-    return s.latency_factor * max(latency, s.lat[at]) + s.byte_factor * max(per_byte, s.spb[at]) < s.room
+    return reduce_seconds(s.q, s.row, max(latency, s.lat[at]), s.inside_lat, max(per_byte, s.spb[at])) < s.room
 
 
 cdef bint _list_hops(Ring *s) noexcept nogil:
@@ -430,9 +558,9 @@ cdef bint _list_hops(Ring *s) noexcept nogil:
         for j in range(s.k):
             if j == i:
                 continue
-            s.lat[i * MOST_RING + j] = s.q.lat[<size_t> s.node[i] * s.q.m + s.node[j]]
+            s.lat[i * MOST_RING + j] = hop_lat(s.q, s.node[i], s.node[j])
             s.spb[i * MOST_RING + j] = hop_spb(s.q, s.node[i], s.node[j])
-            seconds = s.latency_factor * s.lat[i * MOST_RING + j] + s.byte_factor * s.spb[i * MOST_RING + j]
+            seconds = reduce_seconds(s.q, s.row, s.lat[i * MOST_RING + j], s.inside_lat, s.spb[i * MOST_RING + j])
             if seconds >= s.room:
                 continue
             at = count
@@ -476,18 +604,23 @@ cdef bint _tried(const Ring *s, int last, int at) noexcept nogil:
 
 
 cdef double _shared_hops(const Ring *s, double per_byte) noexcept nogil:
-    """Seconds per byte of the slowest hop of the ring in s.path where hops of one node share its card; `per_byte` if each had its own."""
+    """Seconds per byte of the slowest hop of the ring in s.path where hops share cards and uplinks; `per_byte` if each had its own."""
     cdef int i, a, b
+    cdef int order[MOST_RING]
     for i in range(s.k):
         a, b = s.node[s.path[i]], s.node[s.path[i + 1 if i + 1 < s.k else 0]]
         s.q.times[a] += a != b
-    for i in range(s.k):
-        a, b = s.node[s.path[i]], s.node[s.path[i + 1 if i + 1 < s.k else 0]]
+        order[i] = a
+    for i in range(s.k if s.shared else 0):
+        a, b = order[i], order[i + 1 if i + 1 < s.k else 0]
         if a != b:
-            per_byte = max(per_byte, s.q.spb[<size_t> a * s.q.m + b] * max(s.q.times[a], s.q.times[b]))
+            if s.q.railed:
+                per_byte = max(per_byte, s.q.spb[<size_t> a * s.q.m + b] * max(s.q.times[a] * s.q.slow[a], s.q.times[b] * s.q.slow[b]))
+            else:
+                per_byte = max(per_byte, s.q.spb[<size_t> a * s.q.m + b] * max(s.q.times[a], s.q.times[b]))
     for i in range(s.k):
-        s.q.times[s.node[i]] = 0
-    return per_byte
+        s.q.times[order[i]] = 0
+    return max(per_byte, _uplink_path(s.q, order, s.k)) if s.q.levels > 0 else per_byte
 
 
 cdef void _extend(Ring *s, int count, double latency, double per_byte) noexcept nogil:
@@ -499,9 +632,9 @@ cdef void _extend(Ring *s, int count, double latency, double per_byte) noexcept 
         at = last * MOST_RING + s.path[0]
         if _fits(s, last, s.path[0], latency, per_byte):
             per_byte = max(per_byte, s.spb[at])
-            if s.shared:
+            if s.shared or s.q.levels > 0:
                 per_byte = _shared_hops(s, per_byte)
-            seconds = s.latency_factor * max(latency, s.lat[at]) + s.byte_factor * per_byte
+            seconds = reduce_seconds(s.q, s.row, max(latency, s.lat[at]), s.inside_lat, per_byte)
             if seconds < s.room:
                 s.room, s.found = seconds, True
                 memcpy(s.best, s.path, s.k * sizeof(int))
@@ -532,25 +665,27 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
     cdef int nodes[MOST_RING]
     cdef int copies[MOST_RING]
     cdef bint found = False
-    cdef double seconds, latency = 0.0, per_byte = 0.0, inner_lat = 0.0, inner_spb = 0.0
+    cdef double seconds, per_byte = 0.0, inner_spb = 0.0
     if q.k <= 3 or q.k > MOST_RING:
         seconds = ring_cost(q, order)
         return seconds if seconds < room else INFINITY
+    s.inside_lat = 0.0
+    set_slow(q, order, -1)
     for i in range(q.k):
         q.times[order[i]] += 1
     for i in range(q.k):
         c = order[i]
         if q.times[c] > 0:
             nodes[count], copies[count] = c, q.times[c]
+            if q.inner or copies[count] > 1:
+                s.inside_lat, per_byte = max(s.inside_lat, q.lat[<size_t> c * q.m + c]), max(per_byte, q.inside[c])
             if q.inner:
-                inner_lat, inner_spb = max(inner_lat, q.lat[<size_t> c * q.m + c]), max(inner_spb, q.inside[c])
-            if copies[count] > 1:
-                latency, per_byte = max(latency, q.lat[<size_t> c * q.m + c]), max(per_byte, q.inside[c])
+                inner_spb = max(inner_spb, q.inside[c])
             count += 1
             q.times[c] = 0
-    s.q, s.latency_factor, s.byte_factor, s.room, s.places = q, q.ring_latency_factor, q.ring_byte_factor, room, places
+    s.q, s.row, s.room, s.places = q, q.collectives + <size_t> count * q.stride, room, places
     work[0] += <long long> q.k * q.k // HOPS_RATIO
-    if _search_ring(&s, nodes, count, False, max(latency, inner_lat), max(per_byte, inner_spb)):
+    if _search_ring(&s, nodes, count, False, per_byte):
         found, at = True, 0
         for i in range(count):
             for copy in range(copies[s.best[i]]):
@@ -558,40 +693,45 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
                 at += 1
     if count < q.k:
         memcpy(nodes, order, q.k * sizeof(int))
-        if _search_ring(&s, nodes, q.k, True, inner_lat, inner_spb):
+        if _search_ring(&s, nodes, q.k, True, inner_spb):
             found = True
             for i in range(q.k):
                 order[i] = nodes[s.best[i]]
+    forget_slow(q, order)
     work[0] += <long long> PLACE_WORK * (places - s.places)
     return s.room if found else INFINITY
 
 
-cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared, double latency, double per_byte) noexcept nogil:
+cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared, double per_byte) noexcept nogil:
     """True where a ring of `count` members on these nodes is below s.room, which then is what it takes; the members' order is in s.best.
 
-    latency, per_byte: of the slowest hop that every such ring has
+    per_byte: of the slowest hop that every such ring has
     """
     cdef int i, c, first = 0
+    cdef double latency = 0.0
     s.k, s.shared, s.found = count, shared, False
-    if s.latency_factor * latency + s.byte_factor * per_byte >= s.room:
+    if reduce_seconds(s.q, s.row, 0.0, s.inside_lat, per_byte) >= s.room:
         return False
     memcpy(s.node, nodes, count * sizeof(int))
     if count <= 3:
         for i in range(count):
-            s.best[i] = i
+            s.best[i] = s.path[i] = i
             c = nodes[(i + 1) % count]
-            latency = max(latency, s.q.lat[<size_t> nodes[i] * s.q.m + c])
+            latency = max(latency, hop_lat(s.q, nodes[i], c))
             if count > 1:
                 per_byte = max(per_byte, hop_spb(s.q, nodes[i], c))
-        s.found = s.latency_factor * latency + s.byte_factor * per_byte < s.room
+        if s.q.levels > 0:
+            per_byte = _shared_hops(s, per_byte)
+        latency = reduce_seconds(s.q, s.row, latency, s.inside_lat, per_byte)
+        s.found = latency < s.room
         if s.found:
-            s.room = s.latency_factor * latency + s.byte_factor * per_byte
+            s.room = latency
     elif s.places > 0 and _list_hops(s):
         for i in range(count):
             if s.nears[i] < s.nears[first]:
                 first = i
         s.path[0], s.taken = first, <unsigned long long> 1 << first
-        _extend(s, 1, latency, per_byte)
+        _extend(s, 1, 0.0, per_byte)
     return s.found
 
 
@@ -617,15 +757,13 @@ cdef double _best_reversal(const Instance *q, const int *order, const int *slow_
     cdef int other, p, next, k = q.k, first = hop + 1 if hop + 1 < k else 0
     cdef int gone[2]
     cdef double latency, per_byte, seconds
-    cdef const double *lat = q.lat + <size_t> order[hop] * q.m
-    cdef const double *end_lat = q.lat + <size_t> order[first] * q.m
     gone[0] = hop
     for other in range(1, k - 2):
         p = first + other if first + other < k else first + other - k
         next = p + 1 if p + 1 < k else 0
         gone[1] = p
-        latency = max(lat[order[p]], end_lat[order[next]])
-        if q.ring_latency_factor * latency >= least:
+        latency = max(hop_lat(q, order[hop], order[p]), hop_lat(q, order[first], order[next]))
+        if reduce_seconds(q, ws.row, latency, ws.inside_lat, 0.0) >= least:
             continue
         latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 2))
         per_byte = max(hop_spb(q, order[hop], order[p]), hop_spb(q, order[first], order[next]))
@@ -643,17 +781,16 @@ cdef double _best_shift(const Instance *q, const int *order, const int *slow_lat
     cdef int other, p, next, k = q.k, first = hop + 1 if hop + 1 < k else 0, second = first + 1 if first + 1 < k else 0
     cdef int gone[3]
     cdef double latency, per_byte, bridge_lat, bridge_spb, seconds
-    cdef const double *lat = q.lat + <size_t> order[first] * q.m
-    bridge_lat, bridge_spb = q.lat[<size_t> order[hop] * q.m + order[second]], hop_spb(q, order[hop], order[second])
-    if q.ring_latency_factor * bridge_lat + q.ring_byte_factor * bridge_spb >= least:
+    bridge_lat, bridge_spb = hop_lat(q, order[hop], order[second]), hop_spb(q, order[hop], order[second])
+    if reduce_seconds(q, ws.row, bridge_lat, ws.inside_lat, bridge_spb) >= least:
         return least
     gone[0], gone[1] = hop, first
     for other in range(1, k - 1):
         p = first + other if first + other < k else first + other - k
         next = p + 1 if p + 1 < k else 0
         gone[2] = p
-        latency = max(bridge_lat, max(lat[order[p]], lat[order[next]]))
-        if q.ring_latency_factor * latency >= least:
+        latency = max(bridge_lat, max(hop_lat(q, order[first], order[p]), hop_lat(q, order[first], order[next])))
+        if reduce_seconds(q, ws.row, latency, ws.inside_lat, 0.0) >= least:
             continue
         latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 3))
         per_byte = max(bridge_spb, max(hop_spb(q, order[first], order[p]), hop_spb(q, order[first], order[next])))
@@ -684,9 +821,9 @@ cdef double _best_swap(const Instance *q, const int *order, const unsigned char 
             from_ = order[other if p == a else a if p == other else p]
             p = p + 1 if p + 1 < k else 0
             to = order[other if p == a else a if p == other else p]
-            latency = max(latency, q.lat[<size_t> from_ * q.m + to])
+            latency = max(latency, hop_lat(q, from_, to))
             per_byte = max(per_byte, hop_spb(q, from_, to))
-            if q.ring_latency_factor * latency + q.ring_byte_factor * per_byte >= least:
+            if reduce_seconds(q, ws.row, latency, ws.inside_lat, per_byte) >= least:
                 break
         else:
             latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 4))
@@ -756,20 +893,19 @@ cdef void _slowest_hops(const double *hops, int k, int *slowest, int count) noex
 
 cdef struct Rest:
     # The ring of all workers but one, whose place is open.
-    double plain_lat       # its slowest hops as if each node's card were there for one of them
-    double plain_spb
+    double lat             # its slowest hop between two nodes
+    double plain_spb       # its slowest hop as if each node's cards were full and there for one of them
     double spb             # with the cards shared, where the open place gets a node that the ring does not pass
-    double before_share    # hops that then share the card of the node before the place, and of the one after it
+    double before_share    # by which the hops to the open place share the cards of the node before it, and of the one after it
     double after_share
 
 
 cdef Rest _rest_of(const Instance *q, const int *order, int position, Workspace *ws) noexcept nogil:
-    """The ring without the worker at `position`; ws.here: workers of the others on each node."""
+    """The ring without the worker at `position`; ws.here: workers of the others on each node, zero for those of the order before."""
     cdef Rest s
     cdef int r, a, b, k = q.k
     cdef int before = order[(position + k - 1) % k], after = order[(position + 1) % k]
-    s.plain_lat = s.plain_spb = s.spb = 0.0
-    s.before_share = s.after_share = 1.0
+    s.lat = s.plain_spb = s.spb = 0.0
     _set_floor(q, order, position, ws)
     for r in range(k):
         if r == position:
@@ -779,18 +915,27 @@ cdef Rest _rest_of(const Instance *q, const int *order, int position, Workspace 
         if (r + 1) % k == position:
             q.times[a] += 1
             continue
-        s.plain_lat, s.plain_spb = max(s.plain_lat, q.lat[<size_t> a * q.m + b]), max(s.plain_spb, hop_spb(q, a, b))
-        if a != b:
-            q.times[a] += 1
+        if a == b:
+            s.plain_spb = max(s.plain_spb, q.inside[a])
+            continue
+        s.lat, s.plain_spb = max(s.lat, q.lat[<size_t> a * q.m + b]), max(s.plain_spb, q.spb[<size_t> a * q.m + b])
+        q.times[a] += 1
     for r in range(k):
         a, b = order[r], order[(r + 1) % k]
         if r != position and (r + 1) % k != position:
-            s.spb = max(s.spb, hop_spb(q, a, b) * (max(q.times[a], q.times[b]) if a != b else 1))
-    s.plain_lat, s.plain_spb, s.spb = max(s.plain_lat, ws.floor_lat), max(s.plain_spb, ws.floor_spb), max(s.spb, ws.floor_spb)
-    s.before_share, s.after_share = max(q.times[before], 1), max(q.times[after], 1)
+            s.spb = max(s.spb, q.inside[a] if a == b else q.spb[<size_t> a * q.m + b] * max(_share(q, ws, a), _share(q, ws, b)))
+    s.plain_spb, s.spb = max(s.plain_spb, ws.floor_spb), max(s.spb, ws.floor_spb)
+    s.before_share, s.after_share = max(_share(q, ws, before), 1.0), max(_share(q, ws, after), 1.0)
     for r in range(k):
         q.times[order[r]] = 0
     return s
+
+
+cdef inline double _share(const Instance *q, const Workspace *ws, int c) noexcept nogil:
+    """`_load` with ws.here workers on the node."""
+    if q.railed and 0 < ws.here[c] < q.filling[c]:
+        return q.times[c] * (q.filling[c] / ws.here[c])
+    return q.times[c]
 
 
 cdef double _ring_with(const Instance *q, const int *order, int position, int c, bint gathers, Workspace *ws) noexcept nogil:
@@ -812,7 +957,8 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
     gathers: a worker that joins others of its node may take a place in the ring beside them instead
     """
     cdef int r, j, i, c, b, before, after, k = q.k
-    cdef double total = 0.0, squares = 0.0, weighted, latency, w, t, rate, scale, base, ring, hop_lat, hop_byte
+    cdef double total = 0.0, squares = 0.0, weighted, latency, w, t, rate, scale, base, ring, hop_latency, hop_byte, inside
+    cdef const double *row
     cdef double own, own_lat, halo, slowest, worst, value, now = limit
     cdef double tax = q.communication_weight
     cdef const double *lat
@@ -837,6 +983,11 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
                 latency = max(latency, lat[order[j]])
         ws.P[r], ws.L[r] = weighted, latency
     rest = _rest_of(q, order, position, ws)
+    for r in range(k):  # what stays the same wherever the worker goes, unless it joins the node
+        b = order[r]
+        ws.hl[r] = q.weight[b] * cards(q, b, ws.here[b])
+        ws.hb[r] = q.inside[b] * q.part * q.weight[b] * (ws.here[b] - q.part) * q.weight[b]
+        ws.L2[r] = q.weight[b] / q.speed[b]
     before, after = order[(position + k - 1) % k], order[(position + 1) % k]
     for i in range(ws.u):
         c = ws.usable[i]
@@ -849,15 +1000,19 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
         scale = q.halo_bytes / max(t * t - (squares + w * w) * q.part, 1e-12 * t * t)
         base = q.overhead_seconds
         if k == 1:
-            ring = q.ring_latency_factor * lat[c] + q.ring_byte_factor * q.inside[c]
+            ring = reduce_seconds(q, q.collectives + q.stride, 0.0, lat[c], q.inside[c]) if q.inner else 0.0
         else:
-            hop_lat, hop_byte = rest.plain_lat, rest.plain_spb
+            hop_latency, hop_byte, inside, row = rest.lat, rest.plain_spb, ws.inside_lat, ws.row
             if ws.here[c] == 0:
-                hop_lat = max(hop_lat, max(lat[before], lat[after]))
-                hop_byte = max(rest.spb, max(spb[before] * rest.before_share, spb[after] * rest.after_share))
+                hop_latency = max(hop_latency, max(lat[before], lat[after]))
+                hop_byte = cards(q, c, 1.0)
+                hop_byte = max(rest.spb, max(spb[before] * max(rest.before_share, hop_byte), spb[after] * max(rest.after_share, hop_byte)))
+                row += q.stride
+            else:
+                inside = max(inside, lat[c])
             if q.inner:
-                hop_lat, hop_byte = max(hop_lat, lat[c]), max(hop_byte, q.inside[c])
-            ring = q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_byte
+                inside, hop_byte = max(inside, lat[c]), max(hop_byte, q.inside[c])
+            ring = reduce_seconds(q, row, hop_latency, inside, hop_byte)
         base += (1.0 + tax) * ring
         slowest, worst, own, own_lat = rate * w / q.speed[c], 0.0, 0.0, (lat[c] if q.inner else 0.0)
         for r in range(k):
@@ -866,9 +1021,13 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
             b = order[r]
             own += q.weight[b] * spb[b]
             own_lat = max(own_lat, lat[b])
-            halo = q.rounds * max(ws.L[r], lat[b]) + scale * node_bytes(q, b, ws.here[b] + (b == c), ws.P[r] + w * spb[b])
+            if b == c:
+                halo = node_bytes(q, b, ws.here[b] + 1, ws.P[r])
+            else:
+                halo = ws.hl[r] * (ws.P[r] + w * spb[b]) + ws.hb[r]
+            halo = q.rounds * max(ws.L[r], lat[b]) + scale * halo
             worst = max(worst, halo)
-            slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
+            slowest = max(slowest, halo + rate * ws.L2[r])
             if base + slowest + tax * worst >= now:
                 break
         else:
@@ -878,6 +1037,10 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
                 # Below its true cost so far: the cards that the ring then shares were left out.
                 base = q.overhead_seconds + (1.0 + tax) * _ring_with(q, order, position, c, gathers, ws)
             value = base + slowest + tax * worst
+            if q.levels > 0 and value < now:  # below its true cost so far: uplinks were left out
+                memcpy(ws.trial, order, k * sizeof(int))
+                ws.trial[position] = c
+                value = set_cost(q, ws.trial) + (1.0 + tax) * _ring_with(q, order, position, c, gathers and k > 1, ws)
             if value < now:
                 now, choice[0] = value, c
     return now
@@ -941,7 +1104,9 @@ cdef class Kernel:
     """One job with one worker count among m candidates, for Python: arrays in, arrays out. Not for two threads at once.
 
     speed, weight, inside: (m,) · latency, per_byte: (m, m) symmetric, BLOCKED_SECONDS where two nodes cannot talk; per_byte 0 on its diagonal
-    slots: (m,) int32 · gpus: ranks of a worker. All others float64; the caller does not change them while this lives.
+    slots: (m,) int32 · gpus: ranks of a worker · filling: (m,) workers of a node that fill its cards
+    collectives, floors: (k + 1, algorithms, 3) by number of nodes, and the least of so many or more
+    domains: (levels, m) int32 · uplinks: (levels, domains). All others float64; the caller does not change them while this lives.
     Raises MemoryError, and ValueError where sizes do not fit. Every method raises ValueError where an array has another length than it
     says, and IndexError where an order names no candidate.
     """
@@ -949,27 +1114,46 @@ cdef class Kernel:
     def __cinit__(self, const double[::1] speed, const double[::1] weight, const double[:, ::1] latency, const double[:, ::1] per_byte,
                   const double[::1] inside, const int[::1] slots, int workers, int gpus, bint equal, double rounds, double halo_bytes,
                   double ring_latency_factor, double ring_byte_factor, double epoch_flops, double overhead_seconds,
-                  double communication_weight):
-        cdef Py_ssize_t m = len(speed)
+                  double communication_weight, const double[:, :, ::1] collectives, const double[:, :, ::1] floors,
+                  const double[::1] filling, const int[:, ::1] domains, const double[:, ::1] uplinks):
+        cdef Py_ssize_t m = len(speed), levels = domains.shape[0], c
         if workers < 1 or gpus < 1 or m < 1:
             raise ValueError("a placement has at least one worker with one GPU, and one candidate")
         if (len(weight) != m or len(inside) != m or len(slots) != m or latency.shape[0] != m or latency.shape[1] != m
                 or per_byte.shape[0] != m or per_byte.shape[1] != m):
             raise ValueError(f"figures of other than {m} candidates")
-        self._kept = (speed, weight, latency, per_byte, inside, slots)
+        if (collectives.shape[0] != workers + 1 or collectives.shape[1] < 1 or collectives.shape[2] != 3 or floors.shape[0] != workers + 1
+                or floors.shape[1] != collectives.shape[1] or floors.shape[2] != 3):
+            raise ValueError(f"algorithms of an allreduce of other than {workers} workers")
+        if len(filling) != m or uplinks.shape[0] != levels or (levels and domains.shape[1] != m):
+            raise ValueError(f"cards or uplinks of other than {m} candidates")
+        if levels > 0 and not -1 <= np.min(domains) <= np.max(domains) < uplinks.shape[1]:
+            raise ValueError(f"a domain is none of {uplinks.shape[1]}")
+        self._kept = (speed, weight, latency, per_byte, inside, slots, collectives, floors, filling, domains, uplinks)
         self.q = Instance(m=m, k=workers, equal=equal, inner=gpus > 1, part=1.0 / gpus, speed=&speed[0], weight=&weight[0],
                           lat=&latency[0, 0], spb=&per_byte[0, 0], inside=&inside[0], slots=&slots[0], rounds=max(rounds, LEAST_ROUNDS),
                           halo_bytes=halo_bytes, ring_latency_factor=ring_latency_factor, ring_byte_factor=ring_byte_factor,
-                          epoch_flops=epoch_flops, overhead_seconds=overhead_seconds, communication_weight=communication_weight, times=NULL)
-        self.q.times = <int *> calloc(m, sizeof(int))
+                          epoch_flops=epoch_flops, overhead_seconds=overhead_seconds, communication_weight=communication_weight,
+                          algorithms=<int> collectives.shape[1], stride=<int> (3 * collectives.shape[1]), collectives=&collectives[0, 0, 0],
+                          floors=&floors[0, 0, 0], railed=False, filling=&filling[0], levels=<int> levels, domains=<int> uplinks.shape[1],
+                          domain=NULL, uplink=NULL, times=NULL)
+        if levels > 0 and uplinks.shape[1] > 0:
+            self.q.domain, self.q.uplink = &domains[0, 0], &uplinks[0, 0]
+        self.q.times = <int *> calloc(2 * m, sizeof(int))
+        self.figures = <double *> calloc(2 * m + levels * uplinks.shape[1], sizeof(double))
         self.ws = workspace_new(self.q.m, self.q.k)
-        if self.ws == NULL or self.q.times == NULL:
+        if self.ws == NULL or self.q.times == NULL or self.figures == NULL:
             raise MemoryError()
+        self.q.held, self.q.slow, self.q.least_slow, self.q.mass = self.q.times + m, self.figures, self.figures + m, self.figures + 2 * m
+        for c in range(m):
+            self.q.railed = self.q.railed or filling[c] > 1.0
+            self.figures[c] = self.figures[m + c] = max(1.0, filling[c] / workers)
         workspace_room(self.ws, &self.q, NULL)
 
     def __dealloc__(self):
         workspace_free(self.ws)
         release(self.q.times)
+        release(self.figures)
 
     cdef int _check(self, const int[:, ::1] orders, Py_ssize_t rows, int members) except -1:
         """Raise where `orders` are not `rows` rows of k, or one of the first `members` of a row is no candidate."""

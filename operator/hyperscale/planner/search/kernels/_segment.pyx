@@ -11,7 +11,9 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel, Workspace, gather, hop_spb, node_bytes, objective, repeats, ring_cost, ring_within
+from hyperscale.planner.search.kernels._kernel cimport (
+    Instance, Kernel, Workspace, gather, hop_lat, hop_spb, node_bytes, objective, repeats, ring_cost, ring_within,
+)
 from hyperscale.planner.search.kernels._walks cimport below, free_ranks, halo_scale, ring_seconds
 from hyperscale.util._splitmix cimport unit
 
@@ -57,8 +59,12 @@ cdef struct Segment:
     double *own           # (m, OWN) by row: pay and far to the rest, and how many of it are on the node
     unsigned char *reach  # (LONGEST, m) by place and position in `list`: the rest of the path may lead to its end
     double heavy          # the largest weight
-    double hop_lat        # the slowest hop of the ring that stays
-    double hop_spb
+    double between        # the slowest hop of the ring that stays
+    double hop_byte
+    double inside         # the largest latency inside a node of the rest that has several ranks
+    double stays          # seconds of the objective that a ring takes which is no slower
+    const double *figures # of the collectives, for no more nodes than the whole has
+    bint exact            # for as many
     double limit          # a path must be below
     long long work
     long long until
@@ -106,26 +112,29 @@ cdef bint _choose(Segment *s) noexcept nogil:
 cdef void _take_away(Segment *s) noexcept nogil:
     """The rest, its sums, its part of the ring, and how many workers of it each candidate has."""
     cdef const Instance *q = s.q
-    cdef int i, j, r, c, k = q.k
+    cdef int i, j, r, c, nodes = 0, k = q.k
     cdef const double *lat
     cdef const double *spb
     for i in range(s.ws.u):
         s.ws.used[s.ws.usable[i]] = 0
     s.n = k - s.length
-    s.hop_lat = s.hop_spb = 0.0
+    s.between = s.hop_byte = s.inside = 0.0
     for i in range(s.n):
         r = (s.start + s.length + i) % k
         c = s.member[i] = s.order[r]
+        if q.inner or q.times[c] > 0:
+            s.inside = max(s.inside, q.lat[<size_t> c * q.m + c])
+        nodes += q.times[c] == 0
         q.times[c] += 1
         s.weigh[i], s.slow[i] = q.weight[c], q.weight[c] / q.speed[c]
         s.pay[i], s.far[i] = 0.0, (q.lat[<size_t> c * q.m + c] if q.inner else 0.0)
         if q.inner:
-            s.hop_lat, s.hop_spb = max(s.hop_lat, s.far[i]), max(s.hop_spb, q.inside[c])
+            s.hop_byte = max(s.hop_byte, q.inside[c])
         if s.fixed == NULL or not s.fixed[r]:
             s.ws.used[c] += 1
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
         if i:
-            s.hop_lat, s.hop_spb = max(s.hop_lat, lat[s.member[i - 1]]), max(s.hop_spb, hop_spb(q, c, s.member[i - 1]))
+            s.between, s.hop_byte = max(s.between, hop_lat(q, c, s.member[i - 1])), max(s.hop_byte, hop_spb(q, c, s.member[i - 1]))
         for j in range(i):
             r = s.member[j]
             s.pay[i] += s.weigh[j] * spb[r]
@@ -134,8 +143,16 @@ cdef void _take_away(Segment *s) noexcept nogil:
             s.far[j] = max(s.far[j], lat[r])
     for i in range(s.n):
         s.count[i] = q.times[s.member[i]]
+    if s.ws.single:  # workers that join no node of the rest are on nodes of their own
+        nodes += s.length
+        for i in range(s.ws.u):
+            c = s.ws.usable[i]
+            nodes -= q.times[c] > 0 and s.ws.used[c] < s.ws.room[c]
     for i in range(s.n):
         q.times[s.member[i]] = 0
+    s.exact = nodes == k and not q.railed
+    s.figures = q.floors + <size_t> max(1, nodes) * q.stride
+    s.stays = ring_seconds(q, s.figures, s.between, s.inside, s.hop_byte)
 
 
 cdef void _find_dearest(Segment *s, double weight, double squares) noexcept nogil:
@@ -153,7 +170,7 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
     """Candidates that could stand beside the rest with the best of partners, the lowest bound first."""
     cdef const Instance *q = s.q
     cdef int i, j, b, c, at, more = s.length - 1
-    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, count, base = q.overhead_seconds + ring_seconds(s.q, s.hop_lat, s.hop_spb)
+    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, count, base = q.overhead_seconds + s.stays
     cdef const double *lat
     cdef const double *spb
     s.heavy = 0.0
@@ -203,8 +220,8 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
 
 cdef inline double _over(const Segment *s, int a, int b) noexcept nogil:
     """Seconds that a hop between two candidates adds to the ring that stays."""
-    cdef size_t at = <size_t> a * s.q.m + b
-    return ring_seconds(s.q, max(0.0, s.q.lat[at] - s.hop_lat), max(0.0, hop_spb(s.q, a, b) - s.hop_spb))
+    cdef double between = max(s.between, hop_lat(s.q, a, b)), spb = max(s.hop_byte, hop_spb(s.q, a, b))
+    return ring_seconds(s.q, s.figures, between, s.inside, spb) - s.stays
 
 
 cdef bint _reach(Segment *s) noexcept nogil:
@@ -257,11 +274,11 @@ cdef bint _same(const Segment *s) noexcept nogil:
     return True
 
 
-cdef bint _path(Segment *s, int place, double weight, double squares, double hop_lat, double hop_byte) noexcept nogil:
+cdef bint _path(Segment *s, int place, double weight, double squares, double between, double hop_byte, double inside) noexcept nogil:
     """True where paths from `place` on are found below the limit; the best is in s.found, and the limit is what it costs."""
     cdef const Instance *q = s.q
     cdef int x, c, i, last = s.member[s.n + place - 1] if place else s.before, k = q.k
-    cdef double w, lat, spb, most
+    cdef double w, lat, spb, most, ring, own
     cdef bint found = False
     for x in range(s.listed):
         if s.bound[x] >= s.limit or s.work > s.until:
@@ -269,28 +286,32 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double hop
         c = s.list[x]
         if not s.reach[place * q.m + x] or not _room(s, c, place):
             continue
-        lat, spb = max(hop_lat, q.lat[<size_t> last * q.m + c]), max(hop_byte, hop_spb(q, last, c))
+        lat, spb, own = max(between, hop_lat(q, last, c)), max(hop_byte, hop_spb(q, last, c)), inside
         if place == s.length - 1:
-            lat, spb = max(lat, q.lat[<size_t> s.after * q.m + c]), max(spb, hop_spb(q, s.after, c))
+            lat, spb = max(lat, hop_lat(q, s.after, c)), max(spb, hop_spb(q, s.after, c))
         if q.inner:
-            lat, spb = max(lat, q.lat[<size_t> c * q.m + c]), max(spb, q.inside[c])
-        if s.bound[x] + ring_seconds(s.q, lat - s.hop_lat, spb - s.hop_spb) >= s.limit:
+            own, spb = max(own, q.lat[<size_t> c * q.m + c]), max(spb, q.inside[c])
+        ring = ring_seconds(s.q, s.figures, lat, own, spb)
+        if s.bound[x] + (ring - s.stays) >= s.limit:
             continue
         s.work += NODE_WORK
         w = q.weight[c]
-        most = _beside(s, x, place, weight + w, squares + w * w, ring_seconds(s.q, lat, spb))
+        most = _beside(s, x, place, weight + w, squares + w * w, ring)
         if most >= s.limit:
             continue
         if place < s.length - 1:
-            found = _path(s, place + 1, weight + w, squares + w * w, lat, spb) or found
+            found = _path(s, place + 1, weight + w, squares + w * w, lat, spb, own) or found
         elif not _same(s):
             memcpy(s.tried, s.order, k * sizeof(int))
             for i in range(s.length):
                 s.tried[(s.start + i) % k] = s.member[s.n + i]
-            if repeats(q, s.tried):  # so far as if each hop had its cards for itself
+            if not s.exact or q.levels > 0 or repeats(q, s.tried):  # so far as if each hop had cards and uplinks for itself
                 if s.fixed == NULL:
                     gather(q, s.tried, s.spare)
-                most += (1.0 + q.communication_weight) * ring_cost(q, s.tried) - ring_seconds(s.q, lat, spb)
+                if q.levels > 0:
+                    most = objective(q, s.tried)
+                else:
+                    most += (1.0 + q.communication_weight) * ring_cost(q, s.tried) - ring
                 if most >= s.limit:
                     continue
             s.limit, found = most * BETTER, True
@@ -351,7 +372,7 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
         _list(s, weight, squares)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
         s.until = s.work + MOST_WORK
-        if _places(s) < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.hop_lat, s.hop_spb):
+        if _places(s) < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.between, s.hop_byte, s.inside):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
         ring_within(s.q, s.order, s.fixed, ring_cost(s.q, s.order), LAST_PLACES, &s.work, s.ws)

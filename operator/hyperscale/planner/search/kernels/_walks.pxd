@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel
+from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel, reduce_seconds
 from hyperscale.util._splitmix cimport draw
 
 
@@ -11,9 +11,9 @@ cdef inline int below(uint64_t *random, int count) noexcept nogil:
     return <int> (((draw(random) >> 32) * <uint64_t> count) >> 32)
 
 
-cdef inline double ring_seconds(const Instance *q, double lat, double spb) noexcept nogil:
-    """Seconds of the objective that a ring takes with these slowest hops."""
-    return (1.0 + q.communication_weight) * (q.ring_latency_factor * lat + q.ring_byte_factor * spb)
+cdef inline double ring_seconds(const Instance *q, const double *row, double between, double inside, double spb) noexcept nogil:
+    """Seconds of the objective that a ring takes with these slowest hops, by a row of the collectives."""
+    return (1.0 + q.communication_weight) * reduce_seconds(q, row, between, inside, spb)
 
 
 cdef inline double halo_scale(const Instance *q, double total, double squares) noexcept nogil:

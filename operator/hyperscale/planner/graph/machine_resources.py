@@ -1,0 +1,191 @@
+"""Network cards, their running traffic and the uplinks of topology domains: what all traffic through them shares. Pure.
+
+A node's cards come from the first of these that tells them: PlannerPolicy, InfiniBand ports as exporters count them, the table of machines
+by instance type, the fastest Ethernet cards seen. Figures that cannot be used are unknown: one card, no traffic, uplinks without limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperscale.model.api.policy import PolicySpec, UplinkOverride
+from hyperscale.model.cluster import Node, Origin, Quality, Sample
+from hyperscale.model.graph import Fabrics, FloatArray, IntArray, Machine, Tiers
+from hyperscale.planner.graph.machines_table import InstanceType, instance_type
+from hyperscale.planner.graph.tiers import ZONE
+
+MIN_LEFT_RATIO: Final = 0.05
+"""Part of cards and uplinks that running traffic always leaves: a new job gets its turn on a full network too."""
+LEAVING_RATIO: Final = 0.5
+"""Part of what nodes send that is counted on their uplinks: where traffic goes is not measured, and jobs are packed into domains."""
+TABLE: Final = "instance-type"
+"""Source of figures from the table of machines."""
+
+
+class Cards(NamedTuple):
+    """Network cards of one node."""
+
+    number: int | None
+    """None where nothing tells: one counts."""
+    bytes_per_second: float | None
+    """Of one card, one way; None where nothing tells."""
+    source: str
+    """See `Origin`; TABLE for the table of machines, "" where nothing tells."""
+
+    @property
+    def together(self) -> float:
+        """Bytes a second of all cards, one way; +inf where nothing tells."""
+        return math.inf if self.bytes_per_second is None else self.bytes_per_second * (self.number or 1)
+
+
+def cards_of(node: Node) -> Cards:
+    """The network cards of a node, by the best source that tells them."""
+    sample = node.network_bytes_per_second
+    speed = _usable(sample)
+    entry = instance_type(node.labels)
+    stated = node.sources.get("networkCards") == Origin.OVERRIDE
+    if entry is None or (speed is not None and sample.source not in (Origin.NODE_EXPORTER, Origin.INFINIBAND)):
+        return Cards(node.network_cards, speed, sample.source if speed is not None else "")
+    if speed is not None and sample.source == Origin.INFINIBAND:
+        # Virtual functions are ports too: no machine has more cards than its type.
+        seen_cards = node.network_cards or 1
+        return Cards(seen_cards if stated else min(seen_cards, entry.cards), speed, sample.source)
+    return Cards(node.network_cards if stated else entry.cards, entry.card_bytes_per_second, TABLE)
+
+
+def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tiers: Tiers, policy: PolicySpec) -> Machine:
+    """The shared resources of `nodes` (n,).
+
+    levels: topology labels, widest first · assumed, tiers: estimated links before and after measurements were read
+    """
+    cards = [cards_of(node) for node in nodes]
+    entries = [instance_type(node.labels) for node in nodes]
+    together = np.array([each.together for each in cards], dtype=np.float64)
+    left = np.array([_left_ratio(node.network_use_ratio) for node in nodes], dtype=np.float64)
+    domains, capacity, names = _uplinks(nodes, levels, together, policy.overrides.uplinks)
+    plain = Machine(
+        rails=np.array([_rails(each, node) for each, node in zip(cards, nodes, strict=True)], dtype=np.int64),
+        cards_left_ratio=left,
+        uplink_domains=domains,
+        uplink_bytes_per_second=capacity,
+        uplink_names=names,
+        card_bytes_per_second=together,
+        uplink_capacity_bytes_per_second=capacity,
+        fabric=Fabrics(
+            members=np.array([_on_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)], dtype=np.bool_),
+            hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
+            tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second)
+            & (assumed.latency_seconds <= ZONE.latency_seconds),
+        ),
+    )
+    return _with_uplinks_left(plain)
+
+
+def without_own_traffic(whole: Machine, places: Iterable[int]) -> Machine:
+    """The machine as if no traffic left the nodes at `places`, where a job's own pods run.
+
+    Cards count the traffic of a node, not that of a job: other jobs' traffic on these nodes is left out with it.
+    """
+    left = whole.cards_left_ratio.copy()
+    left[list(places)] = 1.0
+    return _with_uplinks_left(replace(whole, cards_left_ratio=left))
+
+
+def _with_uplinks_left(whole: Machine) -> Machine:
+    """`whole` with the uplinks that LEAVING_RATIO of all running traffic leaves."""
+    capacity = whole.uplink_capacity_bytes_per_second
+    if capacity is None or not capacity.size or whole.card_bytes_per_second is None:
+        return whole
+    card = np.where(np.isfinite(whole.card_bytes_per_second), whole.card_bytes_per_second, 0.0)
+    sent = LEAVING_RATIO * (1.0 - whole.cards_left_ratio) * card
+    left = capacity.copy()
+    for level, domains in enumerate(whole.uplink_domains):
+        inside = domains >= 0
+        left[level] -= np.bincount(domains[inside], weights=sent[inside], minlength=capacity.shape[1])
+    return replace(whole, uplink_bytes_per_second=np.maximum(left, MIN_LEFT_RATIO * capacity))
+
+
+def _uplinks(
+    nodes: Sequence[Node], levels: tuple[str, ...], together: FloatArray, uplinks: tuple[UplinkOverride, ...]
+) -> tuple[IntArray, FloatArray, tuple[tuple[str, ...], ...]]:
+    """(levels, n) domains, (levels, domains) capacities and their names, of every level that an entry speaks of."""
+    stated_levels = {uplink.level for uplink in uplinks}
+    limited = [*(level for level in levels if level in stated_levels), *sorted(stated_levels - set(levels))]
+    rows: list[list[int]] = []
+    capacities: list[list[float]] = []
+    names: list[list[str]] = []
+    for level in limited:
+        of_nodes = [_domain(node, levels, level) for node in nodes]
+        domains = sorted(set(of_nodes) - {""})
+        place = {domain: at for at, domain in enumerate(domains)}
+        rows.append([place.get(domain, -1) for domain in of_nodes])
+        members: NDArray[np.int64] = np.array(rows[-1], dtype=np.int64)
+        capacities.append([_capacity(domain, together[members == at], level, uplinks) for at, domain in enumerate(domains)])
+        names.append([f"{level.rpartition('/')[2]}/{domain}" for domain in domains])
+    width = max(map(len, capacities), default=0)
+    capacity = np.full((len(limited), width), np.inf)
+    for at, figures in enumerate(capacities):
+        capacity[at, : len(figures)] = figures
+    padded = tuple((*row, *[""] * (width - len(row))) for row in names)
+    return np.array(rows, dtype=np.int64).reshape(len(limited), len(nodes)), capacity, padded
+
+
+def _domain(node: Node, levels: tuple[str, ...], level: str) -> str:
+    """Name of the node's domain; a label that is no topology level has its bare values."""
+    if level in levels:
+        at = levels.index(level)
+        return node.domains[at] if at < len(node.domains) else ""
+    return node.labels.get(level, "")
+
+
+def _capacity(domain: str, cards: FloatArray, level: str, uplinks: tuple[UplinkOverride, ...]) -> float:
+    """Bytes a second of one domain's uplinks; +inf without an entry, or where its cards are unknown.
+
+    cards: (m,) of the domain's nodes, +inf where unknown: they count as the mean of the others
+    """
+    of_level = [uplink for uplink in uplinks if uplink.level == level]
+    named = [uplink for uplink in of_level if uplink.domain and _named(domain, uplink.domain)]
+    for uplink in named or [uplink for uplink in of_level if not uplink.domain]:
+        if uplink.bytes_per_second is not None:
+            return uplink.bytes_per_second
+        usable = cards[np.isfinite(cards)]
+        if uplink.oversubscription is not None and len(usable):
+            return float(usable.mean()) * len(cards) / uplink.oversubscription
+    return math.inf
+
+
+def _named(domain: str, value: str) -> bool:
+    """True where `value` is the whole name of a domain, or the value of its label: names carry the wider domains before (eu/eu-a/r1)."""
+    return domain == value or domain.endswith(f"/{value}")
+
+
+def _rails(cards: Cards, node: Node) -> int:
+    return max(1, min(cards.number or 1, node.allocatable_gpus))
+
+
+def _on_fabric(cards: Cards, entry: InstanceType | None) -> bool:
+    """True where all cards of the node may send at full rate to nodes of its zone."""
+    return cards.source == Origin.INFINIBAND or (entry is not None and entry.one_fabric)
+
+
+def _hop(entry: InstanceType | None) -> float:
+    return math.nan if entry is None or entry.hop_seconds is None else entry.hop_seconds
+
+
+def _left_ratio(use: Sample) -> float:
+    """Part of a node's cards that running traffic leaves; an estimate or an absurd figure tells nothing."""
+    if use.quality is not Quality.MEASURED or use.value is None or not math.isfinite(use.value) or not 0.0 <= use.value <= 1.0:
+        return 1.0
+    return max(MIN_LEFT_RATIO, 1.0 - use.value)
+
+
+def _usable(sample: Sample) -> float | None:
+    """A speed above 0; None where it may not be used."""
+    value = sample.value
+    return value if value is not None and sample.quality is not Quality.UNKNOWN and math.isfinite(value) and value > 0.0 else None
