@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
+from hyperscale.model.corrections import MAX_PARTS, PredictedPart
 from hyperscale.model.step_curves import StepTime
 
 MAX_REJECTED = 32
@@ -84,7 +85,9 @@ class Correction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     """Of ln(measured / corrected prediction)."""
     runs: int
     by_curve: bool = False
-    """True: the step time curve of the workload's own runs; False: one factor for the architecture."""
+    """True: the step time curve of the workload's own runs; False: one factor for the architecture, or `searchFactor`."""
+    search_factor: float = 1.0
+    """What the planners' own seconds of this placement were multiplied with: factors by product, tier, inside and card."""
 
 
 class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -100,6 +103,8 @@ class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     """In the currency of the policy's price table; absent where a price is missing."""
     calibration: Correction | None = None
     """What the figures were multiplied with; absent where too few runs have ended, or history is off."""
+    parts: Annotated[tuple[PredictedPart, ...], Meta(max_length=MAX_PARTS)] = ()
+    """What the epoch is spent on, by tables and measurements alone; history learns from it."""
 
 
 class PlanFigures(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

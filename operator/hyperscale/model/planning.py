@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hyperscale.model.api.job import JobSpec
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.plan import Calibration
 
 PODS: Final = "pods"
@@ -124,6 +125,9 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     calibration: tuple[Calibration, ...] = ()
     """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""
+
+    corrections: Corrections | None = None
+    """What finished runs taught the cost model, where the policy lets history choose placements."""
 
 
 def node_rule(selector: Mapping[str, Any], **about: str) -> NodeRule:

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
 from hyperscale.model.plan import (
     AllreduceCost,
-    Correction,
     Infeasible,
     Plan,
     Prediction,
@@ -28,6 +27,7 @@ from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
+from hyperscale.planner.choice.epoch_parts import stated_parts
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
@@ -113,7 +113,7 @@ def _judged(
     plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float, weights: Weights | None
 ) -> Plan:
     """The plan beside what else was proposed, and beside what none can beat. within: plans nearer than this part count as equal."""
-    factor = _factor(plan.predicted.calibration)
+    factor = trust.shown_ratio(plan.predicted.calibration)
     plain = plan.objective / factor  # candidates and bounds are the cost model's own
     above = gap(plain, lower_bound)
     least = min(candidate.objective for candidate, _ in proposed)
@@ -182,7 +182,7 @@ def describe(
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = _placements(problem, candidate, rounded_shares(share.tolist()))
-    predicted = _prediction(problem, order, figures)
+    predicted = _prediction(problem, order, figures, share)
     return Plan(
         planner=planner,
         seed=problem.request.seed,
@@ -194,7 +194,7 @@ def describe(
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=reasons.rejections(problem, candidate),
         snapshot=problem.graph.digest,
-        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration)),
+        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration, problem, order)),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=_allreduce(problem, order),
     )
@@ -209,13 +209,12 @@ def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) 
     )
 
 
-def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
-    """The figures, times what finished runs on such GPUs taught."""
-    low, high = trust.prediction_range(problem, order, figures)
-    calibration = trust.correction(problem, order, figures)
-    factor = _factor(calibration)
-    if calibration is not None:
-        low, high = trust.corrected_range(calibration, figures)
+def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: FloatArray) -> Prediction:
+    """The figures, times what finished runs on such GPUs taught and the search did not know yet."""
+    stated_seconds, parts = stated_parts(problem, order, share)
+    calibration = trust.correction(problem, order, figures, stated_seconds)
+    low, high = trust.stated_range(problem, order, figures, calibration, parts)
+    factor = trust.shown_ratio(calibration)
     return Prediction(
         epoch_seconds=rounded(factor * figures.epoch_seconds),
         communication_seconds=rounded(factor * figures.communication_seconds),
@@ -223,12 +222,8 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Predic
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=calibration,
+        parts=parts,
     )
-
-
-def _factor(calibration: Correction | None) -> float:
-    """What the cost model's figures are multiplied with."""
-    return calibration.factor if calibration is not None else 1.0
 
 
 def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
