@@ -1,4 +1,4 @@
-"""What finished runs teach the cost model: factors of seconds by GPU product, link tier, inside of a node, network card and architecture."""
+"""What finished runs teach the cost model: factors of seconds by GPU product, link tier, inside of a node, card and architecture."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
     weight = design.weight * (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
     covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision)
     leverage = weight * np.einsum("if,fg,ig->i", slope, covariance, slope) / spread**2
-    left_out = residual / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
+    left_out: FloatArray = residual / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
     return SpeedFit(design, mean, covariance, left_out[: design.runs])
 
 
