@@ -10,6 +10,8 @@ from msgspec import Meta, Struct
 
 MAX_FACTOR: Final = 4.0
 """A factor lies between its inverse and this, whatever runs report: a tenant's own figures are no proof."""
+SURE_ERROR: Final = 0.08
+"""Standard error of ln(factor) up to which nothing is left to explore."""
 MAX_NAMED: Final = 64
 """Factors of one kind that a question carries."""
 MAX_PARTS: Final = 24
@@ -48,6 +50,8 @@ class PredictedPart(Struct, frozen=True, gc=False, rename="camel", omit_defaults
     name: Annotated[str, Meta(max_length=MAX_NAME_LENGTH)] = ""
     rate: float = 0.0
     """Of Compute: FLOP/s of one GPU that the seconds were predicted with."""
+    exchange_seconds: float = 0.0
+    """Of Compute: what that worker exchanges besides, halo and allreduce. The product with the largest sum sets the pace."""
 
 
 class Factor(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -68,6 +72,11 @@ class Factor(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
         """The factor within its bounds; 1 for what is no number."""
         return min(max(self.factor, 1.0 / MAX_FACTOR), MAX_FACTOR) if math.isfinite(self.factor) else 1.0
 
+    def hopeful(self, limit: float) -> float:
+        """The factor less its standard error, in logarithms, but for what any factor has; by `limit` at most (Auer et al. 2002)."""
+        doubt = self.error - SURE_ERROR if math.isfinite(self.error) else limit
+        return self.bounded * math.exp(-min(max(doubt, 0.0), limit))
+
 
 class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What runs teach about one architecture's jobs, each kind sorted by name; a name that no run had has the factor 1 of its kind."""
@@ -85,5 +94,7 @@ class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Standard deviation of ln(measured / corrected) of the architecture's runs, each left out of the fit in its turn."""
     runs: int = 0
     """Finished runs of the architecture."""
+    explores: bool = True
+    """Whether a search may hope for what was not tried; False for expectations and for running jobs."""
     all_runs: int = 0
     """Finished runs of all architectures."""

@@ -28,6 +28,9 @@ A level that all products share is an architecture's before it is theirs, so tha
 COMPUTE_WEIGHT: Final = 0.5
 """Of the compute seconds that a run measured beside those of its epoch: both err together."""
 
+TINY: Final = 1e-12
+"""Seconds: no logarithm is taken of less."""
+
 Key = tuple[PartKind, str]
 
 
@@ -48,6 +51,8 @@ class Design:
     """(r, f) compute seconds of products."""
     network: FloatArray
     """(r, f) seconds of tiers and insides."""
+    exchanged: FloatArray
+    """(r, f) what a product's slowest worker exchanges, over all seconds of tiers and insides."""
     carried: FloatArray
     """(r, f) part of the links' seconds that a card carries."""
     architecture: IntArray
@@ -77,21 +82,29 @@ class Design:
         """(o,) ln(measured / predicted) at `mean` (f,), and (o, f) how the logarithm predicted depends on each factor."""
         runs = np.arange(self.runs)
         by_product = self.arithmetic * np.exp(mean[None, :] + mean[self.architecture][:, None])
-        slowest = by_product.argmax(axis=1)
-        compute = by_product[runs, slowest]
         links = np.array([kind is PartKind.LINK for kind, _ in self.keys])
         by_card = np.exp(self.carried @ mean)[:, None]
         exchange = self.network * np.exp(mean)[None, :] * np.where(links[None, :], by_card, 1.0)
+        waits = self.exchanged * exchange.sum(axis=1)[:, None]
+        slowest = np.where(self.arithmetic > 0.0, by_product + waits, -1.0).argmax(axis=1)
         of_links = exchange[:, links].sum(axis=1)
-        slope = exchange + self.carried * of_links[:, None]
-        arithmetic = np.zeros_like(slope)
-        arithmetic[runs, slowest] += compute
-        arithmetic[runs, self.architecture] += compute
-        alone = np.maximum(compute + self.overhead, 1e-12)
-        epoch = alone + exchange.sum(axis=1)
-        predicted = np.concatenate([epoch, alone[self.observed[self.runs :]]])
-        slopes = np.concatenate([slope + arithmetic, arithmetic[self.observed[self.runs :]]]) / predicted[:, None]
+        slope = (exchange + self.carried * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
+        slope += self._arithmetic_slope(by_product, slowest)
+        epoch = np.maximum(by_product[runs, slowest] + waits[runs, slowest] + self.overhead, TINY)
+        measured = self.observed[self.runs :]
+        longest = by_product.argmax(axis=1)
+        alone = np.maximum(by_product[runs, longest] + self.overhead, TINY)[measured]
+        predicted = np.concatenate([epoch, alone])
+        slopes = np.concatenate([slope, self._arithmetic_slope(by_product, longest)[measured]]) / predicted[:, None]
         return self.logarithms - np.log(predicted), slopes
+
+    def _arithmetic_slope(self, by_product: FloatArray, product: IntArray) -> FloatArray:
+        """(r, f) how the seconds of one product (r,) of each run depend on the logarithms of its factor and the architecture's."""
+        runs, slope = np.arange(self.runs), np.zeros_like(by_product)
+        seconds = by_product[runs, product]
+        slope[runs, product] += seconds
+        slope[runs, self.architecture] += seconds
+        return slope
 
 
 def design_of(runs: Sequence[TaughtRun]) -> Design:
@@ -100,13 +113,14 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
     keys = _keys(runs)
     place = {key: at for at, key in enumerate(keys)}
     shape = len(runs), len(keys)
-    arithmetic, network, carried = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    arithmetic, exchanged, network, carried = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for row, run in enumerate(runs):
-        of_links = run.seconds(PartKind.LINK)
+        of_links, whole = run.seconds(PartKind.LINK), run.seconds(PartKind.LINK) + run.seconds(PartKind.INSIDE)
         for part in run.parts:
             at = place.get((part.kind, part.name))
             if part.kind is PartKind.COMPUTE and at is not None:
                 arithmetic[row, at] = part.seconds * _drift(part.rate, rates.get(part.name, 0.0))
+                exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
             elif part.kind is PartKind.CARD and at is not None and of_links > 0.0:
                 carried[row, at] = min(1.0, part.seconds / of_links)
             elif at is not None and part.kind is not PartKind.OVERHEAD:
@@ -121,6 +135,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         rates=rates,
         arithmetic=arithmetic,
         network=network,
+        exchanged=exchanged,
         carried=carried,
         architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
         overhead=np.array([run.seconds(PartKind.OVERHEAD) for run in runs]),

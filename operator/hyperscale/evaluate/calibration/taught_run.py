@@ -14,7 +14,9 @@ ABSURD: Final = math.log(20.0)
 """Of ln(measured / predicted): beyond it a run was no measurement."""
 SAME_NAMESPACE: Final = 0.25
 """Correlation of runs of one namespace on one mix of products: its runs count for no more than 4 independent ones (Kish 1965)."""
-PARTS_TOLERANCE: Final = 0.5
+MAX_RATE: Final = 1e12
+"""FLOP/s of one GPU, over LONGEST_SECONDS."""
+PARTS_TOLERANCE: Final = 0.01
 """Parts that miss the prediction by more of it were not written by this cost model."""
 
 
@@ -35,6 +37,12 @@ class TaughtRun(NamedTuple):
         """The GPU products that it computed on, sorted."""
         return tuple(sorted(part.name for part in self.parts if part.kind is PartKind.COMPUTE))
 
+    @property
+    def parts_seconds(self) -> float:
+        """Of the epoch by its parts: the slowest product with what it exchanges, and what is fixed."""
+        slowest = max((part.seconds + part.exchange_seconds for part in self.parts if part.kind is PartKind.COMPUTE), default=0.0)
+        return slowest + self.seconds(PartKind.OVERHEAD)
+
     def seconds(self, kind: PartKind) -> float:
         """Of all parts of one kind together; of Compute the slowest."""
         figures = [part.seconds for part in self.parts if part.kind is kind]
@@ -43,13 +51,12 @@ class TaughtRun(NamedTuple):
 
 def usable(run: TaughtRun) -> bool:
     """Return whether the figures of a run can be those of a run, and its parts those of its prediction."""
-    if not run.parts or not all(math.isfinite(part.seconds) and 0.0 <= part.seconds <= LONGEST_SECONDS for part in run.parts):
+    figures = [figure for part in run.parts for figure in (part.seconds, part.exchange_seconds, part.rate / MAX_RATE)]
+    if not figures or not all(0.0 <= figure <= LONGEST_SECONDS for figure in figures):
         return False
     if not all(SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS for seconds in (run.predicted_seconds, run.measured_seconds)):
         return False
-    kinds = (PartKind.COMPUTE, PartKind.LINK, PartKind.INSIDE, PartKind.OVERHEAD)
-    total = math.fsum(run.seconds(kind) for kind in kinds)
-    whole = abs(total - run.predicted_seconds) <= PARTS_TOLERANCE * run.predicted_seconds
+    whole = abs(run.parts_seconds - run.predicted_seconds) <= PARTS_TOLERANCE * run.predicted_seconds
     return whole and abs(math.log(run.measured_seconds / run.predicted_seconds)) <= ABSURD
 
 

@@ -203,6 +203,10 @@ class MigrationPolicy(Spec, frozen=True):
         return self.min_gain_percent / 100
 
 
+EXPLORATION: Final = 35
+"""Percent."""
+
+
 class HistoryPlacement(enum.StrEnum):
     """What the speeds that finished runs teach are used for."""
 
@@ -217,6 +221,8 @@ class HistoryPolicy(Spec, frozen=True):
 
     placement: HistoryPlacement = HistoryPlacement.APPLY
     """Whether history chooses placements; it needs a database of finished runs."""
+    max_exploration_percent: Annotated[int, Meta(ge=0, le=100)] = EXPLORATION
+    """A placement on hardware that few runs have tried counts as up to so much faster than expected; 0 explores nothing."""
 
 
 class PolicySpec(Spec, frozen=True):

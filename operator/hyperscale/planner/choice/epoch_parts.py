@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from hyperscale.model.corrections import MAX_CARDS, MAX_NAME_LENGTH, MAX_PARTS, PartKind, PredictedPart
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.check.artifact import rounded
-from hyperscale.planner.cost.objective import Costs, volumes
+from hyperscale.planner.cost.objective import Costs, halo_seconds, ring_costs, volumes
 from hyperscale.planner.problem.corrections import link_groups, product_name
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.repair.fixed_shares import held_epochs
@@ -42,8 +42,19 @@ class _Placed:
         return float(held_epochs(costs, self.places[None, :], self.share)[0])
 
 
-def stated_parts(problem: Problem, order: IntArray, share: FloatArray) -> tuple[float, tuple[PredictedPart, ...]]:
-    """Seconds of the epoch without corrections, and its parts, the largest first; +inf and none where the placement cannot work.
+class StatedEpoch(NamedTuple):
+    """An epoch by tables and measurements alone, and as history expects it."""
+
+    seconds: float
+    """Without corrections; +inf where the placement cannot work."""
+    expected_seconds: float
+    """With corrections, without hope for what was not tried."""
+    parts: tuple[PredictedPart, ...]
+    """Of `seconds`, the largest first."""
+
+
+def stated_epoch(problem: Problem, order: IntArray, share: FloatArray) -> StatedEpoch:
+    """Return what a placement costs without corrections and by what, and what history expects of it.
 
     order: (k,) candidates in ring order; share: (k,) parts of the graph
     A part of the network is the derivative of the epoch by the logarithm of that group's seconds. The epoch is homogeneous in the
@@ -54,21 +65,36 @@ def stated_parts(problem: Problem, order: IntArray, share: FloatArray) -> tuple[
     placed = _Placed(stated, order, members, places, share, stated.costs(members))
     epoch = placed.epoch_seconds(placed.costs)
     if not np.isfinite(epoch):
-        return np.inf, ()
+        return StatedEpoch(np.inf, np.inf, ())
     parts = [*_arithmetic(placed), *(_exchange(placed, epoch) if placed.costs.ranks(len(order)) > 1 else ()), _overhead(placed)]
     large = sorted((part for part in parts if part.seconds > MIN_PART * epoch), key=lambda part: (-part.seconds, part.kind, part.name))
-    return epoch, tuple(large[:MAX_PARTS])
+    expected = epoch if stated is problem else placed.epoch_seconds(problem.expected().costs(members))
+    return StatedEpoch(epoch, expected, tuple(large[:MAX_PARTS]))
 
 
 def _arithmetic(placed: _Placed) -> list[PredictedPart]:
-    """The slowest worker of each product."""
-    problem, costs = placed.problem, placed.costs
+    """The slowest worker of each product, with what it exchanges."""
+    problem, costs, order = placed.problem, placed.costs, placed.places[None, :]
     seconds = placed.share * costs.workload.epoch_flops / costs.flops_per_second[placed.places]
-    slowest: dict[str, tuple[float, float]] = {}
-    for member, part in zip(placed.order.tolist(), seconds.tolist(), strict=True):
+    exchange = np.zeros(len(seconds))
+    if costs.ranks(len(seconds)) > 1:
+        volume = volumes(costs, len(seconds))
+        exchange = halo_seconds(costs, order, placed.share, volume)[0][0] + ring_costs(costs, order, volume)[0]
+    slowest: dict[str, int] = {}
+    for worker, member in enumerate(placed.order.tolist()):
         name = product_name(problem.graph.nodes[problem.nodes[member]])
-        slowest[name] = max(slowest.get(name, (0.0, 0.0)), (part, problem.speeds[member].flops_per_second))
-    return [PredictedPart(PartKind.COMPUTE, rounded(part), name[:MAX_NAME_LENGTH], rate) for name, (part, rate) in slowest.items()]
+        if name not in slowest or seconds[worker] + exchange[worker] > seconds[slowest[name]] + exchange[slowest[name]]:
+            slowest[name] = worker
+    return [
+        PredictedPart(
+            PartKind.COMPUTE,
+            rounded(float(seconds[worker])),
+            name[:MAX_NAME_LENGTH],
+            problem.speeds[int(placed.order[worker])].flops_per_second,
+            rounded(float(exchange[worker])),
+        )
+        for name, worker in slowest.items()
+    ]
 
 
 def _overhead(placed: _Placed) -> PredictedPart:

@@ -27,7 +27,7 @@ from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
-from hyperscale.planner.choice.epoch_parts import stated_parts
+from hyperscale.planner.choice.epoch_parts import stated_epoch
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
@@ -211,9 +211,9 @@ def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) 
 
 def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: FloatArray) -> Prediction:
     """The figures, times what finished runs on such GPUs taught and the search did not know yet."""
-    stated_seconds, parts = stated_parts(problem, order, share)
-    calibration = trust.correction(problem, order, figures, stated_seconds)
-    low, high = trust.stated_range(problem, order, figures, calibration, parts)
+    stated = stated_epoch(problem, order, share)
+    calibration = trust.correction(problem, order, figures, stated)
+    low, high = trust.stated_range(problem, order, figures, calibration, stated.parts)
     factor = trust.shown_ratio(calibration)
     return Prediction(
         epoch_seconds=rounded(factor * figures.epoch_seconds),
@@ -222,7 +222,7 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: Fl
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=calibration,
-        parts=parts,
+        parts=stated.parts,
     )
 
 

@@ -32,6 +32,7 @@ def compute_factors(
     """
     if corrections is None:
         return 1.0
+    limit = exploration(corrections, policy)
     by_product = {factor.name: factor for factor in corrections.products}
     gigaflops = {model.product: model.gigaflops for model in policy.gpus}
     factors: dict[tuple[str | None, float], float] = {}
@@ -40,29 +41,33 @@ def compute_factors(
         if key not in factors:
             factor = by_product.get(product_name(node))
             if factor is None or stated(node.gpu_product, gigaflops) is not None:
-                factors[key] = corrections.untried.bounded
+                factors[key] = corrections.untried.hopeful(limit)
             else:
                 drift = speed.flops_per_second / factor.rate if factor.rate > 0.0 else 1.0
-                factors[key] = factor.bounded * drift
+                factors[key] = factor.hopeful(limit) * drift
     return np.array([factors[node.gpu_product, speed.flops_per_second] for node, speed in zip(nodes, speeds, strict=True)])
 
 
-def link_factors(corrections: Corrections | None, graph: ClusterGraph, positions: IntArray, measured: BoolArray) -> FloatArray | float:
+def link_factors(
+    corrections: Corrections | None, graph: ClusterGraph, positions: IntArray, measured: BoolArray, policy: PolicySpec
+) -> FloatArray | float:
     """(p, p) what seconds between the nodes at `positions` (p,) are multiplied with, symmetric; 1 without corrections.
 
     measured: (p, p) pairs with samples of their own
     The diagonal is the inside of a node. A pair is as slow as the slower of its cards.
     """
-    if corrections is None or not (corrections.tiers or corrections.insides or corrections.cards):
+    if corrections is None:
         return 1.0
+    limit = exploration(corrections, policy)
+    untried = Factor("", 1.0, corrections.untried_link_error, 0).hopeful(limit)
     names, codes = link_groups(graph, positions, measured)
-    by_tier = _by_name(corrections.tiers)
-    factors = np.array([by_tier.get(name, 1.0) for name in names])[codes]
-    by_card, by_inside = _by_name(corrections.cards), _by_name(corrections.insides)
+    by_tier = _by_name(corrections.tiers, limit)
+    factors = np.array([by_tier.get(name, untried) for name in names])[codes]
+    by_card, by_inside = _by_name(corrections.cards), _by_name(corrections.insides, limit)
     nodes = [graph.nodes[position] for position in positions]
     card = np.array([by_card.get(node.name, 1.0) for node in nodes])
     factors *= np.maximum(card[:, None], card[None, :])
-    np.fill_diagonal(factors, [by_inside.get(product_name(node), 1.0) for node in nodes])
+    np.fill_diagonal(factors, [by_inside.get(product_name(node), untried) for node in nodes])
     return factors
 
 
@@ -78,8 +83,13 @@ def product_name(node: Node) -> str:
     return node.gpu_product or UNLABELLED
 
 
-def _by_name(factors: Iterable[Factor]) -> dict[str, float]:
-    return {factor.name: factor.bounded for factor in factors}
+def exploration(corrections: Corrections, policy: PolicySpec) -> float:
+    """ln(factor) by which what few runs have tried may count as faster than expected."""
+    return math.log1p(policy.history.max_exploration_percent / 100.0) if corrections.explores else 0.0
+
+
+def _by_name(factors: Iterable[Factor], limit: float = 0.0) -> dict[str, float]:
+    return {factor.name: factor.hopeful(limit) for factor in factors}
 
 
 def log_error(corrections: Corrections, parts: Sequence[PredictedPart]) -> float:

@@ -109,7 +109,7 @@ class Problem:
         blocked = ~links.reachable
         latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
         bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
-        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured)
+        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
         weight = self.job.placement.communication_weight
         return Costs(
             flops_per_second=self.flops_per_second[members],
@@ -126,6 +126,13 @@ class Problem:
     def uncorrected(self) -> Problem:
         """The same question by tables and measurements alone; itself where nothing corrects it."""
         return self if self.request.corrections is None else replace(self, request=structs.replace(self.request, corrections=None))
+
+    def expected(self) -> Problem:
+        """The same question without hope for what was not tried; itself where nothing corrects it."""
+        corrections = self.request.corrections
+        if corrections is None or not corrections.explores:
+            return self
+        return replace(self, request=structs.replace(self.request, corrections=structs.replace(corrections, explores=False)))
 
     def partitions(self, workers: int) -> int:
         """Parts of the training graph for that number of workers."""
