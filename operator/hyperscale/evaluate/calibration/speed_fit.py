@@ -18,7 +18,7 @@ import numpy as np
 
 from hyperscale.evaluate.calibration.speed_design import Design, design_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
-from hyperscale.evaluate.calibration.widening import MIN_RUNS, covering
+from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
 from hyperscale.model.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind
 from hyperscale.model.graph import FloatArray
 from hyperscale.model.plan import MIN_SPREAD
@@ -31,6 +31,12 @@ PRIOR_SPREAD: Final = 0.15
 """Of ln(measured / corrected) before any run is compared."""
 PRIOR_RUNS: Final = 4.0
 """Runs that the prior spread counts for."""
+MAX_FIT_SPREAD: Final = 0.35
+"""Of errors in the fit: runs that contradict all others by more do not make the others doubtful."""
+MAX_SPREAD: Final = 1.0
+"""Of ln(measured / corrected): a range of e^2 to both sides says that nothing is foretold."""
+MAX_LEVERAGE: Final = 0.9
+"""Of a run on its own prediction."""
 STEPS: Final = 25
 MAX_STEP: Final = 0.5
 """Change of a factor's logarithm in one step."""
@@ -78,7 +84,7 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
         normal = slope.T @ (weight[:, None] * slope) / spread**2 + precision
         target = np.linalg.solve(normal, slope.T @ (weight * (residual + slope @ mean)) / spread**2)
         mean = mean + np.clip(target - mean, -MAX_STEP, MAX_STEP)
-        spread = _spread(design, design.residuals(mean)[0], spread)
+        spread = _spread(design.weight, design.residuals(mean)[0])
     residual, slope = design.residuals(mean)
     weight = design.weight * (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
     covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision)
@@ -87,20 +93,27 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
     return SpeedFit(design, mean, covariance, left_out[: design.runs])
 
 
-MAX_LEVERAGE: Final = 0.9
-"""Of a run on its own prediction."""
+def _spread(weight: FloatArray, residual: FloatArray) -> float:
+    """Scale of the errors by their weighted median, which no minority moves, with a prior that counts as PRIOR_RUNS."""
+    counted = float(weight.sum())
+    squares = counted * _deviation(weight, residual) ** 2 + PRIOR_RUNS * PRIOR_SPREAD**2
+    return min(max(MIN_SPREAD, math.sqrt(squares / (counted + PRIOR_RUNS))), MAX_FIT_SPREAD)
 
 
-def _spread(design: Design, residual: FloatArray, spread: float) -> float:
-    """Scale of Student's t errors, with a prior that counts as PRIOR_RUNS."""
-    scaled = (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
-    squares = float((design.weight * scaled * residual**2).sum()) + PRIOR_RUNS * PRIOR_SPREAD**2
-    return max(MIN_SPREAD, math.sqrt(squares / (float(design.weight.sum()) + PRIOR_RUNS)))
+def _deviation(weight: FloatArray, residual: FloatArray) -> float:
+    return SAME_AS_SIGMA * _quantile(weight, np.abs(residual), 0.5)
+
+
+def _quantile(weight: FloatArray, figures: FloatArray, part: float) -> float:
+    """The least figure that `part` of the weight does not exceed."""
+    order = np.argsort(figures, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(figures[order][min(len(order) - 1, int(np.searchsorted(reached, part * reached[-1] * (1.0 - 1e-12))))])
 
 
 def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) -> Corrections:
     """What the fit says about jobs of one architecture."""
-    design, own = fit.design, [run.architecture == architecture for run in runs]
+    design, own = fit.design, np.array([run.architecture == architecture for run in runs])
     place = design.place(PartKind.OVERHEAD, architecture)  # an architecture's own factor
     level, variance = (0.0, design.prior_of(PartKind.OVERHEAD) ** 2) if place is None else (fit.mean[place], fit.covariance[place, place])
     products = []
@@ -110,14 +123,14 @@ def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) ->
         products.append(_factor(name, level + fit.mean[at], error, design.counts[at], design.rates.get(name, 0.0)))
     untried = math.sqrt(variance + design.prior_of(PartKind.COMPUTE) ** 2)
     return Corrections(
-        untried=_factor("", level, untried, sum(own)),
+        untried=_factor("", level, untried, int(own.sum())),
         products=tuple(products),
         tiers=_named(fit, PartKind.LINK),
         insides=_named(fit, PartKind.INSIDE),
         cards=_named(fit, PartKind.CARD),
         untried_link_error=design.prior_of(PartKind.LINK),
-        spread=_left_out_spread(fit.left_out[np.array(own)]) if any(own) else 0.0,
-        runs=sum(own),
+        spread=_left_out_spread(design.weight[: design.runs][own], fit.left_out[own]) if own.any() else 0.0,
+        runs=int(own.sum()),
         all_runs=len(runs),
     )
 
@@ -134,9 +147,9 @@ def _factor(name: str, logarithm: float, error: float, runs: int, rate: float = 
     return Factor(name, float(f"{factor:.6g}"), float(f"{error:.6g}"), int(runs), rate)
 
 
-def _left_out_spread(errors: FloatArray) -> float:
-    """Standard deviation of runs that were left out; from MIN_RUNS on no less than what covers 68 of 100 of them."""
-    spread = max(MIN_SPREAD, SAME_AS_SIGMA * float(np.median(np.abs(errors))))
-    if len(errors) >= MIN_RUNS:
-        spread *= covering([float(error) / spread for error in errors])
-    return float(f"{spread:.6g}")
+def _left_out_spread(weight: FloatArray, errors: FloatArray) -> float:
+    """Standard deviation of runs that were left out; from MIN_RUNS on no less than what covers 68 of 100 and the run to come."""
+    spread, counted = _deviation(weight, errors), float(weight.sum())
+    if counted >= MIN_RUNS:
+        spread = max(spread, _quantile(weight, np.abs(errors), min(1.0, ONE_SIGMA * (counted + 1.0) / counted)))
+    return float(f"{min(max(MIN_SPREAD, spread), MAX_SPREAD):.6g}")
