@@ -33,7 +33,7 @@ def factor(name: str, seconds: float, error: float = SURE, rate: float = 0.0) ->
 
 
 def taught(**kinds: Any) -> Corrections:
-    return Corrections(**({"untried": factor("", 1.0), "runs": 9, "all_runs": 9, "spread": 0.1} | kinds))
+    return replace(Corrections(untried=factor("", 1.0), runs=9, all_runs=9, spread=0.1), **kinds)
 
 
 def two_workers(corrections: Corrections | None, policy: PolicySpec = POLICY) -> Plan:

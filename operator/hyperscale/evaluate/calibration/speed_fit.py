@@ -77,7 +77,8 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
         raise ValueError("factors need at least one finished run")
     design = design_of(runs)
     precision = np.diag(1.0 / design.prior**2)
-    mean, spread = np.zeros(len(design.prior)), PRIOR_SPREAD
+    mean: FloatArray = np.zeros(len(design.prior))
+    spread = PRIOR_SPREAD
     for _ in range(STEPS):
         residual, slope = design.residuals(mean)
         weight = design.weight * (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
@@ -87,7 +88,7 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
         spread = _spread(design.weight, design.residuals(mean)[0])
     residual, slope = design.residuals(mean)
     weight = design.weight * (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
-    covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision)
+    covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision).astype(np.float64)
     leverage = weight * np.einsum("if,fg,ig->i", slope, covariance, slope) / spread**2
     left_out: FloatArray = residual / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
     return SpeedFit(design, mean, covariance, left_out[: design.runs])
