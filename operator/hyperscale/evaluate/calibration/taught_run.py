@@ -11,13 +11,13 @@ from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.corrections import PartKind, PredictedPart
 
 ABSURD: Final = math.log(20.0)
-"""Of ln(measured / predicted): beyond it a run was no measurement."""
+"""Of ln(measured / predicted): a larger one is no measurement."""
 SAME_NAMESPACE: Final = 0.25
 """Correlation of runs of one namespace on one mix of products: its runs count for no more than 4 independent ones (Kish 1965)."""
 MAX_RATE: Final = 1e12
 """FLOP/s of one GPU, over LONGEST_SECONDS."""
 PARTS_TOLERANCE: Final = 0.01
-"""Parts that miss the prediction by more of it were not written by this cost model."""
+"""Relative difference of parts and prediction from which this cost model has not written both."""
 
 
 class TaughtRun(NamedTuple):

@@ -16,7 +16,7 @@ from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.repair.fixed_shares import held_epochs
 
 STEP: Final = 1e-4
-"""Relative change of a group's seconds by which its part is found; the epoch is linear in it but for a change of the slowest worker."""
+"""Relative change of a group's seconds that shows its part: the epoch is linear until another worker is slowest."""
 MIN_PART: Final = 1e-6
 """Of the epoch: smaller parts teach nothing."""
 
@@ -38,7 +38,7 @@ class _Placed:
     """Of `members`."""
 
     def epoch_seconds(self, costs: Costs) -> float:
-        """Of the placement at other costs; +inf where it cannot work."""
+        """Return seconds of the placement at other costs; +inf where it cannot work."""
         return float(held_epochs(costs, self.places[None, :], self.share)[0])
 
 
@@ -54,7 +54,7 @@ class StatedEpoch(NamedTuple):
 
 
 def stated_epoch(problem: Problem, order: IntArray, share: FloatArray) -> StatedEpoch:
-    """Return what a placement costs without corrections and by what, and what history expects of it.
+    """Return what a placement costs without corrections and by what, and what history expects.
 
     order: (k,) candidates in ring order; share: (k,) parts of the graph
     A part of the network is the derivative of the epoch by the logarithm of that group's seconds. The epoch is homogeneous in the
