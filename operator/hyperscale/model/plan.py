@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
+from hyperscale.model.corrections import MAX_PARTS, PredictedPart
 from hyperscale.model.step_curves import StepTime
 
 MAX_REJECTED = 32
@@ -86,7 +87,9 @@ class Correction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     """Of ln(measured / corrected prediction)."""
     runs: int
     by_curve: bool = False
-    """True: the step time curve of the workload's own runs; False: one factor for the architecture."""
+    """True: the step time curve of the workload's own runs; False: one factor for the architecture, or `searchFactor`."""
+    search_factor: float = 1.0
+    """What the planners' own seconds of this placement were multiplied with: factors by product, tier, inside and card."""
 
 
 class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -105,6 +108,8 @@ class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     bound_by: Annotated[str, Meta(max_length=MAX_RESOURCE_LENGTH)] = ""
     """The resource that an epoch waits for longest by the cost model: compute of a node, its network card or its inside, the link
     between two nodes, an uplink, latency, or overhead of steps."""
+    parts: Annotated[tuple[PredictedPart, ...], Meta(max_length=MAX_PARTS)] = ()
+    """What the epoch is spent on, by tables and measurements alone; history learns from it."""
 
 
 class PlanFigures(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import HistoryPlacement, PolicySpec
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.plan import Calibration
 
 PODS: Final = "pods"
@@ -124,6 +126,16 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     calibration: tuple[Calibration, ...] = ()
     """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""
+
+    corrections: Corrections | None = None
+    """What finished runs taught the cost model, where the policy lets history choose placements."""
+
+
+def chosen_corrections(by_architecture: Mapping[str, Corrections], job: JobSpec, policy: PolicySpec) -> Corrections | None:
+    """Those of a job's architecture, else of architectures without any run (""); None where the policy says Report, or there are none."""
+    if policy.history.placement is not HistoryPlacement.APPLY:
+        return None
+    return by_architecture.get(job.model.architecture.value, by_architecture.get(""))
 
 
 def node_rule(selector: Mapping[str, Any], **about: str) -> NodeRule:

@@ -16,7 +16,9 @@ from hyperscale.model.admission_query import Arrivals, Claim, RunningShare
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.plan import Calibration
+from hyperscale.model.planning import chosen_corrections
 from hyperscale.model.step_curves import Workload, workload_of
 
 PART_NODES = 100
@@ -63,6 +65,8 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     """By architecture."""
     taught: dict[str, Calibration] = {}
     """By the digest of a workload (`workload_digest`)."""
+    corrections: dict[str, Corrections] = {}
+    """What they taught the cost model, by architecture; "" for every other one."""
     queue: PreviewQueue = PreviewQueue()
     own_weights: bool = False
     """The operator uses other weights of the learned planners than those of the package."""
@@ -73,6 +77,10 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
         if not self.taught:
             return calibrations
         return tuple(self.taught.get(workload_digest(workload_of(job, one.products)), one) for one in calibrations)
+
+    def placement_corrections(self, job: JobSpec) -> Corrections | None:
+        """What finished runs taught the cost model about a job, as the operator picks it."""
+        return chosen_corrections(self.corrections, job, self.policy)
 
 
 class _PreviewHead(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,14 +10,16 @@ from typing import Final
 import msgspec
 
 from hyperscale.cli.exit_codes import OK, InputError
-from hyperscale.cli.history.calibration_view import calibration_lines
+from hyperscale.cli.history.calibration_view import calibration_lines, factor_lines
 from hyperscale.cli.text_tables import print_answer, seconds_text, table
 from hyperscale.control.history.run_lessons import lessons_and_report
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.control.history.taught_speeds import Speeds
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.plan import Correction
 from hyperscale.model.step_curves import StepTime
 from hyperscale.util.rfc3339 import shown_timestamp
@@ -81,6 +83,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     """By architecture."""
     curves: tuple[ShownCurve, ...] = ()
     """Of workloads with enough runs, those that ran last first."""
+    corrections: dict[str, Corrections] = {}
+    """What the cost model is corrected by where placements are chosen, by architecture; "" for one without any run."""
     report: CalibrationReport | None = None
     """How well the newest runs were predicted; with --architecture of all architectures all the same."""
 
@@ -107,6 +111,7 @@ def lines(shown: Shown, min_runs: int) -> list[str]:
     header = ("JOB", "FINISHED", "STATE", "MODEL", "GPUS", "WORKERS", "PREDICTED", "MEASURED", "RATIO", "BY", "ACCURACY")
     text = table(header, map(_cells, shown.runs), right=frozenset({5, 6, 7, 8, 10}))
     text += calibration_lines(shown.report)
+    text += factor_lines(shown.corrections)
     factors = [(name, each) for name, listed in sorted(shown.calibrations.items()) for each in listed]
     if not factors:
         return [*text, "", f"Predictions are not corrected: no architecture has {min_runs} finished runs on one mix of GPUs."]
@@ -157,6 +162,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
             runs = history.runs(arguments.limit, architecture)
             calibrations = history.calibrations(arguments.min_runs)
             curves = _taught(history, arguments.min_runs, architecture)
+            speeds = Speeds().learn(history, arguments.min_runs)
             report = _report(history)
         finally:
             history.close()
@@ -167,7 +173,9 @@ def _read(arguments: argparse.Namespace) -> Shown:
         for name, factors in calibrations.items()
         if architecture in (None, name)
     }
-    return Shown(tuple(map(_shown, runs)), kept, curves, report)
+    return Shown(
+        tuple(map(_shown, runs)), kept, curves, {name: each for name, each in speeds.items() if architecture in (None, name)}, report
+    )
 
 
 def _report(history: RunStore) -> CalibrationReport | None:

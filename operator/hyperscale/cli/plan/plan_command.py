@@ -93,7 +93,8 @@ def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: a
     try:
         volumes, missing = _volumes(job, spec, sources.cluster)
         calibration = sources.state.calibration(spec) if sources.state is not None else ()
-        asked = question_about(job.key, spec, sources.policy, calibration, volumes=volumes.rules)
+        corrections = sources.state.placement_corrections(spec) if sources.state is not None else None
+        asked = question_about(job.key, spec, sources.policy, calibration, volumes=volumes.rules, corrections=corrections)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
     request = replace(

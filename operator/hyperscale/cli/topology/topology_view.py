@@ -87,7 +87,9 @@ def _cards(row: NodeRow) -> str:
 
 
 def _uplinks(summary: Summary) -> list[str]:
-    rows = [(each.name, str(each.nodes), rate_text(each.bytes_per_second), rate_text(each.left_bytes_per_second)) for each in summary.uplinks]
+    rows = [
+        (each.name, str(each.nodes), rate_text(each.bytes_per_second), rate_text(each.left_bytes_per_second)) for each in summary.uplinks
+    ]
     return ["", *table(("UPLINKS OF", "NODES", "CARRY", "LEFT"), rows, right=frozenset({1, 2, 3}))] if rows else []
 
 

@@ -90,6 +90,7 @@ class Previews:
             reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
             calibrations=dict(self._reader.calibrations),
             taught=digested(self._reader.taught),
+            corrections=dict(self._reader.corrections),
             queue=PreviewQueue(
                 running=tuple(msgspec.structs.replace(share, key=f"{number:04d}") for number, share in enumerate(running)),
                 claims=self._running.claims(snapshot),

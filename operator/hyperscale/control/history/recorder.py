@@ -194,6 +194,7 @@ class RunRecorder:
     async def _learn(self, history: RunStore) -> None:
         taught = await call_database(partial(self._teacher.teach, history, self._cluster, self._clock()), LEARN_SECONDS)
         self._reader.calibrations, self._reader.taught = taught.calibrations, taught.curves
+        self._reader.corrections = taught.corrections
         self._reader.lessons, self.report = taught.lessons, taught.report
         self._telemetry.show_calibration(taught.report)
 

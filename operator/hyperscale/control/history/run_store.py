@@ -19,7 +19,10 @@ from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, FinishedRun
+from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
+from hyperscale.evaluate.calibration.taught_run import TaughtRun
+from hyperscale.model.corrections import PredictedPart
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload, one_kind, placed
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
@@ -42,6 +45,7 @@ class RunStore:
         self._database = Database(url, RUNS.name, make=make)
         self._engine, self._fault = self._database.engine, self._database.fault
         self._placements: dict[str, dict[str, int]] = {}
+        self._parts: dict[str, tuple[PredictedPart, ...]] = {}
         self._columns = self._database.columns
         self._keeps_lives = NODES.name in self._database.tables
 
@@ -172,6 +176,24 @@ class RunStore:
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
                 steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
         return tuple(steps)
+
+    def taught_runs(self, limit: int) -> tuple[TaughtRun, ...]:
+        """The newest runs that teach the cost model, oldest first, shared among namespaces as in `brief_runs`. Raises HistoryError.
+
+        Those whose plan states no parts, as of earlier versions, are left out. The plan of a run is read once.
+        """
+        own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=_NEWEST_FIRST).label("own_place")
+        parted = RUNS.c.plan.like('%"parts":[%')
+        placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).where(*TEACHES, parted).subquery()
+        beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
+        chosen = sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
+        try:
+            with self._engine.connect() as connection:
+                taught = read_taught(connection, chosen, self._parts)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        self._parts = {uid: self._parts[uid] for uid, _ in taught}
+        return tuple(run for _, run in taught)
 
     def brief_runs(self, limit: int) -> tuple[tuple[FinishedRun, bool], ...]:
         """The newest runs, newest first, each with whether it teaches. Raises HistoryError.

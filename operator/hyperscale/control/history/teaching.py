@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from hyperscale.control.history.taught_speeds import Speeds
 from hyperscale.control.history.workload_curves import Curves
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.lessons import Lessons
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload
 
@@ -19,6 +21,8 @@ class Taught(NamedTuple):
     """The lessons of history, for planners, evaluations and people."""
 
     calibrations: Mapping[str, tuple[Calibration, ...]]
+    corrections: Mapping[str, Corrections]
+    """What the cost model is corrected by, by architecture; "" for every other one."""
     curves: Mapping[Workload, Calibration]
     lessons: Lessons
     report: CalibrationReport
@@ -31,6 +35,7 @@ class Teacher:
         """min_runs: finished runs that a correction needs."""
         self._min_runs = min_runs
         self._curves = Curves()
+        self._speeds = Speeds()
 
     def teach(self, history: RunStore, cluster: str, now: float) -> Taught:
         """Return what history teaches now; cluster: whose nodes, "" for none. Raises HistoryError."""
@@ -38,4 +43,5 @@ class Teacher:
 
         lives = history.node_lives(cluster) if cluster else ()
         lessons, report = lessons_and_report(history, lives, now)
-        return Taught(history.calibrations(self._min_runs), self._curves.learn(history, self._min_runs), lessons, report)
+        corrections = self._speeds.learn(history, self._min_runs)
+        return Taught(history.calibrations(self._min_runs), corrections, self._curves.learn(history, self._min_runs), lessons, report)

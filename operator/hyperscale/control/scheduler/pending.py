@@ -105,10 +105,12 @@ class Pending:
         edition = revision_of(record)
         entry = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
-        if entry is None or entry.edition != edition or entry.policy != policy or entry.volumes != volumes:
+        stale = entry is not None and entry.request.corrections is not self._reader.placement_corrections(entry.request.job, policy)
+        if entry is None or stale or entry.edition != edition or entry.policy != policy or entry.volumes != volumes:
             job, view = self._reader.plannable(record.resource, self._cache.policies), self._cache.mpijobs.get(key)
             calibration = self._reader.calibration(job) if job is not None else ()
-            entry = read_entry(key, record, job, policy, calibration, view, volumes)
+            corrections = self._reader.placement_corrections(job, policy) if job is not None else None
+            entry = read_entry(key, record, job, policy, calibration, view, volumes, corrections)
             if entry is None:
                 self._entries.pop(key, None)
                 return None

@@ -13,6 +13,7 @@ from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NodeRule, PlanRequest
@@ -69,10 +70,12 @@ def read_entry(
     calibration: tuple[Calibration, ...] = (),
     view: MpiJobView | None = None,
     volumes: tuple[NodeRule, ...] = (),
+    corrections: Corrections | None = None,
 ) -> QueueEntry | None:
     """The job if the queue decides on its start; None where it cannot be read, or something else decides.
 
     volumes: nodes from which its claims can be reached
+    corrections: what finished runs taught the cost model, where they choose placements
     view: its MPIJob, where it was stopped for others; it continues from its last checkpoint, with as many workers unless it may have others
     """
     metadata = record.resource["metadata"]
@@ -81,7 +84,7 @@ def read_entry(
     stop = record.status.last_preemption if view is not None else None
     if stop is not None:
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
-    request = question_about(str(key), job, policy, calibration, volumes=volumes)
+    request = question_about(str(key), job, policy, calibration, volumes=volumes, corrections=corrections)
     request = with_workers(request, view.workers) if view is not None and not resizable(job, view) else request
     return QueueEntry(
         key=key,

@@ -14,11 +14,12 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec, PreferenceMode
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.decision import Reason
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan
-from hyperscale.model.planning import NO_VOLUMES, Volumes
+from hyperscale.model.planning import NO_VOLUMES, Volumes, chosen_corrections
 from hyperscale.model.step_curves import Workload, workload_of
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy, with_read_sizes
 from hyperscale.util.quantity import parse_bytes
@@ -46,6 +47,8 @@ class JobReader:
         self._policies: dict[_Revision, PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; the component that keeps history fills it."""
+        self.corrections: Mapping[str, Corrections] = {}
+        """Likewise, what they taught the cost model, by architecture; "" for every other one."""
         self.preferences: Callable[[str, PolicySpec], tuple[float, float, float] | None] = lambda namespace, policy: None
         """The weights of a namespace within the policy's bounds; the component that keeps decisions fills it."""
         self.decisions_read = False
@@ -97,6 +100,10 @@ class JobReader:
         if not self.taught or not is_sized(job):
             return calibrations
         return tuple(self.taught.get(workload_of(job, one.products), one) for one in calibrations)
+
+    def placement_corrections(self, job: JobSpec, policy: PolicySpec) -> Corrections | None:
+        """What finished runs taught the cost model about a job; None where nothing, or where the policy only reports it."""
+        return chosen_corrections(self.corrections, job, policy)
 
     def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
         """The job's policy; the built-in one where `read` reports a fault."""

@@ -15,6 +15,7 @@ from hyperscale.control.render.template import RESERVED_VOLUMES, RenderError, wo
 from hyperscale.model import constants
 from hyperscale.model.api.job import OBJECT_NAME_HELP, JobSpec, is_object_name
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.corrections import Corrections
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration, Infeasible
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule
@@ -74,12 +75,14 @@ def question_about(
     calibration: tuple[Calibration, ...] = (),
     free_gpus: Mapping[str, int] | None = None,
     volumes: tuple[NodeRule, ...] = (),
+    corrections: Corrections | None = None,
 ) -> PlanRequest:
     """The question about a job that has no pods yet.
 
     key:       namespace/name
     free_gpus: free GPUs by node where they differ from the snapshot
     volumes:   nodes from which the claims of the job can be reached
+    corrections: what finished runs taught the cost model, where they choose placements
     Raises render.template.RenderError where the job's worker template cannot be used.
     """
     asks = worker_asks(job, key.rpartition("/")[2])
@@ -95,6 +98,7 @@ def question_about(
         apart=asks.apart,
         resources=asks.resources,
         calibration=calibration,
+        corrections=corrections,
     )
 
 

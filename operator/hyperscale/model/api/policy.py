@@ -223,6 +223,28 @@ class MigrationPolicy(Spec, frozen=True):
         return self.min_gain_percent / 100
 
 
+EXPLORATION: Final = 35
+"""Percent."""
+
+
+class HistoryPlacement(enum.StrEnum):
+    """What the speeds that finished runs teach are used for."""
+
+    APPLY = "Apply"
+    """Choose placements and worker counts by them."""
+    REPORT = "Report"
+    """Correct printed predictions only; tables and measurements choose."""
+
+
+class HistoryPolicy(Spec, frozen=True):
+    """What finished runs may change."""
+
+    placement: HistoryPlacement = HistoryPlacement.APPLY
+    """Whether history chooses placements; it needs a database of finished runs."""
+    max_exploration_percent: Annotated[int, Meta(ge=0, le=100)] = EXPLORATION
+    """A placement on hardware that few runs have tried counts as up to so much faster than expected; 0 explores nothing."""
+
+
 class PolicySpec(Spec, frozen=True):
     """`PlannerPolicy.spec`: how plans are made and judged in this cluster."""
 
@@ -247,6 +269,7 @@ class PolicySpec(Spec, frozen=True):
     migration: MigrationPolicy = MigrationPolicy()
     evaluation: EvaluationPolicy = EvaluationPolicy()
     preferences: PreferencePolicy = PreferencePolicy()
+    history: HistoryPolicy = HistoryPolicy()
     queries: MetricQueries = MetricQueries()
     limits: QualityLimits = QualityLimits()
     overrides: Overrides = Overrides()

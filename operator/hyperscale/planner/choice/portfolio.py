@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
 from hyperscale.model.plan import (
-    Correction,
     Infeasible,
     Plan,
     Prediction,
@@ -29,6 +28,7 @@ from hyperscale.planner.choice import reasons, refusal, trust
 from hyperscale.planner.choice.bounded_by import allreduce_cost, bounded_by
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
+from hyperscale.planner.choice.stated_epoch import stated_epoch
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.cost.epoch_parts import bounding_resource
 from hyperscale.planner.cost.objective import Breakdown, predict, shares
@@ -114,7 +114,7 @@ def _judged(
     plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float, weights: Weights | None
 ) -> Plan:
     """The plan beside what else was proposed, and beside what none can beat. within: plans nearer than this part count as equal."""
-    factor = _factor(plan.predicted.calibration)
+    factor = trust.shown_ratio(plan.predicted.calibration)
     plain = plan.objective / factor  # candidates and bounds are the cost model's own
     above = gap(plain, lower_bound)
     least = min(candidate.objective for candidate, _ in proposed)
@@ -184,7 +184,7 @@ def describe(
         figures = held_breakdown(costs, positions, share)
     workers = _placements(problem, candidate, rounded_shares(share.tolist()))
     bound = bounded_by(problem, members, bounding_resource(costs, positions, share, figures.slowest_worker))
-    predicted = replace(_prediction(problem, order, figures), bound_by=bound)
+    predicted = replace(_prediction(problem, order, figures, share), bound_by=bound)
     explained = reasons.reasons(problem, candidate, figures, others)
     return Plan(
         planner=planner,
@@ -200,7 +200,7 @@ def describe(
         reasons=(
             *explained,
             f"An epoch waits longest for {bound}.",
-            *trust.source(predicted.calibration),
+            *trust.source(predicted.calibration, problem, order),
         ),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=allreduce_cost(problem, order),
@@ -216,13 +216,12 @@ def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) 
     )
 
 
-def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
-    """The figures, times what finished runs on such GPUs taught."""
-    low, high = trust.prediction_range(problem, order, figures)
-    calibration = trust.correction(problem, order, figures)
-    factor = _factor(calibration)
-    if calibration is not None:
-        low, high = trust.corrected_range(calibration, figures)
+def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: FloatArray) -> Prediction:
+    """The figures, times what finished runs on such GPUs taught and the search did not know yet."""
+    stated = stated_epoch(problem, order, share)
+    calibration = trust.correction(problem, order, figures, stated)
+    low, high = trust.stated_range(problem, order, figures, calibration, stated.parts)
+    factor = trust.shown_ratio(calibration)
     return Prediction(
         epoch_seconds=rounded(factor * figures.epoch_seconds),
         communication_seconds=rounded(factor * figures.communication_seconds),
@@ -230,12 +229,8 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Predic
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=calibration,
+        parts=stated.parts,
     )
-
-
-def _factor(calibration: Correction | None) -> float:
-    """What the cost model's figures are multiplied with."""
-    return calibration.factor if calibration is not None else 1.0
 
 
 def _cost(problem: Problem, order: IntArray, epoch_seconds: float) -> float | None:

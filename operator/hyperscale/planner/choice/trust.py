@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -11,14 +11,17 @@ import numpy as np
 
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
+from hyperscale.model.corrections import PredictedPart
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.choice.confidence import link_confidence, use_confidence
+from hyperscale.planner.choice.stated_epoch import StatedEpoch
 from hyperscale.planner.cost.objective import Breakdown
 from hyperscale.planner.cost.steptime import predict
+from hyperscale.planner.problem.corrections import applied, log_error
 from hyperscale.planner.problem.placement_problem import Problem
 
 LINKS_ESTIMATED: Final = "LinksEstimatedFromLabels"
@@ -41,48 +44,70 @@ ESTIMATED_LINK_RANGE: Final = (0.3, 3.0)
 """Of communication time over links estimated from labels: networks of one tier differ by so much. Insides of nodes too."""
 
 
+NOTABLE_HOPE: Final = 0.02
+"""Of the epoch, from which a plan says that it explores."""
+MIN_RUNS_OF_RANGE: Final = 5
+"""Finished runs of an architecture from which their errors are the range of its corrected plans."""
 CALIBRATED_SPREADS: Final = 2.0
 """Spreads about the median that a calibrated prediction spans: 95 % of runs where their logarithms are normal."""
 IDLE_UTILIZATION: Final = 0.1
 """Of planned GPUs, up to which a curve speaks of them: it was learnt from runs that had theirs for themselves."""
 
 
-def correction(problem: Problem, order: IntArray, figures: Breakdown) -> Correction | None:
+def correction(problem: Problem, order: IntArray, figures: Breakdown, stated: StatedEpoch) -> Correction | None:
     """What finished runs teach about ranks on the candidates `order` (k,), predicted at `figures`; None where they teach nothing.
 
-    The curve of the workload where it reaches the placement, else one factor for the architecture on such GPUs.
+    stated: the epoch without the corrections that the search worked with, and as they expect it
+    The curve of the workload where it reaches the placement; else those corrections; else one factor for the architecture on such GPUs.
     """
-    calibration = _calibration(problem, order)
-    if calibration is None:
-        return None
-    seconds = _curve_seconds(problem, order, calibration.curve) if calibration.curve is not None else None
-    if calibration.curve is None or seconds is None or not 0.0 < figures.epoch_seconds < math.inf:
-        return Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs)
-    return Correction(
-        calibration.products, rounded(seconds / figures.epoch_seconds), calibration.curve.log_error, calibration.curve.runs, by_curve=True
-    )
+    calibration, corrections = _calibration(problem, order), problem.request.corrections
+    works = 0.0 < stated.seconds < math.inf and 0.0 < figures.epoch_seconds < math.inf
+    searched = rounded(figures.epoch_seconds / stated.seconds) if corrections is not None and works else 1.0
+    seconds = _curve_seconds(problem, order, calibration.curve) if calibration is not None and calibration.curve is not None else None
+    if calibration is not None and calibration.curve is not None and seconds is not None and works:
+        curve, factor = calibration.curve, rounded(seconds / figures.epoch_seconds * searched)
+        return Correction(calibration.products, factor, curve.log_error, curve.runs, by_curve=True, search_factor=searched)
+    if corrections is not None:
+        products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
+        expected = rounded(stated.expected_seconds / stated.seconds) if works else 1.0
+        return Correction(products, expected, rounded(corrections.spread), corrections.runs, search_factor=searched)
+    return Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs) if calibration is not None else None
 
 
-def source(correction: Correction | None) -> tuple[str, ...]:
-    """A sentence that says so where a prediction is a curve's; none where it is the cost model's own, whatever it is multiplied with."""
-    if correction is None or not correction.by_curve:
-        return ()
-    gpus = correction.products or "such GPUs"
-    return (
-        f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone.",
-    )
+def shown_ratio(correction: Correction | None) -> float:
+    """What the planners' own seconds are multiplied with to be shown: their corrections are in them already."""
+    return correction.factor / correction.search_factor if correction is not None else 1.0
+
+
+def source(correction: Correction | None, problem: Problem, order: IntArray) -> tuple[str, ...]:
+    """Sentences on what finished runs changed: the factors that the search worked with, and the curve of an epoch that a curve predicts."""
+    sentences = []
+    if problem.request.corrections is not None:
+        nodes = [problem.graph.nodes[position] for position in problem.nodes[np.unique(order)]]
+        sentences.append(applied(problem.request.corrections, nodes))
+    hope = correction.factor / correction.search_factor - 1.0 if correction is not None and not correction.by_curve else 0.0
+    if hope > NOTABLE_HOPE:
+        sentences.append(f"Few runs have tried such hardware: the search counted it {100.0 * hope:.0f} % faster than expected, to learn.")
+    if correction is not None and correction.by_curve:
+        gpus = correction.products or "such GPUs"
+        sentences.append(
+            f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone."
+        )
+    return tuple(sentences)
 
 
 def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
     """The question with factors only, that of the plan in force where a curve made it: fresh measurements must show, whatever they change.
 
     A curve knows what placements took on other days; whether this one has become slower since is the cost model's to say.
+    No running job moves in the hope for what was not tried.
     """
     used = plan.predicted.calibration
     by_products = {one.products: msgspec.structs.replace(one, curve=None) for one in request.calibration}
     if used is not None and used.by_curve:
         by_products[used.products] = Calibration(used.products, used.factor, used.spread, used.runs)
-    return msgspec.structs.replace(request, calibration=tuple(by_products.values()))
+    corrections = msgspec.structs.replace(request.corrections, explores=False) if request.corrections is not None else None
+    return msgspec.structs.replace(request, calibration=tuple(by_products.values()), corrections=corrections)
 
 
 def _calibration(problem: Problem, order: IntArray) -> Calibration | None:
@@ -107,11 +132,27 @@ def mix(products: Iterable[str | None]) -> str:
     return "+".join(sorted({product for product in products if product}))
 
 
-def corrected_range(correction: Correction, figures: Breakdown) -> tuple[float, float]:
-    """Low and high epoch seconds by how much finished runs differed."""
-    width = math.exp(CALIBRATED_SPREADS * max(correction.spread, MIN_SPREAD))
-    middle = correction.factor * figures.epoch_seconds
+def corrected_range(correction: Correction, figures: Breakdown, doubt: float = 0.0) -> tuple[float, float]:
+    """Low and high epoch seconds by how much finished runs differed.
+
+    doubt: standard error of ln(seconds) of the placement's own factors, which adds to the spread in squares
+    """
+    width = math.exp(CALIBRATED_SPREADS * math.hypot(max(correction.spread, MIN_SPREAD), doubt))
+    middle = shown_ratio(correction) * figures.epoch_seconds
     return middle / width, middle * width
+
+
+def stated_range(
+    problem: Problem, order: IntArray, figures: Breakdown, correction: Correction | None, parts: Sequence[PredictedPart]
+) -> tuple[float, float]:
+    """Low and high epoch seconds: by finished runs where enough of them taught this architecture, else by what is not known."""
+    corrections = problem.request.corrections
+    if correction is None or (corrections is not None and not correction.by_curve and corrections.runs < MIN_RUNS_OF_RANGE):
+        low, high = prediction_range(problem, order, figures)
+        ratio = shown_ratio(correction)
+        return low * ratio, high * ratio
+    doubt = log_error(corrections, parts) if corrections is not None and not correction.by_curve else 0.0
+    return corrected_range(correction, figures, doubt)
 
 
 def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:

@@ -49,7 +49,9 @@ def evaluate_migrations(
 
 
 def _factor(job: RunningJob) -> float:
-    """What predictions for the job's present GPUs are multiplied with."""
+    """What predictions for the job's present GPUs are multiplied with; corrections are in the planners' own seconds already."""
+    if job.request.corrections is not None:
+        return 1.0
     products = mix(worker.product for worker in job.plan.workers)
     return next((calibration.factor for calibration in job.request.calibration if calibration.products == products), 1.0)
 

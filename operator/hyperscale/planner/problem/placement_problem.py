@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
@@ -17,6 +18,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.problem.candidates import Vetting, vet
+from hyperscale.planner.problem.corrections import compute_factors, link_factors
 from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.machine_costs import machine_costs, machine_identity
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
@@ -66,7 +68,13 @@ class Problem:
 
     @cached_property
     def flops_per_second(self) -> FloatArray:
-        """(m,) of one worker with all its GPUs, others' use taken away."""
+        """(m,) of one worker with all its GPUs, others' use taken away, corrected by finished runs."""
+        nodes = [self.graph.nodes[position] for position in self.nodes]
+        return self.stated_flops_per_second / compute_factors(self.request.corrections, nodes, self.speeds, self.policy)
+
+    @cached_property
+    def stated_flops_per_second(self) -> FloatArray:
+        """(m,) the same by tables and policy alone."""
         idle = np.maximum(1.0 - self.utilization, LEAST_IDLE_RATIO)
         speed = np.array([speed.flops_per_second for speed in self.speeds])
         return speed * idle * self.demand.gpus
@@ -88,7 +96,7 @@ class Problem:
         job = self.job
         return (
             self.graph.digest,
-            _ENCODER.encode((self.policy, job.placement, job.partitioning, self.counts())),
+            _ENCODER.encode((self.policy, job.placement, job.partitioning, self.counts(), self.request.corrections)),
             self.workload,
             self.demand.gpus,
             self.request.seed,
@@ -104,11 +112,12 @@ class Problem:
         latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
         bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
         weight, machine = self.job.placement.communication_weight, machine_costs(self.graph.machine, self.nodes[members])
+        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
         return Costs(
             flops_per_second=self.flops_per_second[members],
             memory_bytes=self.memory_bytes[members],
-            latency_seconds=latency,
-            seconds_per_byte=machine.slowed(1.0 / bandwidth),
+            latency_seconds=latency * factors,
+            seconds_per_byte=machine.slowed(factors / bandwidth),
             blocked=blocked,
             workload=self.workload,
             gpus_per_worker=self.demand.gpus,
@@ -118,6 +127,17 @@ class Problem:
             uplink_domains=machine.uplink_domains,
             uplink_seconds_per_byte=machine.uplink_seconds_per_byte,
         )
+
+    def uncorrected(self) -> Problem:
+        """The same question by tables and measurements alone; itself where nothing corrects it."""
+        return self if self.request.corrections is None else replace(self, request=structs.replace(self.request, corrections=None))
+
+    def expected(self) -> Problem:
+        """The same question without hope for what was not tried; itself where nothing corrects it."""
+        corrections = self.request.corrections
+        if corrections is None or not corrections.explores:
+            return self
+        return replace(self, request=structs.replace(self.request, corrections=structs.replace(corrections, explores=False)))
 
     def partitions(self, workers: int) -> int:
         """Parts of the training graph for that number of workers."""

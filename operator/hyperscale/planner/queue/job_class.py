@@ -18,5 +18,5 @@ def kind_of(request: PlanRequest) -> bytes:
     model = replace(job.model, epochs=1, script=None, hyperparameters=None)
     workload = (model, job.dataset, job.workers.demand(), job.partitioning, job.allreduce, job.placement, job.planner)
     pods = (request.required_labels, request.tolerations, request.node_rules, request.resources, request.apart)
-    fixed = (request.workers_fixed, request.pinned, request.excluded_nodes, request.refused_nodes, *pods, request.seed)
+    fixed = (request.workers_fixed, request.pinned, request.excluded_nodes, request.refused_nodes, *pods, request.seed, request.corrections)
     return _ENCODER.encode((workload, fixed))

@@ -1,0 +1,169 @@
+"""Finished runs as arrays for the fit of factors: seconds by part, and the logarithms that they should have had."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hyperscale.evaluate.calibration.taught_run import TaughtRun, measured_compute, weights
+from hyperscale.model.corrections import MAX_NAMED, PartKind
+from hyperscale.model.graph import FloatArray, IntArray
+
+PRIORS: Final = {
+    PartKind.OVERHEAD: 0.7,
+    PartKind.COMPUTE: 0.4,
+    PartKind.LINK: 0.5,
+    PartKind.INSIDE: 0.5,
+    PartKind.CARD: 0.25,
+}
+"""Standard deviations of ln(factor) before any run. Overhead stands for the architecture's own factor of its arithmetic.
+
+A level that all products share is an architecture's before it is theirs, so that it does not correct other architectures.
+"""
+COMPUTE_WEIGHT: Final = 0.5
+"""Of the compute seconds that a run measured beside those of its epoch: both err together."""
+
+TINY: Final = 1e-12
+"""Seconds: no logarithm is taken of less."""
+
+Key = tuple[PartKind, str]
+
+
+@dataclass(frozen=True)
+class Design:
+    """r runs, f factors, o observations: the epochs of all runs, then compute seconds of those that measured them."""
+
+    runs: int
+    keys: tuple[Key, ...]
+    """(f,)"""
+    prior: FloatArray
+    """(f,) standard deviations."""
+    counts: IntArray
+    """(f,) runs with such a part."""
+    rates: dict[str, float]
+    """FLOP/s that products' factors refer to."""
+    arithmetic: FloatArray
+    """(r, f) compute seconds of products."""
+    network: FloatArray
+    """(r, f) seconds of tiers and insides."""
+    exchanged: FloatArray
+    """(r, f) what a product's slowest worker exchanges, over all seconds of tiers and insides."""
+    carried: FloatArray
+    """(r, f) part of the links' seconds that a card carries."""
+    architecture: IntArray
+    """(r,) place of its own factor."""
+    overhead: FloatArray
+    """(r,)"""
+    observed: IntArray
+    """(o,) run of each observation."""
+    logarithms: FloatArray
+    """(o,) ln(measured seconds)."""
+    weight: FloatArray
+    """(o,)"""
+
+    def place(self, kind: PartKind, name: str) -> int | None:
+        """Where a factor stands; None where no run has it."""
+        return self.keys.index((kind, name)) if (kind, name) in self.keys else None
+
+    def places(self, kind: PartKind) -> list[tuple[str, int]]:
+        """Names of one kind and where their factors stand."""
+        return [(name, at) for at, (each, name) in enumerate(self.keys) if each is kind]
+
+    def prior_of(self, kind: PartKind) -> float:
+        """Standard deviation of ln(factor) where no run has it."""
+        return PRIORS[kind]
+
+    def residuals(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(o,) ln(measured / predicted) at `mean` (f,), and (o, f) how the logarithm predicted depends on each factor."""
+        runs = np.arange(self.runs)
+        by_product = self.arithmetic * np.exp(mean[None, :] + mean[self.architecture][:, None])
+        links = np.array([kind is PartKind.LINK for kind, _ in self.keys])
+        by_card = np.exp(self.carried @ mean)[:, None]
+        exchange = self.network * np.exp(mean)[None, :] * np.where(links[None, :], by_card, 1.0)
+        waits = self.exchanged * exchange.sum(axis=1)[:, None]
+        slowest = np.where(self.arithmetic > 0.0, by_product + waits, -1.0).argmax(axis=1)
+        of_links = exchange[:, links].sum(axis=1)
+        slope = (exchange + self.carried * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
+        slope += self._arithmetic_slope(by_product, slowest)
+        epoch = np.maximum(by_product[runs, slowest] + waits[runs, slowest] + self.overhead, TINY)
+        measured = self.observed[self.runs :]
+        longest = by_product.argmax(axis=1)
+        alone = np.maximum(by_product[runs, longest] + self.overhead, TINY)[measured]
+        predicted = np.concatenate([epoch, alone])
+        slopes = np.concatenate([slope, self._arithmetic_slope(by_product, longest)[measured]]) / predicted[:, None]
+        return self.logarithms - np.log(predicted), slopes
+
+    def _arithmetic_slope(self, by_product: FloatArray, product: IntArray) -> FloatArray:
+        """(r, f) how the seconds of one product (r,) of each run depend on the logarithms of its factor and the architecture's."""
+        runs, slope = np.arange(self.runs), np.zeros_like(by_product)
+        seconds = by_product[runs, product]
+        slope[runs, product] += seconds
+        slope[runs, self.architecture] += seconds
+        return slope
+
+
+def design_of(runs: Sequence[TaughtRun]) -> Design:
+    """Return the arrays of usable runs, oldest first."""
+    rates = {part.name: part.rate for run in runs for part in run.parts if part.kind is PartKind.COMPUTE and part.rate > 0.0}
+    keys = _keys(runs)
+    place = {key: at for at, key in enumerate(keys)}
+    shape = len(runs), len(keys)
+    arithmetic, exchanged, network, carried = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for row, run in enumerate(runs):
+        of_links, whole = run.seconds(PartKind.LINK), run.seconds(PartKind.LINK) + run.seconds(PartKind.INSIDE)
+        for part in run.parts:
+            at = place.get((part.kind, part.name))
+            if part.kind is PartKind.COMPUTE and at is not None:
+                arithmetic[row, at] = part.seconds * _drift(part.rate, rates.get(part.name, 0.0))
+                exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
+            elif part.kind is PartKind.CARD and at is not None and of_links > 0.0:
+                carried[row, at] = min(1.0, part.seconds / of_links)
+            elif at is not None and part.kind is not PartKind.OVERHEAD:
+                network[row, at] = part.seconds
+    counts = weights(runs)
+    split = [(row, seconds) for row, run in enumerate(runs) if (seconds := measured_compute(run)) is not None]
+    return Design(
+        runs=len(runs),
+        keys=keys,
+        prior=np.array([PRIORS[kind] for kind, _ in keys]),
+        counts=np.array([_count(runs, key) for key in keys], dtype=np.int64),
+        rates=rates,
+        arithmetic=arithmetic,
+        network=network,
+        exchanged=exchanged,
+        carried=carried,
+        architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
+        overhead=np.array([run.seconds(PartKind.OVERHEAD) for run in runs]),
+        observed=np.array([*range(len(runs)), *(row for row, _ in split)], dtype=np.int64),
+        logarithms=np.array([*(math.log(run.measured_seconds) for run in runs), *(math.log(seconds) for _, seconds in split)]),
+        weight=np.array([*counts, *(COMPUTE_WEIGHT * counts[row] for row, _ in split)]),
+    )
+
+
+def _keys(runs: Sequence[TaughtRun]) -> tuple[Key, ...]:
+    """Factors of the runs, sorted; of each kind those with most runs."""
+    by_kind: dict[PartKind, Counter[str]] = {kind: Counter() for kind in PRIORS}
+    for run in runs:
+        by_kind[PartKind.OVERHEAD][run.architecture] += 1
+        for part in run.parts:
+            if part.kind is not PartKind.OVERHEAD:
+                by_kind[part.kind][part.name] += 1
+    kept = {kind: sorted(names, key=lambda name: (-names[name], name))[:MAX_NAMED] for kind, names in by_kind.items()}
+    return tuple((kind, name) for kind, names in kept.items() for name in sorted(names))
+
+
+def _count(runs: Sequence[TaughtRun], key: Key) -> int:
+    kind, name = key
+    if kind is PartKind.OVERHEAD:
+        return sum(run.architecture == name for run in runs)
+    return sum(any(part.kind is kind and part.name == name for part in run.parts) for run in runs)
+
+
+def _drift(rate: float, newest: float) -> float:
+    """What turns seconds predicted with one rate into those with another."""
+    return rate / newest if rate > 0.0 and newest > 0.0 else 1.0

@@ -1,0 +1,156 @@
+"""Factors of the cost model from finished runs: one regression for all architectures, each factor shrunk towards 1.
+
+ln(seconds of run i) = ln(max_p e^(a + b_p) C_ip + sum_t e^(l_t + sum_n w_in c_n) L_it + sum_q e^(d_q) D_iq + O_i) + error,
+with a of the architecture, b of a product, l of a tier, d of an inside, c of a card, and the seconds of the plan's parts in capitals.
+Every factor has a normal prior about 0. The estimate is the posterior mode, the mixed model's BLUP (Henderson 1975, Robinson 1991):
+theta = (J'WJ / s^2 + P)^-1 J'W (r + J theta) / s^2, by Gauss-Newton steps. W are weights of Student's t with 4 degrees of freedom
+(Lange, Little and Taylor 1989), times what the run counts for (`taught_run.weights`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hyperscale.evaluate.calibration.speed_design import Design, design_of
+from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
+from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
+from hyperscale.model.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind
+from hyperscale.model.graph import FloatArray
+from hyperscale.model.plan import MIN_SPREAD
+
+MAX_TAUGHT: Final = 400
+"""Newest runs that factors are fitted to."""
+DEGREES: Final = 4.0
+"""Of freedom of the errors: a disturbed run counts little."""
+PRIOR_SPREAD: Final = 0.15
+"""Of ln(measured / corrected) before any run is compared."""
+PRIOR_RUNS: Final = 4.0
+"""Runs that the prior spread counts for."""
+MAX_FIT_SPREAD: Final = 0.35
+"""Of errors in the fit: runs that contradict all others by more do not make the others doubtful."""
+MAX_SPREAD: Final = 1.0
+"""Of ln(measured / corrected): a range of e^2 to both sides says that nothing is foretold."""
+MAX_LEVERAGE: Final = 0.9
+"""Of a run on its own prediction."""
+STEPS: Final = 25
+MAX_STEP: Final = 0.5
+"""Change of a factor's logarithm in one step."""
+SAME_AS_SIGMA: Final = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
+ANY: Final = ""
+"""Key of the corrections for an architecture without any run."""
+
+
+@dataclass(frozen=True)
+class SpeedFit:
+    """The posterior of all factors."""
+
+    design: Design
+    mean: FloatArray
+    """(f,) of ln(factor)."""
+    covariance: FloatArray
+    """(f, f)"""
+    left_out: FloatArray
+    """(r,) ln(measured / predicted) of each run's epoch, about as if the run had been left out of the fit."""
+
+
+def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corrections]:
+    """Return corrections by architecture, and those of every other one under ""; none from fewer than `least` usable runs.
+
+    runs: oldest first; what can be no run is left out
+    """
+    taught = [run for run in runs if usable(run)][-MAX_TAUGHT:]
+    if len(taught) < max(1, least):
+        return {}
+    fit = fitted(taught)
+    return {name: _corrections(fit, taught, name) for name in (ANY, *sorted({run.architecture for run in taught}))}
+
+
+def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
+    """Return the fit to usable runs. ValueError for none."""
+    if not runs:
+        raise ValueError("factors need at least one finished run")
+    design = design_of(runs)
+    precision = np.diag(1.0 / design.prior**2)
+    mean: FloatArray = np.zeros(len(design.prior))
+    spread = PRIOR_SPREAD
+    for _ in range(STEPS):
+        residual, slope = design.residuals(mean)
+        weight = design.weight * (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
+        normal = slope.T @ (weight[:, None] * slope) / spread**2 + precision
+        target = np.linalg.solve(normal, slope.T @ (weight * (residual + slope @ mean)) / spread**2)
+        mean = mean + np.clip(target - mean, -MAX_STEP, MAX_STEP)
+        spread = _spread(design.weight, design.residuals(mean)[0])
+    residual, slope = design.residuals(mean)
+    weight = design.weight * (DEGREES + 1.0) / (DEGREES + (residual / spread) ** 2)
+    covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision).astype(np.float64)
+    leverage = weight * np.einsum("if,fg,ig->i", slope, covariance, slope) / spread**2
+    left_out: FloatArray = residual / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
+    return SpeedFit(design, mean, covariance, left_out[: design.runs])
+
+
+def _spread(weight: FloatArray, residual: FloatArray) -> float:
+    """Scale of the errors by their weighted median, which no minority moves, with a prior that counts as PRIOR_RUNS."""
+    counted = float(weight.sum())
+    squares = counted * _deviation(weight, residual) ** 2 + PRIOR_RUNS * PRIOR_SPREAD**2
+    return min(max(MIN_SPREAD, math.sqrt(squares / (counted + PRIOR_RUNS))), MAX_FIT_SPREAD)
+
+
+def _deviation(weight: FloatArray, residual: FloatArray) -> float:
+    return SAME_AS_SIGMA * _quantile(weight, np.abs(residual), 0.5)
+
+
+def _quantile(weight: FloatArray, figures: FloatArray, part: float) -> float:
+    """The least figure that `part` of the weight does not exceed."""
+    order = np.argsort(figures, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(figures[order][min(len(order) - 1, int(np.searchsorted(reached, part * reached[-1] * (1.0 - 1e-12))))])
+
+
+def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) -> Corrections:
+    """What the fit says about jobs of one architecture."""
+    design, own = fit.design, np.array([run.architecture == architecture for run in runs])
+    place = design.place(PartKind.OVERHEAD, architecture)  # an architecture's own factor
+    level, variance = (0.0, design.prior_of(PartKind.OVERHEAD) ** 2) if place is None else (fit.mean[place], fit.covariance[place, place])
+    products = []
+    for name, at in design.places(PartKind.COMPUTE):
+        shared = 0.0 if place is None else 2.0 * fit.covariance[place, at]
+        error = math.sqrt(max(0.0, variance + fit.covariance[at, at] + shared))
+        products.append(_factor(name, level + fit.mean[at], error, design.counts[at], design.rates.get(name, 0.0)))
+    untried = math.sqrt(variance + design.prior_of(PartKind.COMPUTE) ** 2)
+    return Corrections(
+        untried=_factor("", level, untried, int(own.sum())),
+        products=tuple(products),
+        tiers=_named(fit, PartKind.LINK),
+        insides=_named(fit, PartKind.INSIDE),
+        cards=_named(fit, PartKind.CARD),
+        untried_link_error=design.prior_of(PartKind.LINK),
+        spread=_left_out_spread(design.weight[: design.runs][own], fit.left_out[own]) if own.any() else 0.0,
+        runs=int(own.sum()),
+        all_runs=len(runs),
+    )
+
+
+def _named(fit: SpeedFit, kind: PartKind) -> tuple[Factor, ...]:
+    return tuple(
+        _factor(name, fit.mean[at], math.sqrt(fit.covariance[at, at]), fit.design.counts[at]) for name, at in fit.design.places(kind)
+    )[:MAX_NAMED]
+
+
+def _factor(name: str, logarithm: float, error: float, runs: int, rate: float = 0.0) -> Factor:
+    """A factor within its bounds, rounded: no figure hangs on the last bits of a sum."""
+    factor = math.exp(min(max(float(logarithm), -math.log(MAX_FACTOR)), math.log(MAX_FACTOR)))
+    return Factor(name, float(f"{factor:.6g}"), float(f"{error:.6g}"), int(runs), rate)
+
+
+def _left_out_spread(weight: FloatArray, errors: FloatArray) -> float:
+    """Standard deviation of runs that were left out; from MIN_RUNS on no less than what covers 68 of 100 and the run to come."""
+    spread, counted = _deviation(weight, errors), float(weight.sum())
+    if counted >= MIN_RUNS:
+        spread = max(spread, _quantile(weight, np.abs(errors), min(1.0, ONE_SIGMA * (counted + 1.0) / counted)))
+    return float(f"{min(max(MIN_SPREAD, spread), MAX_SPREAD):.6g}")

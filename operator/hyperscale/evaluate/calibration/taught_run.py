@@ -1,0 +1,80 @@
+"""A finished run as it teaches the cost model, and which runs count how much. Without numpy: the operator itself reads this module."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+from hyperscale.model.corrections import PartKind, PredictedPart
+
+ABSURD: Final = math.log(20.0)
+"""Of ln(measured / predicted): a larger one is no measurement."""
+SAME_NAMESPACE: Final = 0.25
+"""Correlation of runs of one namespace on one mix of products: its runs count for no more than 4 independent ones (Kish 1965)."""
+MAX_RATE: Final = 1e12
+"""FLOP/s of one GPU, over LONGEST_SECONDS."""
+PARTS_TOLERANCE: Final = 0.01
+"""Relative difference of parts and prediction from which this cost model has not written both."""
+
+
+class TaughtRun(NamedTuple):
+    """What was predicted of a run without corrections, and what was measured."""
+
+    namespace: str
+    architecture: str
+    parts: tuple[PredictedPart, ...]
+    predicted_seconds: float
+    """Of one epoch, uncorrected."""
+    measured_seconds: float
+    compute_seconds: float | None = None
+    """As the run measured it, of an epoch on its slowest rank."""
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """The GPU products that it computed on, sorted."""
+        return tuple(sorted(part.name for part in self.parts if part.kind is PartKind.COMPUTE))
+
+    @property
+    def parts_seconds(self) -> float:
+        """Of the epoch by its parts: the slowest product with what it exchanges, and what is fixed."""
+        slowest = max((part.seconds + part.exchange_seconds for part in self.parts if part.kind is PartKind.COMPUTE), default=0.0)
+        return slowest + self.seconds(PartKind.OVERHEAD)
+
+    def seconds(self, kind: PartKind) -> float:
+        """Of all parts of one kind together; of Compute the slowest."""
+        figures = [part.seconds for part in self.parts if part.kind is kind]
+        return max(figures, default=0.0) if kind is PartKind.COMPUTE else math.fsum(figures)
+
+
+def usable(run: TaughtRun) -> bool:
+    """Return whether the figures of a run can be those of a run, and its parts those of its prediction."""
+    figures = [figure for part in run.parts for figure in (part.seconds, part.exchange_seconds, part.rate / MAX_RATE)]
+    if not figures or not all(0.0 <= figure <= LONGEST_SECONDS for figure in figures):
+        return False
+    if not all(SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS for seconds in (run.predicted_seconds, run.measured_seconds)):
+        return False
+    whole = abs(run.parts_seconds - run.predicted_seconds) <= PARTS_TOLERANCE * run.predicted_seconds
+    return whole and abs(math.log(run.measured_seconds / run.predicted_seconds)) <= ABSURD
+
+
+def measured_compute(run: TaughtRun) -> float | None:
+    """Return the compute seconds that a run measured where they can be right: above 0, and no more than its epoch."""
+    seconds = run.compute_seconds
+    if seconds is None or not SHORTEST_SECONDS <= seconds <= run.measured_seconds * (1.0 + 1e-6):
+        return None
+    predicted = run.seconds(PartKind.COMPUTE) + run.seconds(PartKind.OVERHEAD)
+    return seconds if predicted > 0.0 and abs(math.log(seconds / predicted)) <= ABSURD else None
+
+
+def weights(runs: Sequence[TaughtRun]) -> list[float]:
+    """Return how many independent runs each run counts for, at most 1.
+
+    Where several namespaces have runs, n of one namespace on one mix of products count n / (1 + (n - 1) SAME_NAMESPACE) together.
+    """
+    if len({run.namespace for run in runs}) <= 1:
+        return [1.0] * len(runs)
+    counts = Counter((run.namespace, run.products) for run in runs)
+    return [1.0 / (1.0 + (counts[run.namespace, run.products] - 1) * SAME_NAMESPACE) for run in runs]

@@ -1,0 +1,100 @@
+"""What finished runs teach the cost model: factors of seconds by GPU product, link tier, inside of a node, card and architecture."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+MAX_FACTOR: Final = 4.0
+"""A factor lies between its inverse and this, whatever runs report: a tenant's own figures are no proof."""
+SURE_ERROR: Final = 0.08
+"""Standard error of ln(factor) up to which nothing is left to explore."""
+MAX_NAMED: Final = 64
+"""Factors of one kind that a question carries."""
+MAX_PARTS: Final = 24
+"""Parts of a predicted epoch that a plan states."""
+MAX_CARDS: Final = 8
+"""Nodes of a plan up to which it states the seconds of each network card."""
+MAX_NAME_LENGTH: Final = 253
+MEASURED: Final = "measured"
+"""Name of the tier of links whose figures are the pair's own samples."""
+NOTHING_COMMON: Final = "apart"
+"""Name of the tier of nodes without a common topology level."""
+UNLABELLED: Final = "unlabelled"
+"""Name of a product that no label states."""
+
+
+class PartKind(enum.StrEnum):
+    """What the seconds of an epoch are spent on."""
+
+    COMPUTE = "Compute"
+    """Arithmetic on GPUs of the product `name`: the slowest of its workers."""
+    LINK = "Link"
+    """Exchange between nodes whose narrowest common topology level is `name`."""
+    INSIDE = "Inside"
+    """Exchange inside nodes with GPUs of the product `name`."""
+    CARD = "Card"
+    """That part of the exchange which the network card of the node `name` carries; it is contained in the links' seconds."""
+    OVERHEAD = "Overhead"
+    """Launches and other fixed times."""
+
+
+class PredictedPart(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Seconds of an epoch by the tables and measurements alone, without corrections."""
+
+    kind: PartKind
+    seconds: float
+    name: Annotated[str, Meta(max_length=MAX_NAME_LENGTH)] = ""
+    rate: float = 0.0
+    """Of Compute: FLOP/s of one GPU that the seconds were predicted with."""
+    exchange_seconds: float = 0.0
+    """Of Compute: what that worker exchanges besides, halo and allreduce. The product with the largest sum sets the pace."""
+
+
+class Factor(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """What predicted seconds are multiplied with."""
+
+    name: str
+    factor: float
+    """exp of the shrunk estimate, 1 / MAX_FACTOR to MAX_FACTOR."""
+    error: float
+    """Standard error of ln(factor)."""
+    runs: int
+    """Finished runs that had such a part."""
+    rate: float = 0.0
+    """Of a product: FLOP/s of one GPU that the factor refers to; 0 where none is stated."""
+
+    @property
+    def bounded(self) -> float:
+        """The factor within its bounds; 1 for what is no number."""
+        return min(max(self.factor, 1.0 / MAX_FACTOR), MAX_FACTOR) if math.isfinite(self.factor) else 1.0
+
+    def hopeful(self, limit: float) -> float:
+        """The factor less its standard error, in logarithms, but for what any factor has; by `limit` at most (Auer et al. 2002)."""
+        doubt = self.error - SURE_ERROR if math.isfinite(self.error) else limit
+        return self.bounded * math.exp(-min(max(doubt, 0.0), limit))
+
+
+class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What runs teach about one architecture's jobs, each kind sorted by name; a name that no run had has the factor 1 of its kind."""
+
+    untried: Factor
+    """Compute seconds on a product that is not among `products`: the architecture's own factor."""
+    products: tuple[Factor, ...] = ()
+    """Compute seconds by GPU product, for this architecture."""
+    tiers: tuple[Factor, ...] = ()
+    insides: tuple[Factor, ...] = ()
+    cards: tuple[Factor, ...] = ()
+    untried_link_error: float = 0.0
+    """Standard error of ln(factor) of a tier or inside that no run had."""
+    spread: float = 0.0
+    """Standard deviation of ln(measured / corrected) of the architecture's runs, each left out of the fit in its turn."""
+    runs: int = 0
+    """Finished runs of the architecture."""
+    explores: bool = True
+    """Whether a search may hope for what was not tried; False for expectations and for running jobs."""
+    all_runs: int = 0
+    """Finished runs of all architectures."""

@@ -1,0 +1,101 @@
+"""Finished runs on their way to the cost model: through the database, shared among namespaces, into every question."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hyperscale.control.history.run_store import RunStore
+from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.control.history.taught_speeds import Speeds, stated_parts_of
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.specs.plan_question import question_about
+from hyperscale.model.api.policy import HistoryPlacement, HistoryPolicy, PolicySpec
+from hyperscale.model.corrections import PartKind, PredictedPart
+from hyperscale.model.plan import Plan
+from tests.builders.clusters import POLICY, PRODUCTS, gpu_node, planned, snapshot, training
+from tests.unit.control.history.test_finished_runs import history, run, server  # noqa: F401 - fixtures
+
+PLAN = planned(snapshot(*(gpu_node(name) for name in "ab")), training(workers={"minReplicas": 2, "maxReplicas": 2}))
+SECONDS = PLAN.predicted.epoch_seconds
+
+
+def runs_of(namespace: str, count: int, begin: int, plan: Plan = PLAN, slower: float = 2.0) -> list[FinishedRun]:
+    return [
+        run(
+            begin + number,
+            uid=f"{namespace}-{begin + number}",
+            namespace=namespace,
+            architecture="GraphSAGE",
+            plan=msgspec.json.encode(plan).decode(),
+            predicted_seconds=SECONDS,
+            measured_seconds=slower * SECONDS,
+            compute_seconds=None,
+        )
+        for number in range(count)
+    ]
+
+
+def test_what_runs_took_comes_back_in_the_next_question(history: RunStore) -> None:  # noqa: F811
+    history.record(runs_of("team", 8, 0))
+    reader = JobReader()
+    reader.corrections = Speeds().learn(history, 5)
+    corrections = reader.placement_corrections(training(), POLICY)
+    assert corrections is not None
+    assert corrections.runs == 8
+    again = planned(
+        snapshot(*(gpu_node(name) for name in "ab")), training(workers={"minReplicas": 2, "maxReplicas": 2}), corrections=corrections
+    )
+    assert again.predicted.epoch_seconds == pytest.approx(2.0 * SECONDS, rel=0.1)
+    asked = question_about("team/gnn", training(), POLICY, corrections=corrections)
+    assert asked.corrections == corrections
+
+
+def test_a_policy_that_reports_sends_none(history: RunStore) -> None:  # noqa: F811
+    history.record(runs_of("team", 8, 0))
+    reader = JobReader()
+    reader.corrections = Speeds().learn(history, 5)
+    report = PolicySpec(history=HistoryPolicy(placement=HistoryPlacement.REPORT))
+    assert reader.placement_corrections(training(), report) is None
+    assert JobReader().placement_corrections(training(), POLICY) is None
+
+
+def test_the_same_runs_are_fitted_once(history: RunStore) -> None:  # noqa: F811
+    history.record(runs_of("team", 6, 0))
+    speeds = Speeds()
+    first = speeds.learn(history, 5)
+    assert speeds.learn(history, 5) is first
+    history.record(runs_of("team", 1, 50, slower=1.0))
+    assert speeds.learn(history, 5) != first
+
+
+def test_too_few_runs_and_runs_of_earlier_versions_teach_nothing(history: RunStore) -> None:  # noqa: F811
+    older = msgspec.structs.replace(PLAN, predicted=msgspec.structs.replace(PLAN.predicted, parts=()))
+    history.record([*runs_of("team", 4, 0), *runs_of("team", 9, 20, older)])
+    assert Speeds().learn(history, 5) == {}
+    assert len(history.taught_runs(400)) == 4
+
+
+def test_no_namespace_pushes_out_the_newest_quarter_of_another(history: RunStore) -> None:  # noqa: F811
+    history.record([*runs_of("victim", 5, 0), *runs_of("attacker", 40, 100)])
+    taught = history.taught_runs(8)
+    assert [one.namespace for one in taught] == ["victim"] * 2 + ["attacker"] * 6
+    assert len(history.taught_runs(100)) == 45
+
+
+def test_a_failed_or_moved_run_teaches_nothing(history: RunStore) -> None:  # noqa: F811
+    moved = [msgspec.structs.replace(one, replans=1) for one in runs_of("team", 3, 0)]
+    failed = [msgspec.structs.replace(one, phase="Failed") for one in runs_of("team", 3, 10)]
+    history.record([*moved, *failed])
+    assert history.taught_runs(400) == ()
+
+
+@pytest.mark.parametrize("plan", ["", "{}", "[]", '{"predicted":{"parts":[{"kind":"Magic","seconds":1}]}}', '{"predicted":{"parts":7}}'])
+def test_a_plan_that_cannot_be_read_has_no_parts(plan: str) -> None:
+    assert stated_parts_of(plan) == ()
+
+
+def test_parts_of_a_plan_are_read_as_they_were_written() -> None:
+    assert stated_parts_of(msgspec.json.encode(PLAN).decode()) == PLAN.predicted.parts
+    assert PredictedPart(PartKind.OVERHEAD, 0.0045) in PLAN.predicted.parts
+    assert PRODUCTS[0] in {part.name for part in PLAN.predicted.parts}

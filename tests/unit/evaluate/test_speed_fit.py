@@ -1,0 +1,150 @@
+"""The fit of speeds to finished runs: what it finds, what it shrinks, and which runs count how much."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
+from hyperscale.evaluate.calibration.taught_run import SAME_NAMESPACE, TaughtRun, measured_compute, usable, weights
+from hyperscale.model.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
+
+RACK = "rack"
+
+
+def run(
+    seconds: dict[str, float],
+    ratio: float = 1.0,
+    *,
+    link: float = 0.0,
+    architecture: str = "GCN",
+    namespace: str = "team",
+    truth: dict[str, float] | None = None,
+    compute: bool = False,
+) -> TaughtRun:
+    """A run with compute seconds by product and link seconds that measures `ratio` x its prediction; `truth` has factors by name."""
+    factors = truth or {}
+    parts = [PredictedPart(PartKind.COMPUTE, each, name, 1e13, link) for name, each in seconds.items()]
+    parts += [PredictedPart(PartKind.LINK, link, RACK)] if link else []
+    slowest = max(each * factors.get(name, 1.0) for name, each in seconds.items())
+    measured = ratio * (slowest + link * factors.get(RACK, 1.0))
+    return TaughtRun(namespace, architecture, tuple(parts), max(seconds.values()) + link, measured, ratio * slowest if compute else None)
+
+
+def product(corrections: Corrections, name: str) -> float:
+    return next(factor.factor for factor in corrections.products if factor.name == name)
+
+
+def test_products_and_tiers_are_told_apart() -> None:
+    truth = {"A": 1.8, "B": 0.6, RACK: 1.6}
+    chance = np.random.default_rng(3)
+    runs = [
+        run({name: float(chance.uniform(0.5, 2.0))}, math.exp(chance.normal(0.0, 0.03)), link=link, truth=truth)
+        for name, link in [("A", 0.1), ("B", 0.1), ("A", 1.0), ("B", 1.0)] * 6
+    ]
+    found = corrections_of(runs)["GCN"]
+    assert product(found, "A") == pytest.approx(1.8, rel=0.08)
+    assert product(found, "B") == pytest.approx(0.6, rel=0.08)
+    assert found.tiers[0].factor == pytest.approx(1.6, rel=0.12)
+    assert found.tiers[0].name == RACK
+    assert found.runs == found.all_runs == 24
+
+
+def test_measured_compute_seconds_tell_arithmetic_from_links() -> None:
+    truth = {"A": 1.8}
+    whole = corrections_of([run({"A": 1.0}, link=1.0, truth=truth)] * 8)["GCN"]
+    split = corrections_of([run({"A": 1.0}, link=1.0, truth=truth, compute=True)] * 8)["GCN"]
+    assert abs(product(split, "A") - 1.8) < 0.1 < abs(product(whole, "A") - 1.8)
+
+
+def test_few_runs_move_a_factor_less_than_many() -> None:
+    few, many = (product(corrections_of([run({"A": 1.0}, 2.0)] * count)[ANY], "A") for count in (1, 20))
+    assert 1.0 < few < many < 2.0
+
+
+def test_a_disturbed_run_moves_little() -> None:
+    steady = [run({"A": 1.0}, 1.0 + 0.01 * (number % 3)) for number in range(9)]
+    assert product(corrections_of([*steady, run({"A": 1.0}, 8.0)])["GCN"], "A") < 1.05
+
+
+@pytest.mark.parametrize("ratio", [math.nan, math.inf, 0.0, -1.0, 1e-3, 1e3])
+def test_what_can_be_no_run_teaches_nothing(ratio: float) -> None:
+    sound = [run({"A": 1.0}, 1.5)] * 6
+    assert corrections_of([*sound, run({"A": 1.0}, ratio)]) == corrections_of(sound)
+    assert not usable(run({"A": 1.0}, ratio))
+
+
+def test_parts_that_are_not_those_of_the_prediction_teach_nothing() -> None:
+    forged = run({"A": 1.0})._replace(predicted_seconds=2.0, measured_seconds=2.0)
+    assert not usable(forged)
+    assert not usable(forged._replace(parts=()))
+
+
+def test_compute_seconds_beyond_the_epoch_are_no_measurement() -> None:
+    assert measured_compute(run({"A": 1.0}, compute=True)) == 1.0
+    assert measured_compute(run({"A": 1.0})._replace(compute_seconds=1.5)) is None
+    assert measured_compute(run({"A": 1.0})._replace(compute_seconds=math.nan)) is None
+
+
+def test_an_unlike_architecture_is_not_corrected_by_what_slowed_another() -> None:
+    runs = [run({name: 1.0}, 2.0, architecture="GAT") for name in ("A", "B", "C")] * 8
+    found = corrections_of(runs)
+    assert product(found["GAT"], "A") == pytest.approx(2.0, rel=0.03)
+    assert all(0.97 < factor.factor < 1.15 for factor in found[ANY].products)
+    assert found[ANY].untried.factor == 1.0
+    assert found[ANY].runs == 0
+
+
+def test_how_products_compare_is_taught_across_architectures() -> None:
+    runs = [run({"A": 1.0}, 2.0, architecture="GAT"), run({"B": 1.0}, 1.0, architecture="GAT")] * 8
+    found = corrections_of(runs)[ANY]
+    assert product(found, "A") / product(found, "B") > 1.8
+
+
+def test_runs_of_one_architecture_know_it_better_than_another() -> None:
+    found = corrections_of([run({"A": 1.0}, 1.3)] * 10)
+    errors = {name: each.products[0].error for name, each in found.items()}
+    assert errors["GCN"] < 0.1 < 0.5 < errors[ANY]
+    assert found["GCN"].untried.error > 0.3
+
+
+def test_fewer_runs_than_asked_for_teach_nothing() -> None:
+    runs = [run({"A": 1.0}, 2.0)] * 4
+    assert corrections_of(runs, 5) == {}
+    assert corrections_of([], 0) == {}
+    assert corrections_of([*runs, *runs], 5) != {}
+
+
+def test_the_spread_is_that_of_runs_left_out() -> None:
+    chance = np.random.default_rng(7)
+    runs = [run({"A": 1.0}, math.exp(chance.normal(0.0, 0.2))) for _ in range(60)]
+    assert corrections_of(runs)["GCN"].spread == pytest.approx(0.2, rel=0.3)
+
+
+def test_runs_of_one_namespace_count_for_no_more_than_a_few() -> None:
+    flood = [run({"A": 1.0}, namespace="loud")] * 300
+    counted = weights([*flood, run({"A": 1.0}, namespace="quiet")])
+    assert sum(counted[:-1]) < 1.0 / SAME_NAMESPACE
+    assert counted[-1] == 1.0
+    assert weights(flood) == [1.0] * 300
+
+
+def test_a_flood_of_lies_does_not_outvote_three_namespaces() -> None:
+    honest = [run({"A": 1.0}, 1.0, namespace=name) for name in ("a", "b", "c")] * 8
+    lies = [run({"A": 1.0}, 15.0, namespace="liar")] * 300
+    assert product(corrections_of([*honest, *lies])["GCN"], "A") < 1.2
+
+
+def test_a_lie_that_nobody_can_contradict_is_bounded() -> None:
+    honest = [run({"A": 1.0}, 1.0, namespace="a")] * 8
+    lies = [run({"B": 1.0}, 19.0, namespace="liar")] * 90
+    found = corrections_of([*honest, *lies])["GCN"]
+    assert product(found, "B") <= MAX_FACTOR
+    assert product(found, "A") == pytest.approx(1.0, abs=0.35)
+
+
+def test_the_same_runs_give_the_same_factors() -> None:
+    runs = [run({"A": 1.0, "B": 0.7}, 1.4, link=0.3)] * 7
+    assert corrections_of(runs) == corrections_of(list(runs))
