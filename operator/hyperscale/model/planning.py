@@ -72,6 +72,16 @@ class Volumes(NamedTuple):
 NO_VOLUMES: Final = Volumes()
 
 
+class AskedSize(msgspec.Struct, frozen=True, rename="camel"):
+    """A size of pods that a cluster is asked for."""
+
+    gpus: int
+    cpu_cores: float
+    memory_bytes: float
+    weight: float = 1.0
+    """How many such pods are asked for, relative to other sizes."""
+
+
 class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """One question to the planners; together with a snapshot, a policy and the code it decides the plan's bytes."""
 
@@ -124,6 +134,9 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     calibration: tuple[Calibration, ...] = ()
     """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""
+
+    asked_sizes: tuple[AskedSize, ...] = ()
+    """Sizes of pods that this cluster is asked for; among equal placements those that strand fewer GPUs for them go first."""
 
 
 def node_rule(selector: Mapping[str, Any], **about: str) -> NodeRule:
