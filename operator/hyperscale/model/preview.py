@@ -17,6 +17,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
 from hyperscale.model.plan import Calibration
+from hyperscale.model.planning import AskedSize
 from hyperscale.model.step_curves import Workload, workload_of
 
 PART_NODES = 100
@@ -59,6 +60,8 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     """By node where plans hold GPUs that no bound pod shows yet."""
     reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
     """See `PlanRequest.reserved_amounts`."""
+    asked_sizes: tuple[AskedSize, ...] = ()
+    """See `PlanRequest.asked_sizes`."""
     calibrations: dict[str, tuple[Calibration, ...]] = {}
     """By architecture."""
     taught: dict[str, Calibration] = {}

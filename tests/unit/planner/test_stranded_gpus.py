@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.model.admission_query import AdmissionRequest, QueuedJob
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import Node
-from hyperscale.model.graph import FloatArray
-from hyperscale.model.planning import AskedSize
+from hyperscale.model.graph import ClusterGraph, FloatArray
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import AskedSize, PlanRequest
+from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.choice.stranding import SIZE_WEIGHT, SizeDemand, added_stranding, size_demand, stranded_gpus
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
+from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import both_ways, gpu_node, planned, random_cluster, snapshot, training
 
 GIB = 2**30
@@ -140,3 +149,16 @@ def test_workers_of_one_node_are_weighed_together() -> None:
     )
     # Two workers leave 4 cores for the 2 GPUs of a-tight, and 152 cores for the 6 of b-ample.
     assert planned(seen, two, asked_sizes=TWELVE_CORES).ranks_by_node == {"b-ample": 2}
+
+
+def test_the_queue_places_a_pending_job_by_the_sizes_of_its_question() -> None:
+    graph, policy = build(snapshot(partly("a-tight", 2, 30.0), partly("b-ample", 4, 96.0)), PolicySpec()), PolicySpec()
+
+    def place(request: PlanRequest, on: ClusterGraph, expired: Callable[[], bool]) -> Plan | Infeasible:
+        return make_plan(request, on, profile(request.job), policy, expired=expired)
+
+    job = QueuedJob(PlanRequest(job_key="team/hungry", job=HUNGRY))
+    for sizes, node in (((), "a-tight"), (TWELVE_CORES, "b-ample")):
+        question = AdmissionRequest(jobs=(job,), asked_sizes=sizes)
+        (start,) = take_turns(question, PlacementOracle(graph, policy, place), policy.queue, choosers(policy.queue)).starts
+        assert start.plan.ranks_by_node == {node: 1}
