@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,12 @@ def test_only_the_ratio_of_weights_counts(each: list[tuple[float, float, float]]
 
 
 def partly(name: str, free: int, cores: float) -> Node:
-    fields = {"allocatable_gpus": 8, "requested_gpus": 8 - free, "allocatable_cpu_cores": cores, "allocatable_memory_bytes": 512 * GIB}
+    fields: dict[str, Any] = {
+        "allocatable_gpus": 8,
+        "requested_gpus": 8 - free,
+        "allocatable_cpu_cores": cores,
+        "allocatable_memory_bytes": 512 * GIB,
+    }
     return gpu_node(name, free=free, **fields)
 
 

@@ -96,15 +96,15 @@ def _proposed(problem: Problem, planners: Sequence[ProposingPlanner], expired: C
 def _allowed(
     choice: PlannerChoice, policy: PolicySpec, planners: Sequence[ProposingPlanner]
 ) -> tuple[list[ProposingPlanner], tuple[str, ...]]:
-    """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against."""
+    """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against.
+
+    Auto is the heuristic alone: at no size does the constructor make it better in equal processor time (docs/explanation/learning.md).
+    """
     heuristic = [planner for planner in planners if planner.name == Heuristic.name] or [Heuristic()]
-    if choice is PlannerChoice.HEURISTIC:
+    if choice is not PlannerChoice.LEARNED:
         return heuristic, ()
-    permitted = [planner for planner in planners if planner.name != Heuristic.name and planner.name in policy.planners]
-    # A tie goes to the first: to what the job asked for, else to the plainer of two that found the same.
-    if choice is PlannerChoice.AUTO:
-        return [*heuristic, *permitted], ()
-    asked = [planner for planner in permitted if planner.name == choice]
+    # A tie goes to the first: to what the job asked for.
+    asked = [planner for planner in planners if planner.name == choice and planner.name in policy.planners]
     return [*asked, *heuristic], () if asked else (f"{choice}Unavailable",)
 
 
