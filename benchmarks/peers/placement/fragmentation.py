@@ -100,6 +100,7 @@ class _Descent(_Plain):
     def start(self, rooms: FloatArray, sizes: FloatArray) -> None:
         """Compute the growth of every node by every size."""
         super().start(rooms, sizes)
+        self._remembered: dict[bytes, FloatArray] = {}
         kinds, which = np.unique(rooms, axis=0, return_inverse=True)
         self._growth = np.stack([self.growth(room) for room in kinds], axis=1)[:, which.ravel()]
 
@@ -110,8 +111,11 @@ class _Descent(_Plain):
         return int(tied[np.argmin(rooms[tied, 0])])
 
     def placed(self, rooms: FloatArray, node: int) -> None:
-        """Compute one column."""
-        self._growth[:, node] = self.growth(rooms[node])
+        """Compute one column, unless a room like this one has had it before."""
+        key = rooms[node].round(6).tobytes()
+        if key not in self._remembered:
+            self._remembered[key] = self.growth(rooms[node])
+        self._growth[:, node] = self._remembered[key]
 
 
 class GradientDescent(_Descent):
