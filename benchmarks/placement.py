@@ -50,6 +50,8 @@ SUITES: Final[dict[str, str]] = {
     "dtfm": "DT-FM's topologies and cost against its own genetic algorithm.",
     "large": "Production-size clusters: 1,213 and 847 machines and generated ones up to 5,000, against label tiers and a long search.",
     "constructor": "The learned constructor, one pass, on held-out clusters against greedy.",
+    "openb_stranding": "openb filled until every size of pod is refused: GPUs left stranded by best fit, dot product, FGD and the planner.",
+    "constructor_portfolio": "Search with and without the learned constructor at equal processor time, 32 to 5,000 nodes.",
     "hulk_classes": "Hulk's own set-up: machines classified to tasks; accuracy per step and the cost of the assignment.",
     "counts": "The chosen worker and partition count for one job alone against every count searched long.",
     "removed": "A node is lost: time of the new plan and workers moved.",

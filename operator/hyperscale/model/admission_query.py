@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PODS, PlanRequest
+from hyperscale.model.planning import PODS, AskedSize, PlanRequest
 from hyperscale.model.pods import PodView
 
 MAX_TURN_JOBS = 64
@@ -128,6 +128,8 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     arrivals: Arrivals = Arrivals()
     reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
     """See `PlanRequest.reserved_amounts`."""
+    asked_sizes: tuple[AskedSize, ...] = ()
+    """See `PlanRequest.asked_sizes`."""
 
 
 class QueueScore(msgspec.Struct, frozen=True, rename="camel"):

@@ -74,6 +74,16 @@ class Volumes(NamedTuple):
 NO_VOLUMES: Final = Volumes()
 
 
+class AskedSize(msgspec.Struct, frozen=True, rename="camel"):
+    """A size of pods that a cluster is asked for."""
+
+    gpus: int
+    cpu_cores: float
+    memory_bytes: float
+    weight: float = 1.0
+    """How many such pods are asked for, relative to other sizes."""
+
+
 class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """One question to the planners; together with a snapshot, a policy and the code it decides the plan's bytes."""
 
@@ -129,6 +139,8 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     corrections: Corrections | None = None
     """What finished runs taught the cost model, where the policy lets history choose placements."""
+    asked_sizes: tuple[AskedSize, ...] = ()
+    """Sizes of pods that this cluster is asked for; among equal placements those that strand fewer GPUs for them go first."""
 
 
 def chosen_corrections(by_architecture: Mapping[str, Corrections], job: JobSpec, policy: PolicySpec) -> Corrections | None:

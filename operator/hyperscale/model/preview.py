@@ -18,7 +18,7 @@ from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
 from hyperscale.model.corrections import Corrections
 from hyperscale.model.plan import Calibration
-from hyperscale.model.planning import chosen_corrections
+from hyperscale.model.planning import AskedSize, chosen_corrections
 from hyperscale.model.step_curves import Workload, workload_of
 
 PART_NODES = 100
@@ -61,6 +61,8 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     """By node where plans hold GPUs that no bound pod shows yet."""
     reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
     """See `PlanRequest.reserved_amounts`."""
+    asked_sizes: tuple[AskedSize, ...] = ()
+    """See `PlanRequest.asked_sizes`."""
     calibrations: dict[str, tuple[Calibration, ...]] = {}
     """By architecture."""
     taught: dict[str, Calibration] = {}

@@ -133,10 +133,17 @@ def test_the_same_question_has_the_same_plan_cold_and_warm() -> None:
     assert msgspec.json.encode(answers[0]) == msgspec.json.encode(answers[1]) == msgspec.json.encode(answers[2])
 
 
-def test_both_planners_are_scored_and_a_tie_is_the_heuristics() -> None:
+def test_by_default_search_plans_alone() -> None:
     plan = _planned(training(workers={"minReplicas": 2, "maxReplicas": 2}), 9)
-    assert plan.planner == "Heuristic"
-    assert [score.planner for score in plan.scores] == ["Heuristic", "Learned"]
+    assert (plan.planner, plan.fallbacks) == ("Heuristic", _planned(training(planner="Heuristic"), 9).fallbacks)
+    assert [score.planner for score in plan.scores] == ["Heuristic"]
+
+
+def test_where_the_job_asks_for_it_both_planners_are_scored_and_a_tie_is_the_learned_ones() -> None:
+    plan = _planned(training(workers={"minReplicas": 2, "maxReplicas": 2}, planner="Learned"), 9)
+    assert plan.planner == "Learned"
+    assert [score.planner for score in plan.scores] == ["Learned", "Heuristic"]
+    assert plan.scores[1].regret == 0.0
 
 
 def test_pinned_ranks_stay_where_they_are() -> None:
@@ -167,7 +174,7 @@ def test_an_expired_deadline_leaves_nothing_and_is_not_remembered() -> None:
 
 def test_the_learned_placement_is_never_better_than_what_the_plan_costs() -> None:
     for seed in range(6):
-        job = training(workers={"minReplicas": 2, "maxReplicas": 6})
+        job = training(workers={"minReplicas": 2, "maxReplicas": 6}, planner="Learned")
         graph = build(random_cluster(seed, 24, unreachable=0.1), POLICY)
         problem = pose(PlanRequest(job_key="a/b", job=job), graph, profile(job), POLICY)
         best = min(candidate.objective for candidate in Heuristic().candidates(problem, lambda: False))

@@ -20,7 +20,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, random_cluster, training
 
 SEEN = random_cluster(4, 10)
-JOB = training()
+JOB = training(planner="Learned")
 
 
 @dataclass

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
 from hyperscale.model.graph import ClusterGraph, IntArray, LinkCosts
 from hyperscale.model.plan import Plan
@@ -61,15 +63,21 @@ def test_the_inside_is_looked_up_once_for_each_kind_of_node(seen: ClusterSnapsho
 
 
 def test_once_time_is_up_no_other_planner_is_asked_where_one_has_proposed_something() -> None:
-    class Late:
+    class First:
         name = "Learned"
+
+        def candidates(self, problem: Problem, expired: Expired) -> Sequence[Candidate]:
+            return tuple(Heuristic().candidates(problem, expired))
+
+    class Late:
+        name = "Heuristic"
 
         def candidates(self, problem: Problem, expired: Expired) -> Sequence[Candidate]:
             raise AssertionError("asked after the deadline")
 
     few = snapshot(*(gpu_node(f"n{at}") for at in range(4)))
-    plan = make_plan(
-        PlanRequest(job_key="a/b", job=JOB), build(few, POLICY), profile(JOB), POLICY, expired=lambda: True, planners=(Heuristic(), Late())
-    )
+    job = replace(JOB, planner=PlannerChoice.LEARNED)
+    request = PlanRequest(job_key="a/b", job=job)
+    plan = make_plan(request, build(few, POLICY), profile(job), POLICY, expired=lambda: True, planners=(First(), Late()))
     assert isinstance(plan, Plan)
-    assert plan.fallbacks.count("LearnedFailed") == 0
+    assert plan.fallbacks.count("HeuristicFailed") == 0

@@ -72,6 +72,7 @@ class Preview:
         self._queue = state.queue if state is not None else PreviewQueue()
         self._free = dict(state.free_gpus) if state is not None else {}
         self._held = dict(state.reserved_amounts) if state is not None else {}
+        self._sizes = state.asked_sizes if state is not None else ()
 
     def decide(self, asked: Sequence[AskedJob]) -> Decided:
         """Jobs of the queue together, as it decides; the others each on what those leave free.
@@ -127,6 +128,7 @@ class Preview:
             deadline_seconds=policy.plan_deadline_seconds,
             arrivals=self._queue.arrivals,
             reserved_amounts=self._held,
+            asked_sizes=self._sizes,
         )
         turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue))
         by_key = {request.job_key: request for request in requests}
@@ -136,7 +138,7 @@ class Preview:
         return Decided(starts, list(turns.holds), score=turns.score, fallbacks=turns.fallbacks)
 
     def _alone(self, one: AskedJob) -> Plan | Infeasible:
-        request = replace(one.request, free_gpus=self._free, reserved_amounts=self._held)
+        request = replace(one.request, free_gpus=self._free, reserved_amounts=self._held, asked_sizes=self._sizes)
         return self._place(request, self._graph, self._expired)
 
     def _place(self, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:

@@ -156,7 +156,8 @@ def _offers(sources: KnownInputs, asked: AskedJob, plan: Plan) -> list[str]:
     state, ends = sources.state, time.monotonic() + asked.request.deadline_seconds
     request = asked.request
     if state is not None:
-        request = replace(request, free_gpus=dict(state.free_gpus), reserved_amounts=dict(state.reserved_amounts))
+        taken = dict(state.free_gpus), dict(state.reserved_amounts)
+        request = replace(request, free_gpus=taken[0], reserved_amounts=taken[1], asked_sizes=state.asked_sizes)
     offered = preview_offers(request, plan, sources.snapshot, sources.policy, lambda: time.monotonic() >= ends)
     return offers_lines(offered.offers, plan.plan_id) or ["", "No alternative trades time, cost and risk."]
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from hyperscale.control.cache.asked_sizes import AskedSizes
 from hyperscale.control.cache.pod_index import PodIndex, matters
 from hyperscale.control.cache.records import Key
 from hyperscale.model.api.policy import PolicySpec
@@ -31,6 +32,7 @@ class SnapshotSource:
         self.ground = 0
         """Grows whenever nodes come, go, or differ by more than cordons, taints and conditions, and with the topology that others tell."""
         self.pods = PodIndex()
+        self.asked = AskedSizes()
         self.memory = Memory()
         """Of the snapshot before."""
         self.memory.moved = {}
@@ -63,6 +65,8 @@ class SnapshotSource:
         if before == after:
             return ()
         self.pods.put(key, after)
+        if before is None and after is not None:
+            self.asked.count(after)
         if self.memory.moved is not None:
             self.memory.moved[key] = after
         if _claim(before) != _claim(after):

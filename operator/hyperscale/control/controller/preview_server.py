@@ -88,6 +88,7 @@ class Previews:
             snapshot=snapshot,
             free_gpus=self._cache.assumed_plans.free_gpus(snapshot),
             reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
+            asked_sizes=self._cache.snapshots.asked.sizes(),
             calibrations=dict(self._reader.calibrations),
             taught=digested(self._reader.taught),
             corrections=dict(self._reader.corrections),

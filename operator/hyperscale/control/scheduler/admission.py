@@ -121,6 +121,7 @@ class AdmissionScheduler:
             deadline_seconds=policy.plan_deadline_seconds,
             arrivals=self._pending.arrivals,
             reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
+            asked_sizes=self._cache.snapshots.asked.sizes(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)

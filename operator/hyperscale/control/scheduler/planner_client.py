@@ -248,6 +248,7 @@ class Planning:
             reserved_amounts=self._cache.assumed_plans.reserved_amounts(key, nodes),
             refused_nodes=refused,
             weights=self._reader.applied_weights(key.namespace, policy),
+            asked_sizes=self._cache.snapshots.asked.sizes(),
         )
         return asked if example is None else as_pod_asks(asked, example)
 

@@ -370,7 +370,7 @@ class JobSpec(Spec, frozen=True):
     allreduce: AllreduceSpec = AllreduceSpec()
     placement: PlacementSpec = PlacementSpec()
     planner: PlannerChoice = PlannerChoice.AUTO
-    """Auto takes the best checked plan; None gives a plain MPIJob."""
+    """Auto is the search; Learned shows the learned constructor beside it; None gives a plain MPIJob."""
     start_policy: StartPolicy = StartPolicy.AUTOMATIC
     """Automatic starts every accepted plan; Manual waits until annotation hyperscale.dev/approved-plan names the plan; Never plans and
     reports only. Annotation preferred-plan chooses an alternative; the plan in rejected-plan does not start."""

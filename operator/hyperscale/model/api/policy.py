@@ -251,7 +251,7 @@ class PolicySpec(Spec, frozen=True):
     communication_weight: Annotated[float, Meta(ge=0, le=1000, extra=DECIMAL)] = 0.1
     """λ: weight of communication seconds in the objective."""
     tolerance_percent: Annotated[int, Meta(ge=0, le=50)] = 1
-    """Plans that differ by no more are equal: the cheaper wins, then the one that leaves fewer GPUs idle."""
+    """Plans that differ by no more are equal: the cheaper wins, then the one that strands fewer GPUs, then that which leaves fewer idle."""
     planners: Annotated[tuple[PlannerChoice, ...], Meta(min_length=1, max_length=len(PlannerChoice))] = tuple(PlannerChoice)
     """Planners that jobs may ask for."""
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0

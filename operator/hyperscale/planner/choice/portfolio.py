@@ -42,7 +42,6 @@ from hyperscale.planner.search.search_result import Candidate
 PREFERENCE_TOLERANCE: Final = 0.01
 """A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
 ROUNDING: Final = 1.0 + 1e-9
-Weights = tuple[float, float, float]
 SAME: Final = 1e-8
 """Objectives of two planners nearer than this are one figure, summed in two orders."""
 MAX_CHECKED: Final = 8
@@ -74,7 +73,7 @@ def make_plan(
     refused: tuple[str, ...] = ()
     for candidate, name in ranked[:MAX_CHECKED]:
         plan = describe(problem, candidate, name, [other for other, _ in ranked if other is not candidate], steps)
-        plan = _judged(plan, ranked, proposed.lower_bound, tolerance(problem), request.weights)
+        plan = _judged(plan, ranked, proposed.lower_bound, problem)
         refused = violations(plan, request, graph.snapshot)
         if not refused:
             return bounded(replace(plan, reasons=(*plan.reasons, reasons.CUT_SHORT)) if expired() else plan)
@@ -98,27 +97,27 @@ def _proposed(problem: Problem, planners: Sequence[ProposingPlanner], expired: C
 def _allowed(
     choice: PlannerChoice, policy: PolicySpec, planners: Sequence[ProposingPlanner]
 ) -> tuple[list[ProposingPlanner], tuple[str, ...]]:
-    """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against."""
+    """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against.
+
+    Auto is the heuristic alone: at no size does the constructor make it better in equal processor time (docs/explanation/learning.md).
+    """
     heuristic = [planner for planner in planners if planner.name == Heuristic.name] or [Heuristic()]
-    if choice is PlannerChoice.HEURISTIC:
+    if choice is not PlannerChoice.LEARNED:
         return heuristic, ()
-    permitted = [planner for planner in planners if planner.name != Heuristic.name and planner.name in policy.planners]
-    # A tie goes to the first: to what the job asked for, else to the plainer of two that found the same.
-    if choice is PlannerChoice.AUTO:
-        return [*heuristic, *permitted], ()
-    asked = [planner for planner in permitted if planner.name == choice]
+    # A tie goes to the first: to what the job asked for.
+    asked = [planner for planner in planners if planner.name == choice and planner.name in policy.planners]
     return [*asked, *heuristic], () if asked else (f"{choice}Unavailable",)
 
 
-def _judged(
-    plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float, weights: Weights | None
-) -> Plan:
-    """The plan beside what else was proposed, and beside what none can beat. within: plans nearer than this part count as equal."""
+def _judged(plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: float | None, problem: Problem) -> Plan:
+    """The plan beside what else was proposed, and beside what none can beat."""
+    within = tolerance(problem)
     factor = trust.shown_ratio(plan.predicted.calibration)
     plain = plan.objective / factor  # candidates and bounds are the cost model's own
     above = gap(plain, lower_bound)
     least = min(candidate.objective for candidate, _ in proposed)
-    chosen = reasons.preferred(within, weights) if least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING else ""
+    equal = least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING
+    chosen = reasons.preferred(within, problem.request.weights, bool(problem.request.asked_sizes)) if equal else ""
     sentences = tuple(text for text in (chosen, reasons.distance(above, within)) if text)
     ranked = scores(proposed, plan.planner, plain)
     return replace(

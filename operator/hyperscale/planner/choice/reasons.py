@@ -67,13 +67,17 @@ def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Seq
     return tuple(sentences)
 
 
-def preferred(within: float, weights: tuple[float, float, float] | None = None) -> str:
-    """Why a plan is chosen though another has a slightly lower objective; weights: of people, where they chose."""
+def preferred(within: float, weights: tuple[float, float, float] | None = None, sizes_known: bool = False) -> str:
+    """Why a plan is chosen though another has a slightly lower objective.
+
+    weights: of people, where they chose · sizes_known: the request states the sizes that the cluster is asked for
+    """
     if weights is not None:
         time, cost, risk = weights
         by = f"time {time:.2g}, cost {cost:.2g}, risk {risk:.2g}"
         return f"Plans within {within * 100.0:.3g} % are equal: the one that the namespace's preferences ({by}) rate best wins."
-    return f"Plans within {within * 100.0:.3g} % are equal: the cheapest of them wins, then the one that leaves the fewest GPUs idle."
+    fit = "strands the fewest GPUs for the sizes that this cluster is asked for" if sizes_known else "leaves the fewest GPUs idle"
+    return f"Plans within {within * 100.0:.3g} % are equal: the cheapest of them wins, then the one that {fit}."
 
 
 def distance(gap: float | None, within: float = 0.0) -> str:

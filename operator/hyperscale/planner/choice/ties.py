@@ -1,4 +1,7 @@
-"""Which of several placements that are equal within the policy's tolerance: the cheapest, then the best fit. Pure and deterministic."""
+"""Which of several placements that are equal within the policy's tolerance: the cheapest, then the best fit. Pure and deterministic.
+
+The best fit strands the fewest GPUs for the sizes that the cluster is asked for, then leaves the fewest idle on the nodes that it uses.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import IntArray
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.choice.node_risk import node_failure_risk, weighed_risk
+from hyperscale.planner.choice.stranding import DIGITS, SizeDemand, added_stranding, size_demand
 from hyperscale.planner.cost.objective import objectives
 from hyperscale.planner.problem.candidates import free_gpus
+from hyperscale.planner.problem.node_room import free_cpu, free_memory, with_held
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.search.ring import canonical
@@ -23,7 +28,7 @@ MAX_NODES: Final = 32
 MIN_LOGARITHM: Final = 1e-12
 """Smaller seconds and prices count as this: a free GPU has a logarithm too."""
 MAX_TRIED: Final = 48
-"""Other nodes tried for each planned one, the fullest first."""
+"""Other nodes tried for each planned one, the best fits first."""
 
 
 def tolerance(problem: Problem) -> float:
@@ -38,31 +43,68 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
     """`ranked` with the one in front that is cheapest and fits best among those as good as `least` within the tolerance.
 
     ranked: placements that may win, by falling preference, with their planners · least: objective of the best
-    Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit leaves fewer GPUs
-    idle on the nodes that it uses. Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
+    Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit strands fewer GPUs for
+    the sizes that the cluster is asked for, where the request states them; of equal ones it leaves fewer GPUs idle on the nodes that it
+    uses. Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
     the weighted sum of the logarithms of time, cost and risk. No placement beyond the tolerance wins by them.
     """
     candidates = list(ranked)
     if not candidates or problem.pinned or not tolerance(problem):
         return candidates
     limit = least * (1.0 + tolerance(problem))
-    free = free_gpus(problem.graph, problem.demand)[problem.nodes]
+    rooms = _Rooms(problem)
     prices = [speed.price_per_hour for speed in problem.speeds]
     priced = all(price is not None for price in prices)
 
-    def key(entry: tuple[Candidate, str]) -> tuple[bool, float, float]:
+    def key(entry: tuple[Candidate, str]) -> tuple[bool, float, float, float]:
         candidate = entry[0]
         if candidate.objective > limit:
-            return True, 0.0, 0.0
+            return True, 0.0, 0.0, 0.0
         hourly = sum_in_order(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
         if problem.request.weights is not None:
             hourly = burden(problem.request.weights, candidate, hourly, problem.job.model.epochs)
-        return False, round(hourly, 9), float(_idle(problem, free, np.array(candidate.order)))
+        order = np.array(candidate.order)
+        return False, round(hourly, 9), rooms.stranding(order), float(rooms.idle(order))
 
     candidates.sort(key=key)
     best, planner = candidates[0]
-    fitted = _fitted(problem, best, limit, free)
+    fitted = _fitted(problem, best, limit, rooms)
     return candidates if fitted is best else [(fitted, planner), *candidates]
+
+
+class _Rooms:
+    """What is free on the candidates of a problem, and how well placements fit it."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.gpus: IntArray = free_gpus(problem.graph, problem.demand)[problem.nodes]
+        """(m,) free GPUs."""
+        demand = problem.demand
+        self._taken = np.array((demand.gpus, demand.cpu_cores, demand.memory_bytes), dtype=np.float64)
+        self._sizes: SizeDemand | None = size_demand(problem.request.asked_sizes)
+        self._free = _free(problem, self.gpus) if self._sizes is not None else np.zeros((len(self.gpus), 3))
+
+    def added(self, nodes: IntArray, workers: IntArray) -> FloatArray:
+        """(p,) GPUs that the `nodes` (p,) strand more with these numbers of `workers` (p,); 0 where no size is known."""
+        if self._sizes is None:
+            return np.zeros(len(nodes))
+        return added_stranding(self._free[nodes], workers[:, None] * self._taken, self._sizes)
+
+    def stranding(self, order: IntArray) -> float:
+        """GPUs that a placement strands more."""
+        nodes, workers = np.unique(order, return_counts=True)
+        return round(sum_in_order(self.added(nodes, workers).tolist()), DIGITS)
+
+    def idle(self, order: IntArray) -> int:
+        """GPUs that a placement leaves idle on the nodes that it uses."""
+        return int(self.gpus[np.unique(order)].sum() - len(order) * self._taken[0])
+
+
+def _free(problem: Problem, gpus: IntArray) -> FloatArray:
+    """(m, 3) free GPUs, cores and bytes of the candidates, with what planned ranks of other jobs hold taken away."""
+    reserved = problem.demand.reserved
+    nodes = (problem.graph.nodes[position] for position in problem.nodes)
+    left = (with_held(node, reserved[node.name]) if node.name in reserved else node for node in nodes)
+    return np.array([(free, free_cpu(node), free_memory(node)) for free, node in zip(gpus.tolist(), left, strict=True)], dtype=np.float64)
 
 
 def burden(weights: tuple[float, float, float], candidate: Candidate, hourly: float, epochs: int) -> float:
@@ -76,23 +118,18 @@ def burden(weights: tuple[float, float, float], candidate: Candidate, hourly: fl
     return time * seconds + cost * (math.log(max(hourly, MIN_LOGARITHM)) + seconds) + risk * failure
 
 
-def _idle(problem: Problem, free: IntArray, order: IntArray) -> int:
-    """GPUs that a placement leaves idle on the nodes that it uses."""
-    return int(free[np.unique(order)].sum()) - len(order) * problem.demand.gpus
-
-
-def _fitted(problem: Problem, candidate: Candidate, limit: float, free: IntArray) -> Candidate:
-    """The placement with nodes replaced, one after the other, by fuller ones of the same room, price and domain within the limit."""
+def _fitted(problem: Problem, candidate: Candidate, limit: float, rooms: _Rooms) -> Candidate:
+    """The placement with nodes replaced, one after the other, by better fits of the same room, price and domain within the limit."""
     order = np.array(candidate.order, dtype=np.int64)
     used, workers = np.unique(order, return_counts=True)
     if len(used) > MAX_NODES:
         return candidate
-    others = {int(node): _fuller(problem, free, int(node), int(count), used) for node, count in zip(used, workers, strict=True)}
+    others = {int(node): _fitter(problem, rooms, int(node), int(count), used) for node, count in zip(used, workers, strict=True)}
     members = np.unique(np.concatenate([used, *others.values()]))
     if len(members) == len(used):
         return candidate
     costs, now = problem.costs(members), order
-    for node in sorted(others, key=lambda node: (-free[node], node)):
+    for node in sorted(others, key=lambda node: (-rooms.gpus[node], node)):
         left = others[node][~np.isin(others[node], now)]
         if not len(left):
             continue
@@ -107,10 +144,15 @@ def _fitted(problem: Problem, candidate: Candidate, limit: float, free: IntArray
     return Candidate(seconds, candidate.workers, names, tuple(int(member) for member in now)) if seconds <= limit else candidate
 
 
-def _fuller(problem: Problem, free: IntArray, node: int, count: int, used: IntArray) -> IntArray:
-    """Nodes that could take `count` workers in place of `node` and have fewer GPUs free, the fullest first."""
+def _fitter(problem: Problem, rooms: _Rooms, node: int, count: int, used: IntArray) -> IntArray:
+    """Nodes that could take `count` workers in place of `node` and strand fewer GPUs, or as many with fewer free; the best first."""
     topology = problem.job.placement.topology
-    fits = (problem.slots >= count) & (free < free[node])
+    every = np.arange(len(rooms.gpus))
+    fits = problem.slots >= count
+    added = np.full(len(every), np.inf)
+    added[fits] = rooms.added(every[fits], np.full(int(fits.sum()), count))
+    here = float(rooms.added(np.array([node]), np.array([count]))[0])
+    fits &= (added < here) | ((added == here) & (rooms.gpus < rooms.gpus[node]))
     fits[used] = False
     fitting = np.flatnonzero(fits)
     price = problem.speeds[node].price_per_hour
@@ -118,4 +160,4 @@ def _fuller(problem: Problem, free: IntArray, node: int, count: int, used: IntAr
     if (key := topology.required or topology.preferred) is not None and same:
         domains = domains_of(problem, key)
         same = [member for member in same if domains[member] == domains[node]]
-    return np.array(sorted(same, key=lambda member: (free[member], member))[:MAX_TRIED], dtype=np.int64)
+    return np.array(sorted(same, key=lambda member: (added[member], rooms.gpus[member], member))[:MAX_TRIED], dtype=np.int64)

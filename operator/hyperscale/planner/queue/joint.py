@@ -98,7 +98,8 @@ class _Sequence:
         self.past = past
         self.question = question
         self.desk = desk
-        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=dict(question.reserved_amounts))
+        reserved = dict(question.reserved_amounts)
+        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=reserved, asked_sizes=question.asked_sizes)
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
         self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]

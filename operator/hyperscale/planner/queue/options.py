@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Claim, QueuedJob
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest
+from hyperscale.model.planning import AskedSize, PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
@@ -65,6 +65,8 @@ class FreeGpus:
     """Nodes that wait for a job which has waited too long."""
     reserved_amounts: dict[str, dict[str, float]] = field(default_factory=dict)
     """Resources beside GPUs, by node and name, of ranks that are planned and not bound."""
+    asked_sizes: tuple[AskedSize, ...] = ()
+    """See `PlanRequest.asked_sizes`."""
     starts: dict[str, Plan] = field(default_factory=dict)
 
     @property
@@ -87,6 +89,7 @@ class FreeGpus:
             request,
             free_gpus={**self.changed, **closed},
             reserved_amounts=self.reserved_amounts,
+            asked_sizes=self.asked_sizes,
             workers_fixed=workers or request.workers_fixed,
         )
 

@@ -166,7 +166,7 @@ def _state(request: PlanRequest, free: IntArray) -> bytes:
 
     Free GPUs, not the workers that fit into them: of nodes with room for as many workers, the best fit leaves fewer GPUs idle.
     """
-    return free.tobytes() + _ENCODER.encode(request.reserved_amounts)
+    return free.tobytes() + _ENCODER.encode((request.reserved_amounts, request.asked_sizes))
 
 
 def _at_once() -> bool:

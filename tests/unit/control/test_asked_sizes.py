@@ -1,0 +1,75 @@
+"""Sizes that a cluster is asked for: every pod with GPUs counts once, and every question about a job states them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperscale.control.cache.asked_sizes import MAX_SIZES, AskedSizes
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.model.constants import GPU_RESOURCE
+from hyperscale.model.planning import AskedSize
+from hyperscale.model.pods import PodView
+from hyperscale.planner.choice.stranding import size_demand
+from tests.corpus.queue_stage import Stage
+
+GIB = 2**30
+
+
+def pod(name: str, gpus: int, cores: str = "4", version: int = 1, phase: str = "Running") -> dict[str, Any]:
+    limits = {GPU_RESOURCE: str(gpus)} if gpus else {}
+    container = {"name": "main", "resources": {"limits": limits, "requests": {"cpu": cores, "memory": "8Gi", **limits}}}
+    metadata = {"namespace": "team", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"nodeName": "node-a", "containers": [container]}, "status": {"phase": phase}}
+
+
+def test_a_pod_counts_once_however_often_it_is_heard_of_and_after_it_is_gone() -> None:
+    seen = ClusterCache()
+    for version in (1, 2, 3):
+        seen.see_pod(pod("one", 1, version=version))
+    seen.see_pod(pod("two", 1, cores="8"))
+    seen.see_pod(pod("large", 8, cores="64"))
+    seen.see_pod(pod("without", 0))
+    expected = (AskedSize(1, 6.0, 8.0 * GIB, 2.0), AskedSize(8, 64.0, 8.0 * GIB, 1.0))
+    assert seen.snapshots.asked.sizes() == expected
+    seen.see_pod(pod("large", 8, cores="64", version=4), deleted=True)
+    assert seen.snapshots.asked.sizes() == expected
+    assert seen.snapshots.asked.sizes() is seen.snapshots.asked.sizes()
+
+
+def test_a_pod_that_had_ended_when_it_was_first_heard_of_asks_for_nothing() -> None:
+    seen = ClusterCache()
+    seen.see_pod(pod("over", 4, phase="Succeeded"))
+    assert seen.snapshots.asked.sizes() == ()
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 64), st.integers(0, 2**40)), min_size=1, max_size=30))
+def test_means_by_number_of_gpus_give_the_demand_of_all_pods(pods: list[tuple[int, int, int]]) -> None:
+    asked = AskedSizes()
+    for gpus, cores, memory in pods:
+        asked.count(PodView("team", "pod", gpus=gpus, cpu_cores=float(cores), memory_bytes=memory))
+    short = size_demand(asked.sizes())
+    full = size_demand([AskedSize(gpus, float(cores), float(memory)) for gpus, cores, memory in pods])
+    assert short is not None
+    assert full is not None
+    assert abs(short.per_gpu[0] - full.per_gpu[0]) <= 1e-3
+    assert abs(short.per_gpu[1] - full.per_gpu[1]) <= 1.0
+    assert short.gpus.tolist() == full.gpus.tolist()
+    assert abs(short.shares - full.shares).max() <= 1e-12
+
+
+def test_the_numbers_with_the_fewest_gpus_asked_for_are_left_out() -> None:
+    asked = AskedSizes()
+    for gpus in range(1, MAX_SIZES + 3):
+        asked.count(PodView("team", f"pod-{gpus}", gpus=gpus))
+    assert [size.gpus for size in asked.sizes()] == list(range(3, MAX_SIZES + 3))
+
+
+async def test_a_question_about_pending_jobs_states_the_sizes() -> None:
+    stage = Stage()
+    stage.cache.see_pod(pod("other", 2))
+    keys = [stage.add(f"job-{number}", epochs=100 * (5 - number)) for number in range(3)]
+    await stage.ask(keys[0])
+    assert [question.asked_sizes for question in stage.planner.questions] == [(AskedSize(2, 4.0, 8.0 * GIB, 1.0),)]
