@@ -6,24 +6,33 @@ nodes to jobs by an edge-pooled graph network (Hulk, arXiv 2302.13741, section 4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.assign.assign_problem import Tasks, sized
+from hyperscale.planner.assign.assign_problem import sized
 from hyperscale.planner.assign.search import descended, grown
-from hyperscale.planner.cost.objective import Costs, volumes
 from hyperscale.planner.search.kernels import kernel
+from hyperscale.planner.together.class_features import class_features, pair_seconds
+from hyperscale.planner.together.class_network import ClassNetwork, packaged_classes
+from hyperscale.planner.together.in_sequence import Sequences
 from hyperscale.planner.together.shared_nodes import SharedNodes
 from hyperscale.planner.together.together_search import JointStart
+from hyperscale.util.splitmix import SplitMix64
 
 DEAREST_FIRST: Final = "dearest job first"
 LARGEST_FIRST: Final = "largest job first"
+BEST_SEQUENCE: Final = "best sequence"
 LINK_SUM: Final = "sum of link costs"
-SEEDS: Final = 3
-"""First members that a job is grown from."""
+CLASSIFIED: Final = "edge-pooled GCN"
+MAX_SEQUENCES: Final = 40
+"""Sequences tried."""
+MAX_PLACEMENTS: Final = 48
+"""Placements of one job in all of them, half a millisecond each."""
 MAX_MACHINES: Final = 256
 """Places of workers that the assignment by link costs divides."""
 GROWN: Final = 3
@@ -34,40 +43,49 @@ APART_RATIO: Final = 10.0
 
 def joint_starts(shared: SharedNodes) -> list[JointStart]:
     """All starts that have a place for every job."""
-    return [start for make in STARTS for start in make(shared)]
+    ordered = list(other_orders(shared))
+    return [*ordered, *link_sum(shared), *classified(shared, base=ordered[0].orders if ordered else None)]
 
 
 def other_orders(shared: SharedNodes) -> Iterator[JointStart]:
-    """Greedy, one job after the other, those first whose runs count most, and those with most workers first."""
-    seconds = shared.weights * shared.seconds(shared.start())
-    workers = np.array([job.workers for job in shared.jobs])
-    for name, key in ((DEAREST_FIRST, seconds), (LARGEST_FIRST, workers * shared.demand[:, 0])):
-        orders = in_order(shared, np.argsort(-key, kind="stable").tolist())
-        if orders is not None:
-            yield JointStart(name, orders)
+    """One job after the other: the dearest first, the largest first, and the best sequence near to the better of these."""
+    seconds = shared.weights * shared.seconds(list(shared.one_by_one))
+    sequences = Sequences(shared)
+    tried: list[tuple[float, tuple[int, ...], str, list[IntArray]]] = []
+    for name, key in ((DEAREST_FIRST, seconds), (LARGEST_FIRST, np.array(shared.workers) * shared.demand[:, 0])):
+        sequence = tuple(np.argsort(-key, kind="stable").tolist())
+        if (orders := sequences.orders(sequence)) is not None:
+            tried.append((shared.searched_total(orders), sequence, name, orders))
+    yield from (JointStart(name, orders) for _, _, name, orders in tried)
+    first = tuple(np.argsort(-seconds, kind="stable").tolist())
+    best = min(tried, key=lambda each: each[:2]) if tried else (np.inf, first, BEST_SEQUENCE, list(shared.one_by_one))
+    better = _near(shared, sequences, best[0], best[1])
+    if better is not None:
+        yield JointStart(BEST_SEQUENCE, better)
 
 
-def in_order(shared: SharedNodes, sequence: Sequence[int], sweeps: int = 2) -> list[IntArray] | None:
-    """Placements (k,) of all jobs by greedy and local search, in this sequence of jobs; None where one finds no place."""
-    left = shared.left([None] * len(shared.jobs))
-    orders: list[IntArray | None] = [None] * len(shared.jobs)
-    for index in sequence:
-        costs, workers = shared.of_job[index].search_costs, shared.jobs[index].workers
-        room = shared.room(index, left)
-        rows = kernel.greedy_all(costs, room, workers, kernel.seed_ranking(costs, room, workers)[:SEEDS])
-        if not len(rows):
-            return None
-        rows, seconds = kernel.local_search(costs, room, rows, sweeps=sweeps)
-        order = rows[int(np.argmin(seconds))]
-        orders[index] = order
-        left = left - _taken(shared, index, order)
-    return [order for order in orders if order is not None]
+def _near(shared: SharedNodes, sequences: Sequences, least: float, sequence: tuple[int, ...]) -> list[IntArray] | None:
+    """The best placements met while one job after the other moves to another place of the sequence; None where none is better."""
+    random = SplitMix64(len(shared.nodes) + 1000 * len(sequence))
+    jobs = len(sequence)
+    better: list[IntArray] | None = None
+    for _ in range(MAX_SEQUENCES):
+        if sequences.placements >= MAX_PLACEMENTS:
+            break
+        job, place = random.below(jobs), random.below(jobs)
+        moved = [each for each in sequence if each != sequence[job]]
+        moved.insert(place, sequence[job])
+        orders = sequences.orders(moved)
+        total = shared.searched_total(orders) if orders is not None else np.inf
+        if orders is not None and total < least:
+            least, sequence, better = total, tuple(moved), orders
+    return better
 
 
 def link_sum(shared: SharedNodes) -> Iterator[JointStart]:
     """Hulk's assignment: the sum of the link costs inside the jobs, every place of a worker a machine."""
     places = _places(shared)
-    workers = [job.workers for job in shared.jobs]
+    workers = list(shared.workers)
     if not sum(workers) <= len(places) <= MAX_MACHINES:
         return
     cost = _link_costs(shared)[np.ix_(places, places)]
@@ -75,17 +93,46 @@ def link_sum(shared: SharedNodes) -> Iterator[JointStart]:
     tasks = sized(cost, workers)
     order = np.argsort(cost.sum(axis=1), kind="stable")
     best = min((descended(tasks, grown(tasks, int(machine)), cycles=False) for machine in _spread(order)), key=lambda each: each.rank)
-    orders = seated_orders(shared, places, best.group, tasks)
+    orders = seated_orders(shared, places, best.group)
     if orders is not None:
         yield JointStart(LINK_SUM, orders)
 
 
-def seated_orders(shared: SharedNodes, places: IntArray, group: IntArray, tasks: Tasks) -> list[IntArray] | None:
+def classified(shared: SharedNodes, network: ClassNetwork | None = None, base: Sequence[IntArray] | None = None) -> Iterator[JointStart]:
+    """The likeliest assignment of nodes to jobs by the graph network, with as many workers as each job has (Hungarian method).
+
+    base: placements that the network sees; None: those one after the other
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    known = network or packaged()
+    places, wanted = _places(shared), sum(shared.workers)
+    if known is None or not wanted <= len(places) <= MAX_MACHINES:
+        return
+    given = shared if base is None else replace(shared, one_by_one=tuple(base))
+    logits = known.logits(class_features(given))
+    seats = np.repeat(np.arange(len(shared.workers)), list(shared.workers))
+    gain = (logits[:-1] - logits[-1])[seats][:, places]
+    _, chosen = linear_sum_assignment(-gain)
+    group = np.full(len(places), len(shared.workers), dtype=np.int64)
+    group[chosen] = seats
+    orders = seated_orders(shared, places, group)
+    if orders is not None:
+        yield JointStart(CLASSIFIED, orders)
+
+
+@cache
+def packaged() -> ClassNetwork | None:
+    """The network that ships with this program, read once; None where there is none."""
+    return packaged_classes()
+
+
+def seated_orders(shared: SharedNodes, places: IntArray, group: IntArray) -> list[IntArray] | None:
     """Ring orders (k,) of an assignment of places (M,) to jobs; None where a job cannot use one of its nodes."""
     orders: list[IntArray] = []
-    for index in range(tasks.idle):
+    for index in range(len(shared.workers)):
         members = shared.back[index, places[group == index]]
-        if len(members) != shared.jobs[index].workers or (members < 0).any():
+        if len(members) != shared.workers[index] or (members < 0).any():
             return None
         orders.append(kernel.rings(shared.of_job[index].search_costs, np.sort(members)[None, :])[0])
     return orders
@@ -109,30 +156,11 @@ def _places(shared: SharedNodes) -> IntArray:
 def _link_costs(shared: SharedNodes) -> FloatArray:
     """(P, P) seconds that a pair of workers adds to a job's objective, over the job's objective, mean of the jobs; symmetric."""
     total = np.zeros((len(shared.nodes), len(shared.nodes)))
-    seconds = shared.seconds(shared.start())
+    seconds = shared.seconds(list(shared.one_by_one))
     for index, each in enumerate(shared.of_job):
-        own = pair_seconds(each.search_costs, shared.jobs[index].workers) / max(float(seconds[index]), 1e-300)
+        own = pair_seconds(each.search_costs, shared.workers[index]) / max(float(seconds[index]), 1e-300)
         total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, 0.0, own)
         apart = APART_RATIO * float(own.max(initial=0.0, where=~each.search_costs.blocked))
         total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, apart, 0.0)
-    symmetric: FloatArray = (total + total.T) / (2.0 * len(shared.jobs))
+    symmetric: FloatArray = (total + total.T) / (2.0 * len(shared.workers))
     return symmetric
-
-
-def pair_seconds(costs: Costs, workers: int) -> FloatArray:
-    """(m, m) seconds that a pair of workers adds to an epoch of the job."""
-    volume = volumes(costs, workers)
-    partners = max(1, workers - 1)
-    waits: FloatArray = (volume.rounds + volume.ring_latency_factor) / partners * costs.latency_seconds
-    seconds: FloatArray = waits + (volume.halo_bytes / workers + volume.ring_byte_factor) / partners * costs.seconds_per_byte
-    return seconds
-
-
-def _taken(shared: SharedNodes, index: int, order: IntArray) -> FloatArray:
-    """(P, R) what a placement takes."""
-    counts = np.bincount(shared.of_job[index].nodes[order], minlength=len(shared.nodes))
-    taken: FloatArray = counts[:, None] * shared.demand[index]
-    return taken
-
-
-STARTS: Final[tuple[Callable[[SharedNodes], Iterator[JointStart]], ...]] = (other_orders, link_sum)

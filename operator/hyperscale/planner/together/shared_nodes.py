@@ -18,6 +18,7 @@ from hyperscale.planner.problem.candidates import free_gpus
 from hyperscale.planner.problem.node_room import ROUNDING, free_cpu, free_further, free_memory, with_held
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.kernels.kernel import kernel_for
 from hyperscale.planner.search.pools import Pools
 
@@ -30,6 +31,8 @@ MAX_SHARED_NODES: Final = 192
 """Nodes that the jobs are placed among; of a larger cluster those of the plans made one by one and of the best neighbourhoods."""
 PARTNERS: Final = 8
 """Nearest candidates that a move prefers."""
+LIMIT_ROUNDING: Final = 1.0 + 1e-9
+"""A start may be at its limit, which was figured in another order of summation."""
 PLENTY: Final = 1e30
 """Amount of a resource that a node does not state."""
 
@@ -72,7 +75,12 @@ class JobCosts:
 class SharedNodes:
     """J jobs on P nodes with R resources."""
 
-    jobs: tuple[TogetherJob, ...]
+    one_by_one: tuple[IntArray, ...]
+    """(k,) candidates of each job's placement one after the other."""
+    weights: FloatArray
+    """(J,) what a second of each objective counts."""
+    limits: FloatArray
+    """(J,) most seconds of each objective."""
     nodes: IntArray
     """(P,) positions in the graph's nodes, rising."""
     demand: FloatArray
@@ -86,18 +94,9 @@ class SharedNodes:
     of_job: tuple[JobCosts, ...]
 
     @property
-    def weights(self) -> FloatArray:
-        """Return (J,) what a second of each objective counts."""
-        return np.array([job.weight for job in self.jobs])
-
-    @property
-    def limits(self) -> FloatArray:
-        """Return (J,) most seconds of each objective."""
-        return np.array([job.limit_seconds for job in self.jobs])
-
-    def start(self) -> list[IntArray]:
-        """The placements one after the other, (k,) candidates of each job."""
-        return [self.back[index, np.searchsorted(self.nodes, np.array(job.order, dtype=np.int64))] for index, job in enumerate(self.jobs)]
+    def workers(self) -> tuple[int, ...]:
+        """Number of workers of each job."""
+        return tuple(len(order) for order in self.one_by_one)
 
     def positions(self, index: int, order: IntArray) -> tuple[int, ...]:
         """A placement of a job as positions in the graph's nodes."""
@@ -140,12 +139,21 @@ class SharedNodes:
     def total(self, orders: Sequence[IntArray]) -> float:
         """Weighted sum of the objectives; +inf where one cannot work or is above its limit."""
         seconds = self.seconds(orders)
-        # A start may be at its limit, which was figured in another order of summation.
-        return float(self.weights @ seconds) if (seconds <= self.limits * (1.0 + 1e-9)).all() else math.inf
+        return float(self.weights @ seconds) if (seconds <= self.limits * LIMIT_ROUNDING).all() else math.inf
+
+    def searched_total(self, orders: Sequence[IntArray]) -> float:
+        """As `total` by the kernels, where memory does not matter; for ranking."""
+        total = 0.0
+        for index, order in enumerate(orders):
+            seconds = float(kernel.objectives(self.of_job[index].search_costs, order[None, :])[0])
+            if seconds > self.limits[index] * LIMIT_ROUNDING:
+                return math.inf
+            total += float(self.weights[index]) * seconds
+        return total
 
     def kernels(self) -> list[Kernel] | None:
         """The compiled kernel of each job; None where one is missing."""
-        kernels = [kernel_for(each.search_costs, each.slots, job.workers) for job, each in zip(self.jobs, self.of_job, strict=True)]
+        kernels = [kernel_for(each.search_costs, each.slots, workers) for workers, each in zip(self.workers, self.of_job, strict=True)]
         compiled = [kernel for kernel in kernels if kernel is not None]
         return compiled if len(compiled) == len(kernels) else None
 
@@ -168,17 +176,29 @@ def shared_nodes(jobs: Sequence[TogetherJob]) -> SharedNodes:
             whole = costs if len(at) == len(nodes) else whole
         else:
             costs = _with_links_of(whole, job.problem, chosen)
-        of_job.append(_job_costs(job, at, costs, job.problem.slots[chosen]))
-    most = np.array([1 if job.problem.demand.apart else job.workers for job in jobs], dtype=np.int64)
-    return SharedNodes(tuple(jobs), nodes, demand, free, most, back, tuple(of_job))
+        of_job.append(job_costs(job.workers, at, costs, job.problem.slots[chosen]))
+    return SharedNodes(
+        one_by_one=tuple(back[index, np.searchsorted(nodes, np.array(job.order, dtype=np.int64))] for index, job in enumerate(jobs)),
+        weights=np.array([job.weight for job in jobs]),
+        limits=np.array([job.limit_seconds for job in jobs]),
+        nodes=nodes,
+        demand=demand,
+        free=free,
+        most=np.array([1 if job.problem.demand.apart else job.workers for job in jobs], dtype=np.int64),
+        back=back,
+        of_job=tuple(of_job),
+    )
 
 
-def _job_costs(job: TogetherJob, nodes: IntArray, costs: Costs, slots: IntArray) -> JobCosts:
-    """Equal shares are fixed in advance: a node that cannot hold one has no slot; else memory is judged at the end."""
-    limits = largest_shares(costs, job.workers)
+def job_costs(workers: int, nodes: IntArray, costs: Costs, slots: IntArray) -> JobCosts:
+    """A job with so many workers among its candidates on `nodes` (m,), which have `slots` (m,).
+
+    Equal shares are fixed in advance: a node that cannot hold one has no slot; else memory is judged at the end.
+    """
+    limits = largest_shares(costs, workers)
     if costs.balance is Balance.EQUAL:
-        slots = np.where(limits >= 1.0 / job.workers, slots, 0)
-    if not memory_may_limit(costs, np.flatnonzero(slots > 0), job.workers):
+        slots = np.where(limits >= 1.0 / workers, slots, 0)
+    if not memory_may_limit(costs, np.flatnonzero(slots > 0), workers):
         return JobCosts(nodes, costs, costs, slots, memory_limits=False)
     return JobCosts(nodes, costs, replace(costs, memory_bytes=np.full(len(slots), np.inf)), slots, memory_limits=True)
 

@@ -6,10 +6,12 @@ check and their predicted sum is lower; else the plans made one after the other 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from hyperscale.model.api.policy import PolicySpec
@@ -18,7 +20,9 @@ from hyperscale.model.plan import MAX_SENTENCES, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.problem.amounts import amounts_of
-from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.problem.figures import figures_of
+from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem, pose
+from hyperscale.planner.problem.worker_demand import demand_of
 from hyperscale.planner.together.joint_starts import joint_starts
 from hyperscale.planner.together.shared_nodes import TogetherJob, shared_nodes
 from hyperscale.planner.together.together_search import Starts, place_together
@@ -60,6 +64,15 @@ class TogetherAnswer(NamedTuple):
     fallbacks: tuple[str, ...] = ()
 
 
+class FoundTogether(NamedTuple):
+    """What the search says."""
+
+    names: Mapping[int, Sequence[str]]
+    """Nodes in ring order, by place of the job in the decision."""
+    start: str
+    """Which start of the search led to it."""
+
+
 Together = Callable[[Sequence[BegunJob]], TogetherAnswer]
 
 
@@ -79,7 +92,7 @@ class TogetherPlanner:
     def __call__(self, jobs: Sequence[BegunJob]) -> TogetherAnswer:
         """The jobs' plans, together where that saves something; never raises but MemoryError."""
         before = TogetherAnswer(tuple(job.plan for job in jobs))
-        movable = _movable(jobs)
+        movable = movable_jobs(jobs)
         if len(movable) < 2:
             return before
         try:
@@ -89,36 +102,44 @@ class TogetherPlanner:
         except Exception:  # a fault here must not keep jobs from starting: their plans one after the other are sound
             return before._replace(fallbacks=(FAILED,))
 
-    def _together(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> TogetherAnswer | None:
-        """None where nothing is saved."""
+    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> FoundTogether | None:
+        """Nodes of the jobs at `movable`; None where the plans one after the other are as good."""
         requests = _beside_the_others(jobs, movable)
-        posed = [self._posed(jobs[index], request) for index, request in zip(movable, requests, strict=True)]
+        posed: list[TogetherJob] = []
+        for index, request in zip(movable, requests, strict=True):
+            posed.append(self._posed(jobs[index], request, [job.problem for job in posed]))
         shared = shared_nodes(posed)
-        if not shared.fits(shared.start()):
+        if not shared.fits(shared.one_by_one):
             return None
-        placed = place_together(shared, self._starts, seed=jobs[0].request.seed)
-        if placed.total > placed.before * (1.0 - MIN_SAVING_RATIO):
+        found = place_together(shared, self._starts, seed=jobs[0].request.seed)
+        if found.total > found.before * (1.0 - MIN_SAVING_RATIO):
             return None
         names = {
-            index: [self._graph.nodes[position].name for position in shared.positions(at, placed.orders[at])]
+            index: [self._graph.nodes[position].name for position in shared.positions(at, found.orders[at])]
             for at, index in enumerate(movable)
         }
-        plans = self._described(jobs, names)
-        if plans is None:
+        return FoundTogether(names, found.start)
+
+    def _together(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> TogetherAnswer | None:
+        """None where nothing is saved."""
+        found = self.search(jobs, movable)
+        plans = self._described(jobs, found.names) if found is not None else None
+        if found is None or plans is None:
             return None
         sums = [math.fsum(_weight(job) * plan.objective for job, plan in zip(jobs, each, strict=True)) for each in (_plans(jobs), plans)]
         saved = 1.0 - sums[1] / sums[0] if sums[0] > 0.0 else 0.0
         if saved < MIN_SAVING_RATIO:
             return None
-        sentence = f"placed together with {len(movable) - 1} other jobs: the sum of their predicted runs is {100.0 * saved:.1f} % lower"
-        if len(movable) == 2:
-            sentence = sentence.replace("1 other jobs", "1 other job")
-        worded = tuple(_with_reason(plan, sentence) if index in names else plan for index, plan in enumerate(plans))
-        return TogetherAnswer(worded, saved, placed.start)
+        others = f"{len(movable) - 1} other job{'s' if len(movable) > 2 else ''}"
+        sentence = f"placed together with {others}: the sum of their predicted runs is {100.0 * saved:.1f} % lower than one after the other"
+        worded = tuple(_with_reason(plan, sentence) if index in found.names else plan for index, plan in enumerate(plans))
+        return TogetherAnswer(worded, saved, found.start)
 
-    def _posed(self, job: BegunJob, request: PlanRequest) -> TogetherJob:
+    def _posed(self, job: BegunJob, request: PlanRequest, others: Sequence[Problem]) -> TogetherJob:
         order = tuple(self._graph.index[worker.node] for worker in job.plan.workers)
-        problem = pose(request, self._graph, self._profile(request), self._policy)
+        workload = self._profile(request)
+        alike = next((posed for other in others if (posed := posed_like(other, request, workload)) is not None), None)
+        problem = alike or pose(request, self._graph, workload, self._policy)
         return TogetherJob(problem, order, _weight(job), job.slack_ratio * job.plan.objective / _factor(job.plan))
 
     def _described(self, jobs: Sequence[BegunJob], names: Mapping[int, Sequence[str]]) -> tuple[Plan, ...] | None:
@@ -136,11 +157,22 @@ class TogetherPlanner:
         return tuple(plans)
 
 
+def posed_like(other: Problem, request: PlanRequest, workload: WorkloadProfile) -> Problem | None:
+    """The problem of `request` from that of a job whose workers need the same of a node: vetting many nodes takes longest; else None."""
+    demand = demand_of(request, (workload.parameter_bytes + workload.step_bytes) / USABLE_MEMORY_RATIO)
+    if demand != other.demand or other.pinned or request.pinned:
+        return None
+    most = request.workers_fixed or request.job.workers.max_replicas
+    slots = np.array([min(most, other.vetting.slots.get(name, 0)) for name in other.names], dtype=np.int64)
+    use, use_known = figures_of(other.graph).utilization(other.nodes, slots * demand.gpus)
+    return dataclasses.replace(other, request=request, workload=workload, slots=slots, utilization=use, utilization_known=use_known)
+
+
 def _plans(jobs: Sequence[BegunJob]) -> tuple[Plan, ...]:
     return tuple(job.plan for job in jobs)
 
 
-def _movable(jobs: Sequence[BegunJob]) -> list[int]:
+def movable_jobs(jobs: Sequence[BegunJob]) -> list[int]:
     """The jobs whose nodes may change, at most MAX_TOGETHER: no rank of theirs is pinned, no person weighs their time against cost."""
     movable: list[int] = []
     workers = 0

@@ -17,7 +17,8 @@ import numpy as np
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK
-from hyperscale.planner.together.shared_nodes import Int32Array, SharedNodes, partner_lists
+from hyperscale.planner.together.in_sequence import placed, taken
+from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, Int32Array, SharedNodes, partner_lists
 
 if TYPE_CHECKING:
     from hyperscale.planner.search.kernels._kernel import Kernel
@@ -34,14 +35,15 @@ COLD: Final = 3e-4
 """Last temperature."""
 FIRST_STEPS: Final = 60
 """Steps of every start for each worker."""
-LAST_STEPS: Final = 600
+LAST_STEPS: Final = 300
 """Steps of the best ones together for each worker."""
 MAX_WORK: Final = 6_000_000
 """Bound of steps × (workers of the mean job)², some nanoseconds each: many large jobs get fewer steps."""
 HALVES: Final = 3
 """Rounds after the first; each halves the starts that are left."""
-SWEEPS: Final = 1
-"""Times that each job is placed again on what the others leave, at the end."""
+MAX_PLACEMENTS: Final = 36
+"""Placements of one job when pairs are placed again."""
+BETTER: Final = 1.0 - 1e-9
 
 
 class JointStart(NamedTuple):
@@ -76,13 +78,13 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
 
     starts: further assignments to begin from · effort: factor of the steps
     """
-    first = JointStart(ONE_BY_ONE, shared.start())
+    first = JointStart(ONE_BY_ONE, list(shared.one_by_one))
     given = [first, *(start for start in (starts(shared) if starts is not None else ()) if shared.fits(start.orders))]
     annealing = Annealing.of(shared)
     totals = {start.name: annealing.total(start.orders) if annealing is not None else shared.total(start.orders) for start in given}
     before = totals[ONE_BY_ONE]
     best = JointPlacement(tuple(first.orders), before, before, ONE_BY_ONE, totals)
-    if annealing is None or len(shared.jobs) < 2:
+    if annealing is None or len(shared.workers) < 2:
         usable = [start for start in given if totals[start.name] < best.total]
         for start in sorted(usable, key=lambda start: totals[start.name])[:1]:
             best = dataclasses.replace(best, orders=tuple(start.orders), total=totals[start.name], start=start.name)
@@ -97,8 +99,8 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
 
 def _rounds(annealing: Annealing, given: Sequence[tuple[float, int, JointStart]], seed: int, effort: float) -> list[JointStart]:
     """The starts after annealing, those that lasted longest first."""
-    workers = sum(job.workers for job in annealing.shared.jobs)
-    mean = workers / len(annealing.shared.jobs)
+    workers = sum(annealing.shared.workers)
+    mean = workers / len(annealing.shared.workers)
     scale = effort * min(1.0, MAX_WORK / (workers * (LAST_STEPS + FIRST_STEPS * len(given)) * (mean * mean + 20.0)))
     alive = list(given)
     done: list[JointStart] = []
@@ -125,9 +127,9 @@ class Annealing:
         self._kernels = kernels
         self._node_of = np.concatenate([each.nodes for each in shared.of_job]).astype(np.int32)
         self._back = np.ascontiguousarray(np.where(_has_slot(shared), shared.back, -1), dtype=np.int32)
-        lists = [partner_lists(each.search_costs, job.workers) for job, each in zip(shared.jobs, shared.of_job, strict=True)]
+        lists = [partner_lists(each.search_costs, workers) for workers, each in zip(shared.workers, shared.of_job, strict=True)]
         self._partners: Int32Array = np.ascontiguousarray(np.concatenate(lists))
-        self._ends = np.cumsum([job.workers for job in shared.jobs])[:-1]
+        self._ends = np.cumsum(list(shared.workers))[:-1]
 
     @classmethod
     def of(cls, shared: SharedNodes) -> Annealing | None:
@@ -151,7 +153,7 @@ class Annealing:
             self._back,
             self._partners,
             self.shared.weights,
-            self.shared.limits * (1.0 + 1e-9),
+            self.shared.limits * LIMIT_ROUNDING,
             self.shared.demand,
             self.shared.most.astype(np.int32),
             left,
@@ -162,8 +164,7 @@ class Annealing:
             hot,
             cold,
         )
-        # A start may be at its limit, which was figured in another order of summation.
-        within = bool((seconds <= self.shared.limits * (1.0 + 1e-9)).all()) and total < CANNOT_WORK
+        within = bool((seconds <= self.shared.limits * LIMIT_ROUNDING).all()) and total < CANNOT_WORK
         return total if within else math.inf, [order.astype(np.int64) for order in np.split(flat, self._ends)]
 
 
@@ -175,22 +176,42 @@ def _has_slot(shared: SharedNodes) -> np.ndarray[tuple[int, ...], np.dtype[np.bo
     return has
 
 
-def _settled(shared: SharedNodes, placed: JointPlacement) -> JointPlacement:
-    """The answer after each job was improved on what the others leave, the dearest first; never worse."""
-    orders = list(placed.orders)
-    seconds = shared.seconds(orders)
-    for _ in range(SWEEPS):
-        changed = False
-        for index in np.argsort(-shared.weights * seconds, kind="stable").tolist():
-            order, value = _replaced(shared, orders, index)
-            if value < seconds[index] * (1.0 - 1e-9):
-                orders[index], seconds[index], changed = order, value, True
-        if not changed:
-            break
+def _settled(shared: SharedNodes, given: JointPlacement) -> JointPlacement:
+    """The answer after pairs of jobs were placed again, the dearer first, and each job on what the others leave; never worse."""
+    orders, seconds = list(given.orders), shared.seconds(given.orders)
+    _pairs_again(shared, orders, seconds)
+    for index in np.argsort(-shared.weights * seconds, kind="stable").tolist():
+        order, value = _replaced(shared, orders, index)
+        if value < seconds[index] * BETTER:
+            orders[index], seconds[index] = order, value
     total = float(shared.weights @ seconds)
-    if not total < placed.total or not math.isfinite(total) or not shared.fits(orders):
-        return placed
-    return dataclasses.replace(placed, orders=tuple(orders), total=total)
+    if not total < given.total or not shared.fits(orders):
+        return given
+    return dataclasses.replace(given, orders=tuple(orders), total=total)
+
+
+def _pairs_again(shared: SharedNodes, orders: list[IntArray], seconds: FloatArray) -> None:
+    """Take two jobs away and place the dearer first on what the others leave; keep what lowers the sum (ruin and recreate)."""
+    left = shared.left(orders)
+    placements = 0
+    ranked = np.argsort(-shared.weights * seconds, kind="stable").tolist()
+    for first, second in ((one, other) for at, one in enumerate(ranked) for other in ranked[at + 1 :]):
+        if placements >= MAX_PLACEMENTS:
+            return
+        without = left + taken(shared, first, orders[first]) + taken(shared, second, orders[second])
+        placements += 2
+        one = placed(shared, first, without)
+        other = placed(shared, second, without - taken(shared, first, one[0])) if one is not None else None
+        if one is None or other is None:
+            continue
+        pair = np.array([first, second])
+        values = np.array(
+            [float(shared.seconds_of(index, order[None, :])[0]) for index, (order, _) in zip(pair, (one, other), strict=True)]
+        )
+        within = bool((values <= shared.limits[pair] * LIMIT_ROUNDING).all())
+        if within and float(shared.weights[pair] @ values) < float(shared.weights[pair] @ seconds[pair]) * BETTER:
+            orders[first], orders[second], seconds[pair] = one[0], other[0], values
+            left = without - taken(shared, first, one[0]) - taken(shared, second, other[0])
 
 
 def _replaced(shared: SharedNodes, orders: Sequence[IntArray], index: int) -> tuple[IntArray, float]:
@@ -198,6 +219,4 @@ def _replaced(shared: SharedNodes, orders: Sequence[IntArray], index: int) -> tu
     others = [None if at == index else order for at, order in enumerate(orders)]
     each = shared.of_job[index]
     rows, _ = kernel.local_search(each.search_costs, shared.room(index, shared.left(others)), orders[index][None, :])
-    rows = kernel.rings(each.search_costs, rows)
-    value: FloatArray = shared.seconds_of(index, rows)
-    return rows[0], float(value[0])
+    return rows[0], float(shared.seconds_of(index, rows)[0])
