@@ -29,7 +29,7 @@ from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.together.start_together import BegunJob
 
-QUESTIONS: Final = {"hulk": 40, "openb": 40, "geo": 24, "fattree": 24, "zones": 24, "random": 24, "wan": 24}
+QUESTIONS: Final = {"hulk": 40, "geo": 24, "fattree": 24, "zones": 24, "random": 24, "wan": 24, "openb": 40}
 MIN_JOBS, MAX_JOBS = 4, 12
 MAX_WORKERS: Final = 32
 PROBES: Final = 256
