@@ -16,11 +16,12 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import choosers
-from hyperscale.planner.together.start_together import FAILED, Together, TogetherPlanner
+from hyperscale.planner.together.start_together import FAILED, Together, TogetherPlanner, posed_like
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import gpu_node, snapshot, training
 
@@ -127,3 +128,28 @@ def test_out_of_memory_ends_the_planner() -> None:
 
     with pytest.raises(MemoryError):
         decided(JOBS, cluster, TogetherPlanner(build(cluster, POLICY), POLICY, lambda request: profile(request.job), full))
+
+
+def test_a_decision_that_must_be_answered_keeps_the_plans_one_after_the_other() -> None:
+    cluster = fast_and_slow()
+    late = TogetherPlanner(build(cluster, POLICY), POLICY, lambda request: profile(request.job), plan_in_order, expired=lambda: True)
+    turns = decided(JOBS, cluster, late)
+    assert (turns.starts, turns.fallbacks) == (decided(JOBS, cluster, together=False).starts, ())
+
+
+def test_a_problem_taken_from_a_job_alike_is_the_one_that_would_be_posed() -> None:
+    graph = build(fast_and_slow(), POLICY)
+    first, second = (queued.request for queued in (job("one", 4), job("other", 2, epochs=3)))
+    posed = pose(second, graph, profile(second.job), POLICY)
+    taken = posed_like(pose(first, graph, profile(first.job), POLICY), second, profile(second.job))
+    assert taken is not None
+    assert taken.identity == posed.identity
+    assert taken.vetting == posed.vetting
+
+
+def test_a_job_with_other_needs_is_posed_anew() -> None:
+    graph = build(fast_and_slow(), POLICY)
+    first, second = job("one", 4).request, job("other", 4).request
+    apart = msgspec.structs.replace(second, apart=True)
+    assert posed_like(pose(first, graph, profile(first.job), POLICY), second, profile(second.job)) is not None
+    assert posed_like(pose(first, graph, profile(first.job), POLICY), apart, profile(second.job)) is None

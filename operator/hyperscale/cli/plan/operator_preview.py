@@ -130,7 +130,7 @@ class Preview:
             arrivals=self._queue.arrivals,
             reserved_amounts=self._held,
         )
-        together = TogetherPlanner(self._graph, policy, lambda request: profile(request.job), plan_in_order)
+        together = TogetherPlanner(self._graph, policy, lambda request: profile(request.job), plan_in_order, expired=self._expired)
         turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue), together)
         by_key = {request.job_key: request for request in requests}
         for start in turns.starts:

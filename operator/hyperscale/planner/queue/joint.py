@@ -59,7 +59,7 @@ def take_turns(
     holds = _holds(entries, chosen) + unseen
     starts = chosen.starts()
     steps: tuple[str, ...] = ()
-    if together is not None and len(starts) > 1 and not chosen.ledger.reserved and not desk.expired():
+    if together is not None and len(starts) > 1 and not chosen.ledger.reserved and not desk.hurried():
         starts, steps = _placed_together(starts, chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 

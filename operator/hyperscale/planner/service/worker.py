@@ -115,7 +115,9 @@ class PlannerService:
     def _turns(self, ask: AskTurns, started: float) -> AdmissionResult:
         cluster = self._clusters[ask.cluster]
         desk = self._desk(cluster, ask.question.deadline_seconds, started)
-        together = TogetherPlanner(self._graph(cluster), cluster.policy, lambda request: profile(request.job), plan_in_order)
+        together = TogetherPlanner(
+            self._graph(cluster), cluster.policy, lambda request: profile(request.job), plan_in_order, expired=desk.expired
+        )
         return take_turns(ask.question, desk, cluster.policy.queue, self._choosers_of(cluster.policy.queue), together)
 
     def _stops(self, ask: AskStops, started: float) -> PreemptionAnswer:

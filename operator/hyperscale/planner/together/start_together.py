@@ -86,7 +86,10 @@ class TogetherPlanner:
         profile: Callable[[PlanRequest], WorkloadProfile],
         describe: Describe,
         starts: Starts | None = joint_starts,
+        expired: Callable[[], bool] = lambda: False,
     ) -> None:
+        """expired: turns true when the decision must be answered; the plans made one after the other are the answer then."""
+        self._expired = expired
         self._graph, self._policy, self._profile, self._describe, self._starts = graph, policy, profile, describe, starts
 
     def __call__(self, jobs: Sequence[BegunJob]) -> TogetherAnswer:
@@ -103,11 +106,13 @@ class TogetherPlanner:
             return before._replace(fallbacks=(FAILED,))
 
     def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> FoundTogether | None:
-        """Nodes of the jobs at `movable`; None where the plans one after the other are as good."""
+        """Nodes of the jobs at `movable`; None where the plans one after the other are as good, or time is up."""
         requests = _beside_the_others(jobs, movable)
         posed: list[TogetherJob] = []
         for index, request in zip(movable, requests, strict=True):
             posed.append(self._posed(jobs[index], request, [job.problem for job in posed]))
+            if self._expired():
+                return None
         shared = shared_nodes(posed)
         if not shared.fits(shared.one_by_one):
             return None
@@ -143,14 +148,14 @@ class TogetherPlanner:
         return TogetherJob(problem, order, _weight(job), job.slack_ratio * job.plan.objective / _factor(job.plan))
 
     def _described(self, jobs: Sequence[BegunJob], names: Mapping[int, Sequence[str]]) -> tuple[Plan, ...] | None:
-        """Plans in the jobs' order, each on what those before it leave; None where the check refuses one."""
+        """Plans in the jobs' order, each on what those before it leave; None where the check refuses one, or time is up."""
         free, reserved = dict(jobs[0].request.free_gpus), _copied(jobs[0].request.reserved_amounts)
         plans: list[Plan] = []
         for index, job in enumerate(jobs):
             request = replace(job.request, free_gpus=dict(free), reserved_amounts=_copied(reserved))
             nodes = names.get(index) or [worker.node for worker in job.plan.workers]
             plan = self._describe(request, self._graph, self._profile(request), self._policy, nodes, job.plan.planner)
-            if plan is None:
+            if plan is None or self._expired():
                 return None
             plans.append(replace(plan, fallbacks=(*_steps(job.plan), *plan.fallbacks)))
             _take(job.request, plan, free, reserved)
