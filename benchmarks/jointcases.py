@@ -8,6 +8,7 @@ no part of the question, as in the operator.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,9 +58,9 @@ def available(family: str) -> bool:
     return {"hulk": HULK.is_dir(), "openb": clusters.OPENB.is_file()}.get(family, True)
 
 
-def cases(family: str, count: int) -> Iterator[JointCase]:
-    """Cases of the first `count` seeds."""
-    return (case(family, seed) for seed in range(count))
+def cases(family: str) -> Iterator[JointCase]:
+    """Cases of all seeds in turn."""
+    return (case(family, seed) for seed in count())
 
 
 def case(family: str, seed: int) -> JointCase:
@@ -73,12 +74,12 @@ def case(family: str, seed: int) -> JointCase:
     counts = np.clip(np.floor(part).astype(np.int64), 1, MAX_WORKERS).tolist()
     balances = [Balance.EQUAL if rng.integers(2) else Balance.CAPACITY for _ in counts]
     requests = tuple(
-        PlanRequest(f"bench/job-{number}", job_spec((count, count), gpus, balance), workers_fixed=count)
-        for number, (count, balance) in enumerate(zip(counts, balances, strict=True))
+        PlanRequest(f"bench/job-{number}", job_spec((workers, workers), gpus, balance), workers_fixed=workers)
+        for number, (workers, balance) in enumerate(zip(counts, balances, strict=True))
     )
     workloads = {
-        request.job_key: workload_at(scale, count, seed * MAX_JOBS + number)
-        for number, (request, count) in enumerate(zip(requests, counts, strict=True))
+        request.job_key: workload_at(scale, workers, seed * MAX_JOBS + number)
+        for number, (request, workers) in enumerate(zip(requests, counts, strict=True))
     }
     return JointCase(family, seed, graph, requests, workloads)
 

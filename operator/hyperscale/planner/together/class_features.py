@@ -55,7 +55,7 @@ def class_features(shared: SharedNodes) -> ClassFeatures:
     usable = np.zeros((jobs, nodes))
     near = np.zeros((nodes, nodes))
     counted = np.zeros((nodes, nodes))
-    seconds = shared.weights * shared.seconds(list(shared.one_by_one))
+    seconds = shared.weights * shared.seconds_before
     part = seconds / max(float(seconds.sum()), TINY)
     holder = np.zeros(nodes)
     for index, order in enumerate(shared.one_by_one):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for
-from hyperscale.planner.together.shared_nodes import SharedNodes
+from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, SharedNodes
 
 SEEDS: Final = 4
 """First members that a job is grown from."""
@@ -30,7 +31,11 @@ class Sequences:
 
     def orders(self, sequence: Sequence[int]) -> list[IntArray] | None:
         """Placements (k,) of all jobs in this sequence; None where one finds no place."""
-        left = self._left
+        return self.searched(sequence)[0]
+
+    def searched(self, sequence: Sequence[int]) -> tuple[list[IntArray] | None, float]:
+        """The same with their weighted sum by the kernels, where memory does not matter; +inf where a job is above its limit."""
+        left, total = self._left, 0.0
         orders: dict[int, IntArray] = {}
         for at, index in enumerate(sequence):
             key = tuple(sequence[: at + 1])
@@ -39,10 +44,12 @@ class Sequences:
                 self._placed[key] = placed(self._shared, index, left)
             found = self._placed[key]
             if found is None:
-                return None
-            orders[index] = found[0]
+                return None, math.inf
+            orders[index], value = found
+            within = value <= self._shared.limits[index] * LIMIT_ROUNDING
+            total += float(self._shared.weights[index]) * value if within else math.inf
             left = left - taken(self._shared, index, found[0])
-        return [orders[index] for index in range(len(self._shared.workers))]
+        return [orders[index] for index in range(len(self._shared.workers))], total
 
 
 def placed(shared: SharedNodes, index: int, left: FloatArray) -> tuple[IntArray, float] | None:

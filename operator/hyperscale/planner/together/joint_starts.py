@@ -31,7 +31,7 @@ LINK_SUM: Final = "sum of link costs"
 CLASSIFIED: Final = "edge-pooled GCN"
 MAX_SEQUENCES: Final = 40
 """Sequences tried."""
-MAX_PLACEMENTS: Final = 48
+MAX_PLACEMENTS: Final = 40
 """Placements of one job in all of them, half a millisecond each."""
 MAX_MACHINES: Final = 256
 """Places of workers that the assignment by link costs divides."""
@@ -49,13 +49,14 @@ def joint_starts(shared: SharedNodes) -> list[JointStart]:
 
 def other_orders(shared: SharedNodes) -> Iterator[JointStart]:
     """One job after the other: the dearest first, the largest first, and the best sequence near to the better of these."""
-    seconds = shared.weights * shared.seconds(list(shared.one_by_one))
+    seconds = shared.weights * shared.seconds_before
     sequences = Sequences(shared)
     tried: list[tuple[float, tuple[int, ...], str, list[IntArray]]] = []
     for name, key in ((DEAREST_FIRST, seconds), (LARGEST_FIRST, np.array(shared.workers) * shared.demand[:, 0])):
         sequence = tuple(np.argsort(-key, kind="stable").tolist())
-        if (orders := sequences.orders(sequence)) is not None:
-            tried.append((shared.searched_total(orders), sequence, name, orders))
+        orders, total = sequences.searched(sequence)
+        if orders is not None:
+            tried.append((total, sequence, name, orders))
     yield from (JointStart(name, orders) for _, _, name, orders in tried)
     first = tuple(np.argsort(-seconds, kind="stable").tolist())
     best = min(tried, key=lambda each: each[:2]) if tried else (np.inf, first, BEST_SEQUENCE, list(shared.one_by_one))
@@ -75,8 +76,7 @@ def _near(shared: SharedNodes, sequences: Sequences, least: float, sequence: tup
         job, place = random.below(jobs), random.below(jobs)
         moved = [each for each in sequence if each != sequence[job]]
         moved.insert(place, sequence[job])
-        orders = sequences.orders(moved)
-        total = shared.searched_total(orders) if orders is not None else np.inf
+        orders, total = sequences.searched(moved)
         if orders is not None and total < least:
             least, sequence, better = total, tuple(moved), orders
     return better
@@ -156,7 +156,7 @@ def _places(shared: SharedNodes) -> IntArray:
 def _link_costs(shared: SharedNodes) -> FloatArray:
     """(P, P) seconds that a pair of workers adds to a job's objective, over the job's objective, mean of the jobs; symmetric."""
     total = np.zeros((len(shared.nodes), len(shared.nodes)))
-    seconds = shared.seconds(list(shared.one_by_one))
+    seconds = shared.seconds_before
     for index, each in enumerate(shared.of_job):
         own = pair_seconds(each.search_costs, shared.workers[index]) / max(float(seconds[index]), 1e-300)
         total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, 0.0, own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from hyperscale.planner.problem.candidates import free_gpus
 from hyperscale.planner.problem.node_room import ROUNDING, free_cpu, free_further, free_memory, with_held
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.kernels.kernel import kernel_for
 from hyperscale.planner.search.pools import Pools
 
@@ -98,6 +98,11 @@ class SharedNodes:
         """Number of workers of each job."""
         return tuple(len(order) for order in self.one_by_one)
 
+    @cached_property
+    def seconds_before(self) -> FloatArray:
+        """Return (J,) objective of each placement one after the other."""
+        return self.seconds(self.one_by_one)
+
     def positions(self, index: int, order: IntArray) -> tuple[int, ...]:
         """A placement of a job as positions in the graph's nodes."""
         return tuple(int(position) for position in self.nodes[self.of_job[index].nodes[order]])
@@ -140,16 +145,6 @@ class SharedNodes:
         """Weighted sum of the objectives; +inf where one cannot work or is above its limit."""
         seconds = self.seconds(orders)
         return float(self.weights @ seconds) if (seconds <= self.limits * LIMIT_ROUNDING).all() else math.inf
-
-    def searched_total(self, orders: Sequence[IntArray]) -> float:
-        """As `total` by the kernels, where memory does not matter; for ranking."""
-        total = 0.0
-        for index, order in enumerate(orders):
-            seconds = float(kernel.objectives(self.of_job[index].search_costs, order[None, :])[0])
-            if seconds > self.limits[index] * LIMIT_ROUNDING:
-                return math.inf
-            total += float(self.weights[index]) * seconds
-        return total
 
     def kernels(self) -> list[Kernel] | None:
         """The compiled kernel of each job; None where one is missing."""

@@ -35,13 +35,13 @@ COLD: Final = 3e-4
 """Last temperature."""
 FIRST_STEPS: Final = 60
 """Steps of every start for each worker."""
-LAST_STEPS: Final = 300
+LAST_STEPS: Final = 200
 """Steps of the best ones together for each worker."""
 MAX_WORK: Final = 6_000_000
 """Bound of steps × (workers of the mean job)², some nanoseconds each: many large jobs get fewer steps."""
 HALVES: Final = 3
 """Rounds after the first; each halves the starts that are left."""
-MAX_PLACEMENTS: Final = 36
+MAX_PLACEMENTS: Final = 28
 """Placements of one job when pairs are placed again."""
 BETTER: Final = 1.0 - 1e-9
 
@@ -184,7 +184,7 @@ def _settled(shared: SharedNodes, given: JointPlacement) -> JointPlacement:
         order, value = _replaced(shared, orders, index)
         if value < seconds[index] * BETTER:
             orders[index], seconds[index] = order, value
-    total = float(shared.weights @ seconds)
+    total = shared.total(orders)
     if not total < given.total or not shared.fits(orders):
         return given
     return dataclasses.replace(given, orders=tuple(orders), total=total)
@@ -205,18 +205,21 @@ def _pairs_again(shared: SharedNodes, orders: list[IntArray], seconds: FloatArra
         if one is None or other is None:
             continue
         pair = np.array([first, second])
-        values = np.array(
-            [float(shared.seconds_of(index, order[None, :])[0]) for index, (order, _) in zip(pair, (one, other), strict=True)]
-        )
+        values = np.array([_true(shared, index, *found) for index, found in zip((first, second), (one, other), strict=True)])
         within = bool((values <= shared.limits[pair] * LIMIT_ROUNDING).all())
         if within and float(shared.weights[pair] @ values) < float(shared.weights[pair] @ seconds[pair]) * BETTER:
             orders[first], orders[second], seconds[pair] = one[0], other[0], values
             left = without - taken(shared, first, one[0]) - taken(shared, second, other[0])
 
 
+def _true(shared: SharedNodes, index: int, order: IntArray, seconds: float) -> float:
+    """Seconds of a placement that take `seconds` by the kernel: by the reference where memory may limit shares."""
+    return float(shared.seconds_of(index, order[None, :])[0]) if shared.of_job[index].memory_limits else seconds
+
+
 def _replaced(shared: SharedNodes, orders: Sequence[IntArray], index: int) -> tuple[IntArray, float]:
-    """A job's placement after local search on its own nodes and on those that no other job has; its seconds by the reference."""
+    """A job's placement after local search on its own nodes and on those that no other job has; its seconds."""
     others = [None if at == index else order for at, order in enumerate(orders)]
     each = shared.of_job[index]
-    rows, _ = kernel.local_search(each.search_costs, shared.room(index, shared.left(others)), orders[index][None, :])
-    return rows[0], float(shared.seconds_of(index, rows)[0])
+    rows, seconds = kernel.local_search(each.search_costs, shared.room(index, shared.left(others)), orders[index][None, :])
+    return rows[0], _true(shared, index, rows[0], float(seconds[0]))
