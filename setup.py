@@ -20,6 +20,7 @@ MODULES = (
     "hyperscale.planner.search.kernels._beam",
     "hyperscale.planner.search.kernels._segment",
     "hyperscale.planner.queue._roll",
+    "hyperscale.planner.together._together",
     "hyperscale.planner.assign._assign",
     "hyperscale.learn.streams._streams",
     "hyperscale.training.partition._halos",

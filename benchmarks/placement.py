@@ -46,6 +46,7 @@ SUITES: Final[dict[str, str]] = {
     "machines": "8 nodes of 8 H100, 400 Gb/s and 25 GbE: ranks share a node's inside and its card; every placement by a model of its own.",
     "middle": "64 and 128 nodes: how far from the best known within 50 ms; equal-time annealing, FAQ and a genetic algorithm beside it.",
     "hulk": "Hulk's 47 machines, four and six tasks at once: sum of latency against the published assignment.",
+    "together": "4 to 12 pending jobs at once: the sum of their objectives, placed together against one after the other.",
     "systems": "Hulk's four and six models: predicted step time against data parallel, GPipe and tensor parallel on all machines.",
     "dtfm": "DT-FM's topologies and cost against its own genetic algorithm.",
     "large": "Production-size clusters: 1,213 and 847 machines and generated ones up to 5,000, against label tiers and a long search.",

@@ -23,6 +23,7 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
 from hyperscale.model.status import JobStatus
+from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.preempt.preemption_problem import Terms
@@ -30,6 +31,7 @@ from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.together.start_together import TogetherPlanner
 from hyperscale.planner.workload.profile import profile
 from tests.builders.placement import DEFAULTS
 
@@ -53,7 +55,8 @@ class InThisProcess:
         self.questions.append(question)
         if self.broken:
             return None
-        return take_turns(question, _desk(snapshot, policy), policy.queue, choosers(policy.queue))
+        together = TogetherPlanner(build(snapshot, policy), policy, lambda request: profile(request.job), plan_in_order)
+        return take_turns(question, _desk(snapshot, policy), policy.queue, choosers(policy.queue), together)
 
     async def moves(self, question: MigrationQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> MigrationAnswer | None:
         return None

@@ -179,4 +179,4 @@ class AdmissionResult(msgspec.Struct, frozen=True, rename="camel"):
     arrivals: Arrivals = Arrivals()
     """With the new jobs of the question."""
     fallbacks: tuple[str, ...] = ()
-    """Steps down: LearnedQueueUnavailable, LearnedQueueFailed, QueueRuleFailed."""
+    """Steps down: LearnedQueueUnavailable, LearnedQueueFailed, PlacedTogetherFailed, QueueRuleFailed."""

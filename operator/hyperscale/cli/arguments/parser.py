@@ -15,7 +15,7 @@ MAX_SEED: Final = 2**31 - 1
 MAX_WORKERS: Final = 1000
 """The bound of spec.workers; model/api/job.py says why. Not imported: `--help` must stay fast."""
 
-LESSONS: Final = ("constructor", "streams", "ppo", "dqn", "allreduce")
+LESSONS: Final = ("constructor", "classes", "streams", "ppo", "dqn", "allreduce")
 """Modules of hyperscale.learn; cli/training/learn_command.py says which."""
 MAX_WIDTH: Final = 10**6
 """The bound of spec.dataset.featureSize and spec.dataset.classes."""

@@ -19,6 +19,7 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.preview import PreviewQueue
 from hyperscale.planner.choice.age import with_figures
+from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned.learned_planner import planners
@@ -26,6 +27,7 @@ from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.together.start_together import TogetherPlanner
 from hyperscale.planner.workload.profile import profile
 
 
@@ -130,7 +132,8 @@ class Preview:
             reserved_amounts=self._held,
             asked_sizes=self._sizes,
         )
-        turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue))
+        together = TogetherPlanner(self._graph, policy, lambda request: profile(request.job), plan_in_order, expired=self._expired)
+        turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue), together)
         by_key = {request.job_key: request for request in requests}
         for start in turns.starts:
             self._take(start.plan, by_key[start.key])

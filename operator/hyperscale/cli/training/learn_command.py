@@ -20,15 +20,23 @@ if TYPE_CHECKING:
 
 MODULES: Final = {
     "constructor": "hyperscale.learn.constructor.constructor_lesson",
+    "classes": "hyperscale.learn.constructor.classes_lesson",
     "streams": "hyperscale.learn.streams.stream_lesson",
     "ppo": "hyperscale.learn.agents.ppo",
     "dqn": "hyperscale.learn.agents.dqn",
     "allreduce": "hyperscale.learn.agents.allreduce_dqn",
 }
 """Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
-WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn", "allreduce": "allreduce-dqn"}
+WEIGHTS: Final = {
+    "constructor": "constructor",
+    "classes": "classes",
+    "streams": "stream",
+    "ppo": "stream",
+    "dqn": "dqn",
+    "allreduce": "allreduce-dqn",
+}
 """Name of the files that a lesson writes, without suffix."""
-GATED: Final = ("constructor", "streams", "ppo")
+GATED: Final = ("constructor", "classes", "streams", "ppo")
 """Lessons whose weights planners use; the others are for comparison and have no manifest."""
 CHECKPOINTS: Final = {
     "constructor": "checkpoint.safetensors",

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
@@ -21,22 +23,27 @@ from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
+from hyperscale.planner.together.start_together import BegunJob, Together
 
 WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
 WAITING_FOR_BETTER_NODES: Final = "WaitingForBetterNodes"
 UNSEEN_SECONDS: Final = 1.0
 """How soon a job is asked about again that there was no time for."""
 AGENT_FAILED: Final = "LearnedQueueFailed"
+MIN_RUN_SECONDS: Final = 1e-9
 
 
 class QueueError(Exception):
     """A chooser chose what cannot be, or time ran out before anything was decided."""
 
 
-def take_turns(question: AdmissionRequest, desk: PlacementOracle, policy: QueuePolicy, choosers: Choosers) -> AdmissionResult:
+def take_turns(
+    question: AdmissionRequest, desk: PlacementOracle, policy: QueuePolicy, choosers: Choosers, together: Together | None = None
+) -> AdmissionResult:
     """Who starts and who waits. Raises QueueError when the rule fails or nothing could be decided in time.
 
     choosers: an agent proposes beside the rule; its choice is carried out only where the rule, rolled forward, rates it no worse
+    together: places the jobs that start together; None: each is placed on what those before it leave
     """
     catalogue = Catalogue(desk, question.claims)
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
@@ -49,9 +56,34 @@ def take_turns(question: AdmissionRequest, desk: PlacementOracle, policy: QueueP
     chosen, score, fallbacks = _best_sequence(make, choosers, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    return AdmissionResult(
-        starts=chosen.starts(), holds=_holds(entries, chosen) + unseen, score=score, arrivals=arrivals, fallbacks=fallbacks
+    holds = _holds(entries, chosen) + unseen
+    starts = chosen.starts()
+    steps: tuple[str, ...] = ()
+    if together is not None and len(starts) > 1 and not chosen.ledger.reserved and not desk.hurried():
+        starts, steps = _placed_together(starts, chosen, together)
+    return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
+
+
+def _placed_together(starts: tuple[Start, ...], chosen: _Sequence, together: Together) -> tuple[tuple[Start, ...], tuple[str, ...]]:
+    """The same starts on nodes that suit all of them, and the steps down on the way."""
+    answer = together([_begun(start, chosen) for start in starts])
+    moved = tuple(
+        replace(start, plan=plan, run_seconds=run_seconds(chosen.entries[start.key].queued.request, plan))
+        for start, plan in zip(starts, answer.plans, strict=True)
     )
+    return moved, answer.fallbacks
+
+
+def _begun(start: Start, chosen: _Sequence) -> BegunJob:
+    """A job that starts, on what was free before any did.
+
+    It may run as long as the rule would let it start; one that has waited too long may not run longer.
+    """
+    queued, question = chosen.entries[start.key].queued, chosen.question
+    late = 0 < chosen.policy.starvation_seconds <= queued.waited_seconds
+    before = FreeGpus(chosen.ledger.base, {**chosen.ledger.base, **question.free_gpus}, reserved_amounts=dict(question.reserved_amounts))
+    slack = 1.0 if late else max(1.0, chosen.policy.max_start_slowdown * start.best_seconds / max(start.run_seconds, MIN_RUN_SECONDS))
+    return BegunJob(before.open_to(queued.request, len(start.plan.workers)), start.plan, queued.weight, slack)
 
 
 def _arrivals(question: AdmissionRequest, catalogue: Catalogue, feasible: Sequence[CatalogueEntry]) -> Arrivals:

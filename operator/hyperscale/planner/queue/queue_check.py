@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.plan import Plan
+from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import JobPreemption, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.check_needs import add_worker
 from hyperscale.planner.check.plan_check import violations
@@ -29,19 +31,34 @@ def _every_job_once(turns: AdmissionResult, question: AdmissionRequest) -> Itera
 
 
 def _plans(turns: AdmissionResult, question: AdmissionRequest, snapshot: ClusterSnapshot) -> Iterator[str]:
-    """Each plan on what the plans before it have left."""
-    free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
-    reserved = {name: dict(amounts) for name, amounts in question.reserved_amounts.items()}
     requests = {queued.request.job_key: queued.request for queued in question.jobs}
-    for start in turns.starts:
-        request = requests.get(start.key)
-        if request is None:
-            continue  # told by the other rule
+    free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
+    begun = (
+        (replace(requests[start.key], free_gpus=free, reserved_amounts=question.reserved_amounts), start.plan)
+        for start in turns.starts
+        if start.key in requests  # told by the other rule
+    )
+    yield from unsound_plans(list(begun), snapshot)
+
+
+def unsound_plans(begun: Sequence[tuple[PlanRequest, Plan]], snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Sentences that say what is wrong with plans that start together, each on what the plans before it have left.
+
+    begun: requests with what is free before any of the jobs starts, the same for all
+    """
+    if not begun:
+        return ()
+    first = begun[0][0]
+    free = {node.name: first.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
+    reserved = {name: dict(amounts) for name, amounts in first.reserved_amounts.items()}
+    wrong: list[str] = []
+    for request, plan in begun:
         left = replace(request, free_gpus=free, reserved_amounts=reserved)
-        yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, left, snapshot))
-        for worker in start.plan.workers:
+        wrong += [f"{request.job_key}: {sentence}" for sentence in violations(plan, left, snapshot)]
+        for worker in plan.workers:
             free[worker.node] = free.get(worker.node, 0) - worker.gpus
             add_worker(reserved.setdefault(worker.node, {}), request)
+    return tuple(wrong)
 
 
 def unsound_stops(stops: PreemptionAnswer, question: PreemptionQuestion) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import MigrationAnswer, PreemptionAnswer
+from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned.learned_planner import planners
@@ -51,6 +52,7 @@ from hyperscale.planner.service.frames import (
     pack,
     read_question,
 )
+from hyperscale.planner.together.start_together import TogetherPlanner
 from hyperscale.planner.workload.profile import profile
 from hyperscale.util.child_process import begin
 from hyperscale.util.memo import Memo
@@ -113,7 +115,10 @@ class PlannerService:
     def _turns(self, ask: AskTurns, started: float) -> AdmissionResult:
         cluster = self._clusters[ask.cluster]
         desk = self._desk(cluster, ask.question.deadline_seconds, started)
-        return take_turns(ask.question, desk, cluster.policy.queue, self._choosers_of(cluster.policy.queue))
+        together = TogetherPlanner(
+            self._graph(cluster), cluster.policy, lambda request: profile(request.job), plan_in_order, expired=desk.expired
+        )
+        return take_turns(ask.question, desk, cluster.policy.queue, self._choosers_of(cluster.policy.queue), together)
 
     def _stops(self, ask: AskStops, started: float) -> PreemptionAnswer:
         cluster = self._clusters[ask.cluster]

@@ -1,0 +1,250 @@
+"""Several pending jobs at once: placed together against one after the other, the weighted sum of their objectives.
+
+One after the other is what the operator did: every job is planned on what those before it leave, in the order of the index rule (the
+shortest run first), and beside that in order of arrival. Both sides are plans as users get them, every one checked. Time is that of the
+search, on top of the plans one after the other, from which it starts; the time with the explained and checked plans is printed beside it.
+Peers: random orders, each job by greedy and local search, the best of as many as the joint step's time allows; `planner/assign` alone
+(the sum of link costs, Hulk's objective); the edge-pooled GCN's classification alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from benchmarks import jointcases
+from benchmarks.common import Row, goal, percentile
+from benchmarks.families import POLICY
+from benchmarks.jointcases import JointCase
+from benchmarks.suites import Options
+from hyperscale.planner.choice.given_order import plan_in_order
+from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.queue.queue_check import unsound_plans
+from hyperscale.planner.together import joint_starts
+from hyperscale.planner.together.in_sequence import Sequences
+from hyperscale.planner.together.shared_nodes import SharedNodes, TogetherJob, shared_nodes
+from hyperscale.planner.together.start_together import BegunJob, FoundTogether, TogetherPlanner
+from hyperscale.planner.together.together_search import JointStart, place_together
+
+BENCHMARK: Final = "together"
+OURS: Final = "hyperscale"
+RULE: Final = "the rule's order"
+ARRIVAL: Final = "order of arrival"
+LIMIT_RATIO: Final = 0.95
+LIMIT_SECONDS: Final = 0.1
+QUICK_QUESTIONS: Final = 2
+MIN_STARTED: Final = 4
+ARRIVAL_EVERY: Final = 4
+"""Every so many questions are looked at in order of arrival too."""
+
+
+class Outcome(NamedTuple):
+    """One question and one order of the queue."""
+
+    family: str
+    jobs: int
+    ratio: float
+    """Joint over one after the other."""
+    wall_seconds: float
+    cpu_seconds: float
+    whole_seconds: float
+    """Processor time with plans and checks."""
+    start: str
+    """Which start the answer came from; empty where the plans one after the other stay."""
+    refused: int
+    """Sentences of the operator's check about the answer."""
+    peers: dict[str, float]
+    """Sums of the peers over one after the other."""
+
+
+class _Timed(TogetherPlanner):
+    """Measures its search."""
+
+    wall_seconds = cpu_seconds = 0.0
+
+    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> FoundTogether | None:
+        """As the planner's."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        found = super().search(jobs, movable)
+        self.wall_seconds, self.cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
+        return found
+
+
+def run(options: Options) -> list[Row]:
+    """Figures by family and of all questions, and the goals."""
+    rows: list[Row] = []
+    _warm()
+    by_order: dict[str, list[Outcome]] = {RULE: [], ARRIVAL: []}
+    for family, count in jointcases.QUESTIONS.items():
+        if not jointcases.available(family):
+            rows.append(Row(BENCHMARK, family, OURS, "skipped: its data are absent", 0.0, ""))
+            continue
+        small, answered = 0, 0
+        for drawn in jointcases.cases(family):
+            begun = jointcases.one_by_one(drawn, jointcases.shortest_first(drawn))
+            if len(begun) < MIN_STARTED:
+                small += 1
+                continue
+            by_order[RULE].append(_outcome(drawn, begun, with_peers=True))
+            if answered % ARRIVAL_EVERY == 0 and len(begun := jointcases.one_by_one(drawn)) >= MIN_STARTED:
+                by_order[ARRIVAL].append(_outcome(drawn, begun, with_peers=False))
+            answered += 1
+            if answered == (QUICK_QUESTIONS if options.quick else count):
+                break
+        rows.append(Row(BENCHMARK, family, "cases", f"left out: fewer than {MIN_STARTED} of the jobs find a place", float(small), ""))
+    for order, outcomes in by_order.items():
+        rows += _rows(order, outcomes)
+    return rows + _goals(by_order)
+
+
+def _warm() -> None:
+    """A worker process reads weights and libraries once, whatever is asked."""
+    drawn = jointcases.case("geo", 1)
+    TogetherPlanner(drawn.graph, POLICY, drawn.profile, plan_in_order)(jointcases.one_by_one(drawn))
+
+
+def _outcome(drawn: JointCase, begun: Sequence[BegunJob], *, with_peers: bool) -> Outcome:
+    planner = _Timed(drawn.graph, POLICY, drawn.profile, plan_in_order)
+    whole = time.process_time()
+    answer = planner(begun)
+    whole = time.process_time() - whole
+    before = math.fsum(job.plan.objective for job in begun)
+    after = math.fsum(plan.objective for plan in answer.plans)
+    refused = len(unsound_plans([(job.request, plan) for job, plan in zip(begun, answer.plans, strict=True)], drawn.graph.snapshot))
+    peers = _peers(drawn, begun, planner.cpu_seconds) if with_peers else {}
+    start = answer.start if answer.saved_ratio > 0.0 else ""
+    return Outcome(
+        drawn.family,
+        len(begun),
+        after / before,
+        planner.wall_seconds,
+        planner.cpu_seconds,
+        whole,
+        start,
+        refused + len(answer.fallbacks),
+        peers,
+    )
+
+
+def _peers(drawn: JointCase, begun: Sequence[BegunJob], cpu_seconds: float) -> dict[str, float]:
+    """Sums over the sum one after the other, on the same nodes; +inf where a peer finds no place for some job."""
+    jobs = [
+        TogetherJob(
+            pose(job.request, drawn.graph, drawn.profile(job.request), POLICY),
+            tuple(drawn.graph.index[worker.node] for worker in job.plan.workers),
+        )
+        for job in begun
+    ]
+    shared = shared_nodes(jobs)
+    before = shared.total(list(shared.one_by_one))
+    starts = joint_starts.joint_starts(shared)
+    alone = {start.name: start for start in starts}
+    others = [start for start in starts if start.name != joint_starts.CLASSIFIED]
+    return {
+        "random orders, equal time": _random_orders(shared, before, cpu_seconds, drawn.seed) / before,
+        "planner/assign alone": _total(shared, alone.get(joint_starts.LINK_SUM)) / before,
+        "edge-pooled GCN alone": _total(shared, alone.get(joint_starts.CLASSIFIED)) / before,
+        "ours without the GCN's start": place_together(shared, lambda _: others).total / before,
+        "ours from the plans one after the other only": place_together(shared).total / before,
+    }
+
+
+def _total(shared: SharedNodes, start: JointStart | None) -> float:
+    return shared.total(start.orders) if start is not None and shared.fits(start.orders) else math.inf
+
+
+def _random_orders(shared: SharedNodes, before: float, cpu_seconds: float, seed: int) -> float:
+    """The best of random orders, and of the plans one after the other."""
+    sequences = Sequences(shared)
+    rng, best, until = np.random.default_rng(seed), before, time.process_time() + cpu_seconds
+    while time.process_time() < until:
+        orders = sequences.orders(rng.permutation(len(shared.workers)).tolist())
+        if orders is not None:
+            best = min(best, shared.total(orders))
+    return best
+
+
+def _rows(order: str, outcomes: Sequence[Outcome]) -> list[Row]:
+    """Figures of all questions and by family."""
+    rows: list[Row] = []
+    for family in (*dict.fromkeys(outcome.family for outcome in outcomes), "all"):
+        some = [outcome for outcome in outcomes if family in (outcome.family, "all")]
+        case = f"{family}, {order}"
+        rows += [
+            Row(BENCHMARK, case, OURS, "questions", float(len(some)), ""),
+            Row(BENCHMARK, case, OURS, "sum over one after the other, mean", _mean(outcome.ratio for outcome in some), "ratio"),
+            Row(BENCHMARK, case, OURS, "sum over one after the other, median", float(np.median([each.ratio for each in some])), "ratio"),
+            Row(BENCHMARK, case, OURS, "sum over one after the other, highest", max(outcome.ratio for outcome in some), "ratio"),
+            Row(BENCHMARK, case, OURS, "questions where nothing is saved", float(sum(not outcome.start for outcome in some)), ""),
+        ]
+        for clock, seconds in (
+            ("processor", [each.cpu_seconds for each in some]),
+            ("processor, with plans and checks,", [each.whole_seconds for each in some]),
+            ("wall", [each.wall_seconds for each in some]),
+        ):
+            rows += [
+                Row(BENCHMARK, case, OURS, f"{clock} time, mean", 1e3 * float(np.mean(seconds)), "ms"),
+                Row(BENCHMARK, case, OURS, f"{clock} time, 95 %", 1e3 * percentile(seconds, 0.95), "ms"),
+                Row(BENCHMARK, case, OURS, f"{clock} time, highest", 1e3 * max(seconds), "ms"),
+            ]
+        rows += _compared(case, some)
+    return rows + _wins(order, outcomes)
+
+
+def _compared(case: str, outcomes: Sequence[Outcome]) -> list[Row]:
+    """What the peers reach; a peer without an answer counts as one after the other."""
+    rows: list[Row] = []
+    for name in outcomes[0].peers:
+        ratios = [outcome.peers[name] for outcome in outcomes]
+        found = [ratio for ratio in ratios if math.isfinite(ratio)]
+        rows += [
+            Row(
+                BENCHMARK,
+                case,
+                name,
+                "sum over one after the other, mean where it has an answer",
+                _mean(found) if found else math.nan,
+                "ratio",
+            ),
+            Row(BENCHMARK, case, name, "questions without an answer", float(len(ratios) - len(found)), ""),
+            Row(BENCHMARK, case, name, "questions with a lower sum than ours", _below(outcomes, name), ""),
+        ]
+    return rows
+
+
+def _below(outcomes: Sequence[Outcome], name: str) -> float:
+    return float(sum(outcome.peers[name] < outcome.ratio * (1.0 - 1e-6) for outcome in outcomes))
+
+
+def _wins(order: str, outcomes: Sequence[Outcome]) -> list[Row]:
+    """Which start the answers that save something came from."""
+    saved = [outcome.start for outcome in outcomes if outcome.start]
+    counts = Counter(saved)
+    names = (joint_starts.CLASSIFIED, *sorted(name for name in counts if name != joint_starts.CLASSIFIED))
+    return [
+        Row(BENCHMARK, f"all, {order}", f"start: {name}", "share of wins", 100.0 * counts[name] / max(1, len(saved)), "%") for name in names
+    ]
+
+
+def _goals(by_order: dict[str, list[Outcome]]) -> list[Row]:
+    rows: list[Row] = []
+    for order, outcomes in by_order.items():
+        if outcomes:
+            mean = _mean(outcome.ratio for outcome in outcomes)
+            rows.append(goal(BENCHMARK, f"{order}: sum over one after the other, mean", OURS, mean, LIMIT_RATIO, "ratio"))
+            worse = float(sum(outcome.ratio > 1.0 for outcome in outcomes))
+            rows.append(goal(BENCHMARK, f"{order}: questions with a higher sum", OURS, worse, 0.0, "questions"))
+            slowest = percentile([outcome.cpu_seconds for outcome in outcomes], 0.95)
+            rows.append(goal(BENCHMARK, f"{order}: processor time, 95 %", OURS, slowest, LIMIT_SECONDS, "s"))
+            refused = float(sum(outcome.refused for outcome in outcomes))
+            rows.append(goal(BENCHMARK, f"{order}: faults found by the operator's check", OURS, refused, 0.0, ""))
+    return rows
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
