@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -79,9 +80,16 @@ def test_a_job_that_is_nearly_done_is_not_stopped_for_its_restart() -> None:
 
 def test_a_small_gain_changes_nothing() -> None:
     near = (GpuOption(0, 4, 4.0), GpuOption(0, 8, 4.3))
-    job = RoundJob("a/a", near, current=0, attained=1e6, restart_seconds=1.0, unchanged_seconds=LONG)
+    job = RoundJob("a/a", near, current=0, attained=1e6, restart_seconds=1.0, unchanged_seconds=600.0)
     assert not next_round((job,), POOLS)[0].changes
     assert next_round((job,), POOLS, RoundSettings(min_gain_ratio=0.0))[0].changes
+
+
+def test_a_job_long_without_a_change_takes_a_small_gain() -> None:
+    near = (GpuOption(0, 4, 4.0), GpuOption(0, 8, 4.3))
+    job = RoundJob("a/a", near, current=0, attained=1e7, restart_seconds=1.0, unchanged_seconds=600.0)
+    assert not next_round((job,), POOLS)[0].changes
+    assert next_round((msgspec.structs.replace(job, unchanged_seconds=36_000.0),), POOLS)[0].changes
 
 
 def test_a_restart_that_costs_more_than_it_gains_is_not_made() -> None:

@@ -65,8 +65,10 @@ class RoundSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Speed that a waiting job counts with, relative to its fastest single GPU."""
     hold_seconds: float = 180.0
     """A job keeps what it holds for so long after a start or change."""
-    min_gain_ratio: float = 0.1
-    """A change counts as this much slower than it is predicted to be: smaller gains change nothing."""
+    min_gain_ratio: float = 0.5
+    """A change must make the job's end so much sooner than it is predicted to: smaller gains change nothing."""
+    gain_seconds: float = 600.0
+    """After so long without a change the ratio falls, in proportion to 1 / time; long jobs may still take small gains."""
     max_changes: int | None = None
     """Running jobs that may change or stop in one round; None: any number. Starts are not counted."""
 

@@ -46,7 +46,8 @@ def option_values(job: RoundJob, settings: RoundSettings) -> tuple[FloatArray, f
     if job.current is None:
         values = _worth(moved, left, job, settings)
         return np.where(runs, values, -np.inf), 0.0
-    values = _worth(moved * (1.0 + settings.min_gain_ratio), left, job, settings)
+    margin = settings.min_gain_ratio * min(1.0, settings.gain_seconds / max(job.unchanged_seconds, 1.0))
+    values = _worth(moved * (1.0 + margin), left, job, settings)
     stays = _worth(run_seconds, left, job, settings)[job.current] if runs[job.current] else 0.0
     again = _worth(moved, left, job, settings)[job.current] if runs[job.current] else 0.0
     values = np.where(runs, values, -np.inf)
