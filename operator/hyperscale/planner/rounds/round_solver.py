@@ -1,4 +1,4 @@
-"""The assignment of jobs to options: each job at most one, each pool no more GPUs than it has, the sum of values as large as can be.
+"""The assignment of jobs to options with the largest sum of values: one option a job, no pool over its GPUs.
 
 A multiple-choice knapsack with one constraint a pool. HiGHS (scipy) solves its linear relaxation, which leaves at most one job a pool
 undecided. Rounded and improved by changes of one job and of two at a time, it bounds what each option could still add; the integer
@@ -128,8 +128,8 @@ def _best_pair(
     for pool in range(len(free)):
         columns = np.flatnonzero((pools == pool) & (gpus > 0))
         short = np.where(np.isfinite(gain[:, columns]), missing[:, columns], 0)
-        held = np.where(pools[choice] == pool, gpus[choice], 0)[:, None]
-        freed = held - np.where(pools == pool, gpus, 0)
+        job_gpus = np.where(pools[choice] == pool, gpus[choice], 0)[:, None]
+        freed = job_gpus - np.where(pools == pool, gpus, 0)
         yields = (freed > 0) & ((pools == pool) | (gpus <= free[pools]))
         for size in np.unique(short[short > 0]):
             release = np.where(yields & (freed >= size), gain, -np.inf)

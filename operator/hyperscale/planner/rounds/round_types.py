@@ -24,7 +24,7 @@ class GpuOption(msgspec.Struct, frozen=True, rename="camel"):
     gpus: int
     """At least 1. A shape that no node can hold must not be offered: the rounds count GPUs, not nodes."""
     rate: float
-    """Useful work a second, in any unit that is the same for all options of the job, e.g. examples a second; 0 where it cannot run."""
+    """Useful work a second, e.g. examples a second; 0 where the job cannot run. All options of a job have the same unit."""
 
 
 class RoundJob(msgspec.Struct, frozen=True, rename="camel"):

@@ -37,7 +37,10 @@ def work_seconds(job: RoundJob, settings: RoundSettings) -> float:
 
 
 def option_values(job: RoundJob, settings: RoundSettings) -> tuple[FloatArray, float]:
-    """(k,) the worth of each option, -inf where it does not run there; and the worth of nothing: 0 or, for a stop, minus a restart."""
+    """(k,) the worth of each option, -inf where the job does not run; and the worth of no GPUs.
+
+    No GPUs are worth 0 to a job that waits, and cost a running job a restart.
+    """
     rates = np.array([option.rate for option in job.options], dtype=np.float64)
     left, rate = work_seconds(job, settings), single_rate(job.options)
     runs = rates > 0.0
@@ -56,7 +59,7 @@ def option_values(job: RoundJob, settings: RoundSettings) -> tuple[FloatArray, f
 
 
 def _worth(seconds: FloatArray, left: float, job: RoundJob, settings: RoundSettings) -> FloatArray:
-    """(k,) worth of ends in so many seconds; at least 0."""
+    """(k,) worth of ends after `seconds` (k,), at least 0."""
     speed = left / seconds
     idle, curve = settings.idle_speed, settings.curve
     floor = idle**curve if idle > 0.0 else 0.0
