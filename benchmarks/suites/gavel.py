@@ -16,11 +16,13 @@ arrives when; `arrivals x 0.5` halves the gaps.
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to the jobs that wait
   Gavel makespan, filled; first come; least attained service; shortest left     simple orders that may stop and move any job in any round
+  hyperscale, rounds              elastic rounds (planner/rounds): all jobs assigned to types again in every round; `time left unknown`: the
+                                  rounds' defaults, which estimate it from the work done
   assignment at every round       a reference: all jobs assigned again each round by a linear program (peers/assignment.py)
 
 Max-min optimises fairness, not mean completion, and knows no remaining times: read it beside the simple orders. Stops are judged by
 speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known to `hyperscale`,
-`runs to the end`, `makespan`, `shortest left` and the reference, not to the others. The goal is judged against the better of the two
+`runs to the end`, `makespan`, `shortest left` and the reference, not to the others. The goals are judged against the better of the two
 published readings, with the time left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest
 type; `every job alone on its fastest type` is a floor: no policy gets below it.
 """
@@ -43,12 +45,14 @@ from benchmarks.common import Row
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
 from benchmarks.suites import Options
+from benchmarks.suites.gavel_rounds import ROUNDS, ROUNDS_UNKNOWN, ElasticRounds, rounds_goals
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.preempt.preempt import advise
 from hyperscale.planner.queue.kinds import Contender, KindDemand
 from hyperscale.planner.queue.options import patient
 from hyperscale.planner.queue.queue_policies import choosers, settings_of
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
+from hyperscale.planner.rounds.round_types import RoundSettings
 
 BENCHMARK: Final = "gavel"
 OURS: Final = "hyperscale"
@@ -56,7 +60,7 @@ UNKNOWN: Final = "hyperscale, time left unknown"
 TO_THE_END: Final = "hyperscale, runs to the end"
 AGENT: Final = "hyperscale, agent, runs to the end"
 WRONG: Final = "hyperscale, time left +- 30 %"
-MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END, AGENT)
+MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END, AGENT, ROUNDS, ROUNDS_UNKNOWN)
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
 ARRIVALS: Final = "max_min_fairness"
 BATCH: Final = "minimize_makespan"
@@ -203,7 +207,8 @@ def policies() -> list[Policy]:
     """Ours and every peer, fresh."""
     ours = [Operator(OURS), Operator(WRONG, belief=wrong), Operator(UNKNOWN, belief=Guess()), Operator(TO_THE_END, stops=False)]
     ours.append(Operator(AGENT, stops=False, policy=QueuePolicy(order=QueueOrder.LEARNED)))
-    return [*ours, *peers.peers()]
+    rounds = [ElasticRounds(ROUNDS), ElasticRounds(ROUNDS_UNKNOWN, RoundSettings(), remaining=False)]
+    return [*ours, *rounds, *peers.peers()]
 
 
 def permuted(jobs: Sequence[Job], gap: float, seed: int) -> list[Job]:
@@ -255,7 +260,8 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
             means[policy.name].append(float(np.mean(outcome.completion(jobs))) / HOUR)
             if policy.name == OURS:
                 seconds += outcome.decision_seconds
-    return rows + _ratios_by_seed(case, [seed for seed, _ in traces], means) + _goals_of_case(case, means)
+    goals = [*_goals_of_case(case, means), *rounds_goals(case, means)]
+    return rows + _ratios_by_seed(case, [seed for seed, _ in traces], means) + goals
 
 
 def _ratios_by_seed(case: str, seeds: Sequence[int], means: Mapping[str, list[float]]) -> list[Row]:

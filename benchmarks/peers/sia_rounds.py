@@ -1,0 +1,177 @@
+"""Our rounds (hyperscale.planner.rounds) behind the interface of the simulator of Sia.
+
+What is known of a job is what the simulator gives Sia: goodput functions as learnt so far, one-GPU profiles by type, age, restarts, and
+that a restart is under way. Progress, epochs and the true work left are not read.
+The seconds of a restart are Sia's own figure (`get_restart_penalty`). Work done is the predicted goodput summed over the rounds.
+Shapes are Sia's: 1, 2, 4, 8 GPUs in a node, then whole nodes.
+
+Unlike Sia, a job that never ran is offered up to `FIRST_GPUS` GPUs of one node, with a speed that grows as GPUs^0.9.
+"""
+
+# ruff: noqa: ANN401 - the simulator has no types
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from hyperscale.planner.rounds.round_check import unsound_round
+from hyperscale.planner.rounds.round_policy import next_round
+from hyperscale.planner.rounds.round_types import GpuOption, GpuPool, RoundGrant, RoundJob, RoundSettings
+
+ROUND_SECONDS: Final = 60.0
+FIRST_GPUS: Final = 8
+FIRST_SCALING: Final = 0.9
+GPU: Final = "nvidia.com/gpu"
+NO_RATE: Final = 1e-9
+"""Of what a job holds where its model says that it cannot run."""
+
+Shape = tuple[int, int]
+"""Pool and GPUs."""
+
+
+@dataclass
+class _Record:
+    """What the policy remembers of a job from round to round."""
+
+    attained_seconds: float = 0.0
+    """Work done, in seconds on the fastest single GPU."""
+    lost_seconds: float = 0.0
+    """Of the round that begins: a restart."""
+    unchanged_seconds: float = 0.0
+    model: object = None
+    rates: dict[Shape, float] | None = None
+
+
+def policy_class(settings: Mapping[str, Any]) -> Any:
+    """A subclass of the simulator's SiaPolicy that decides by our rounds."""
+    sia = importlib.import_module("sia")
+    chosen = msgspec.convert(settings, RoundSettings)
+
+    class Rounds(sia.SiaPolicy):  # type: ignore[misc, name-defined]
+        """See the module."""
+
+        records: dict[str, _Record]
+
+        def optimize(self, jobs: Mapping[str, Any], nodes: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+            """As the simulator calls it: `{job: (type, node of each GPU)}`."""
+            self.records = {name: self.__dict__.get("records", {}).get(name, _Record()) for name in jobs}
+            names = list(nodes)
+            pools = [GpuPool(name, sum(node.resources[GPU] for node in nodes[name].values())) for name in names]
+            question = [
+                _job(name, info, _shape(before.get(name), names), self.records[name], shapes_of(self), sia.get_restart_penalty(name))
+                for name, info in jobs.items()
+            ]
+            grants = next_round(question, pools, chosen)
+            if wrong := unsound_round(grants, question, pools, chosen):
+                raise AssertionError(wrong)
+            return _placed(_given(grants, question, self.records), names, nodes)
+
+    return Rounds
+
+
+def shapes_of(policy: Any) -> list[tuple[str, int, int, int]]:
+    """Sia's shapes: type, its GPUs a node, nodes, GPUs."""
+    return [
+        (name, policy.cluster_ngpus_per_node[name], int(count), int(gpus))
+        for name in policy.cluster_ordering
+        for count, gpus in zip(*policy.configs[name], strict=True)
+    ]
+
+
+def _shape(given: tuple[str | None, Sequence[int]] | None, names: Sequence[str]) -> Shape | None:
+    return None if given is None or given[0] is None else (names.index(given[0]), len(given[1]))
+
+
+def _job(
+    name: str, info: Any, held: Shape | None, record: _Record, shapes: Sequence[tuple[str, int, int, int]], restart: float
+) -> RoundJob:
+    """The job as the rounds ask for it; its record counts the round that has passed."""
+    model = _model(info)
+    if record.rates is None or model != record.model:
+        record.model, record.rates = model, _rates(info, shapes)
+    rates = dict(record.rates)
+    if held is not None:
+        rates.setdefault(held, NO_RATE)
+    single = max((rate for (_, gpus), rate in rates.items() if gpus == 1), default=0.0)
+    if single <= 0.0:
+        single = max((rate / gpus for (_, gpus), rate in rates.items()), default=1.0)
+    if held is not None:
+        record.attained_seconds += (ROUND_SECONDS - min(record.lost_seconds, ROUND_SECONDS)) * rates[held] / single
+        record.lost_seconds = max(record.lost_seconds - ROUND_SECONDS, 0.0)
+    record.unchanged_seconds += ROUND_SECONDS
+    options = tuple(GpuOption(pool, gpus, rate) for (pool, gpus), rate in sorted(rates.items()))
+    current = None if held is None else sorted(rates).index(held)
+    return RoundJob(
+        name,
+        options,
+        current,
+        attained=record.attained_seconds * single,
+        restart_seconds=float(restart),
+        unchanged_seconds=record.unchanged_seconds,
+        movable=not info.scaling_underway,
+    )
+
+
+def _model(info: Any) -> object:
+    """What the speeds of a job come from, for comparison: with a fixed batch only its speed parameters change their ratios."""
+    models = [(name, fn) for name, fn in info.speedup_fn.items() if fn is not None]
+    return [(name, fn._goodput_fn._perf_params, fn._goodput_fn._grad_params if fn.tune_bsz else None) for name, fn in models]
+
+
+def _rates(info: Any, shapes: Sequence[tuple[str, int, int, int]]) -> dict[Shape, float]:
+    """Goodput of each shape; of a type where the job never ran, projected as Sia does."""
+    names = list(dict.fromkeys(name for name, *_ in shapes))
+    per_node = {name: size for name, size, *_ in shapes}
+    learned = [name for name in names if info.speedup_fn[name] is not None]
+    rates: dict[Shape, float] = {}
+    for pool, name in enumerate(names):
+        gpus = np.array([count for kind, _, _, count in shapes if kind == name])
+        if not learned:
+            rates |= {
+                (pool, int(n)): float(info.cluster_throughputs[name] * n**FIRST_SCALING)
+                for n in gpus
+                if n <= min(FIRST_GPUS, per_node[name])
+            }
+            continue
+        source = name if name in learned else learned[0]
+        factor = 1.0 if source == name else info.cluster_throughput_ratios[name][source]
+        nodes = np.ceil(gpus / per_node[source])
+        goodput = np.asarray(info.speedup_fn[source].get_goodput(nodes.astype(np.float32), gpus.astype(np.float32)), dtype=np.float64)
+        rates |= {(pool, int(n)): float(rate * factor) for n, rate in zip(gpus, goodput, strict=True) if rate > 0.0 and np.isfinite(rate)}
+    return rates
+
+
+def _given(grants: Sequence[RoundGrant], question: Sequence[RoundJob], records: Mapping[str, _Record]) -> dict[str, Shape]:
+    """Shape of each job that is given GPUs; records of those that change start again."""
+    jobs = {job.key: job for job in question}
+    given = {}
+    for grant in grants:
+        job = jobs[grant.key]
+        if grant.changes:
+            records[grant.key].unchanged_seconds = 0.0
+            records[grant.key].lost_seconds = job.restart_seconds
+        if grant.option is not None:
+            given[grant.key] = (job.options[grant.option].pool, job.options[grant.option].gpus)
+    return given
+
+
+def _placed(given: Mapping[str, Shape], names: Sequence[str], nodes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nodes of each job, the largest first, each on the fullest node that holds it. The same shape on other nodes costs nothing here."""
+    free = [{index: node.resources[GPU] for index, node in sorted(nodes[name].items())} for name in names]
+    placed = {}
+    for key, (pool, gpus) in sorted(given.items(), key=lambda item: (-item[1][1], item[0])):
+        room = free[pool]
+        largest = min(gpus, max(node.resources[GPU] for node in nodes[names[pool]].values()))
+        ids: list[int] = []
+        while len(ids) < gpus:
+            node = min((index for index in room if room[index] >= largest), key=lambda index: (room[index], index))
+            room[node] -= largest
+            ids += [node] * largest
+        placed[key] = (names[pool], ids)
+    return placed
