@@ -66,7 +66,7 @@ class InThisProcess:
         if self.broken:
             return None
         preemption = policy.queue.preemption
-        terms = Terms(preemption.min_gain_ratio, preemption.hold_down_seconds, policy.migration.restart_seconds)
+        terms = Terms(preemption.min_gain_ratio, preemption.hold_down_seconds, policy.migration.restart_seconds, preemption.max_jobs)
         return evaluate_preemptions(question, _desk(snapshot, policy), policy.queue, terms, choosers(policy.queue))
 
 

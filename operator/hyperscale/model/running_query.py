@@ -80,6 +80,8 @@ class PreemptibleJob(msgspec.Struct, frozen=True, rename="camel"):
     """Its queue weight: how many times a second until its end counts."""
     held_seconds: float = 0.0
     """Since its ranks last started."""
+    resizable: bool = False
+    """Whether it may resume with any worker count of its request; False: only with the count of its plan."""
 
 
 class PreemptionQuestion(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,6 +113,8 @@ class JobPreemption(msgspec.Struct, frozen=True, rename="camel"):
     """Predicted fall of the weighted mean of the seconds until all jobs of the question end, for all stops of the answer together."""
     price_seconds: float
     """Of this stop: restart and work done again."""
+    workers: int | None = None
+    """Workers with which it resumes at once, where they are more or fewer than it has; None otherwise."""
 
 
 class PreemptionAnswer(msgspec.Struct, frozen=True, rename="camel"):

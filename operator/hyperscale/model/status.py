@@ -139,6 +139,8 @@ class ProposedPreemption(Out, frozen=True):
     """Restart and work done again, of this job."""
     first_proposed_time: Time
     """When it was first found to pay."""
+    workers: int | None = None
+    """Workers with which it would resume at once, where they are more or fewer than it has."""
     blocker: Annotated[str, Meta(max_length=256)] = ""
     """Why the operator does not stop the job; empty where it does."""
 

@@ -95,7 +95,19 @@ class Scene(Stage):
         spec = {"dataset": {"source": {"builtin": {"name": "Cora"}}}, **self.long_spec}
         self.cache.see_job({"metadata": metadata, "spec": spec, "status": to_wire(status)})
 
-    def see_mpijob(self, suspended: bool, start_time: str = "2026-01-01T00:00:10Z") -> None:
+    async def begin_alone(self, workers: int, resizable: bool) -> None:
+        """The long job runs with `workers` workers and nothing waits; an hour later its measurements are fresh."""
+        self.see_long(JobStatus())
+        answer = await self.planning.make(LONG, self.seen(LONG), MakePlan(Reason.PLANNING, workers_fixed=workers), self.policy)
+        assert isinstance(answer.outcome, Plan)
+        self.plan = answer.outcome
+        self.see_long(JobStatus(plan=self.plan))
+        self.see_mpijob(suspended=False, resizable=resizable)
+        self.see_pods(gone=False)
+        self.planning.drop(LONG)
+        await self.later(3600.0)
+
+    def see_mpijob(self, suspended: bool, start_time: str = "2026-01-01T00:00:10Z", resizable: bool = False) -> None:
         assert self.plan is not None
         self.version += 1
         gates = [{"name": constants.PLACEMENT_GATE}]
@@ -105,7 +117,8 @@ class Scene(Stage):
             "name": "long",
             "uid": "mpi-long",
             "resourceVersion": str(self.version),
-            "annotations": {constants.PLAN_ANNOTATION: plan_annotation(self.plan)},
+            "annotations": {constants.PLAN_ANNOTATION: plan_annotation(self.plan)}
+            | ({constants.RESIZABLE_ANNOTATION: ""} if resizable else {}),
             "ownerReferences": [{"uid": "uid-long", "controller": True}],
         }
         conditions = [] if suspended else [{"type": "Running", "status": "True"}]

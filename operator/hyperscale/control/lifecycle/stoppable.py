@@ -124,6 +124,16 @@ def usable_gpus(
     return usable
 
 
+def may_grow(running: Iterable[PreemptibleJob], free_gpus: int) -> bool:
+    """Whether GPUs are free for another worker of a job that may resume with more."""
+    return any(
+        job.resizable
+        and len(job.running.plan.workers) < job.running.request.job.workers.max_replicas
+        and job.running.request.job.workers.gpus_per_worker <= free_gpus
+        for job in running
+    )
+
+
 def shown_stop(advice: JobPreemption, since: str, why_not: str) -> ProposedPreemption:
     """Advice as the status tells it."""
     return ProposedPreemption(
@@ -131,13 +141,14 @@ def shown_stop(advice: JobPreemption, since: str, why_not: str) -> ProposedPreem
         saved_seconds=short(advice.saved_seconds),
         cost_seconds=short(advice.price_seconds),
         first_proposed_time=since,
+        workers=advice.workers,
         blocker=why_not[:256],
     )
 
 
 def material(shown: ProposedPreemption, fresh: ProposedPreemption) -> bool:
     """Whether the difference is worth another write: others gain, another reason, or a saving that halved or doubled."""
-    if (shown.beneficiaries, shown.blocker) != (fresh.beneficiaries, fresh.blocker):
+    if (shown.beneficiaries, shown.workers, shown.blocker) != (fresh.beneficiaries, fresh.workers, fresh.blocker):
         return True
     return not shown.saved_seconds <= fresh.saved_seconds * MATERIAL_FACTOR <= shown.saved_seconds * MATERIAL_FACTOR**2
 
@@ -146,11 +157,12 @@ def proposed(stop: ProposedPreemption, own_key: str) -> Condition:
     """The condition that says so; the same advice gives the same words."""
     why_not = f"; not done because {stop.blocker}" if stop.blocker else ""
     message = (
-        f"if this job stopped now, {_served(stop.beneficiaries, own_key)}: the mean time until all jobs end would be "
+        f"if this job stopped now, {_served(stop.beneficiaries, own_key, stop.workers)}: the mean time until all jobs end would be "
         f"{stop.saved_seconds:.4g} s shorter with all stops that are proposed, the price of this one, {stop.cost_seconds:.4g} s for the "
         f"restart and work done again, paid{why_not}"
     )
-    return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersGainMore", message=message[:2048])
+    reason = "AnotherWorkerCount" if stop.beneficiaries == (own_key,) and stop.workers is not None else "OthersGainMore"
+    return Condition(type=PROPOSED_CONDITION, status="True", reason=reason, message=message[:2048])
 
 
 def preemption_message(stop: LastPreemption, own_key: str) -> str:
@@ -158,9 +170,10 @@ def preemption_message(stop: LastPreemption, own_key: str) -> str:
     return f"stopped at {stop.start_time} so that {_served(stop.beneficiaries, own_key)}; about {stop.completed_epochs:.4g} epochs are kept"
 
 
-def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:
+def _served(beneficiaries: tuple[str, ...], own_key: str, workers: int | None = None) -> str:
     others = [key for key in beneficiaries if key != own_key]
     words = [f"{', '.join(others)} could start on its GPUs"] if others else []
     if own_key in beneficiaries:
-        words.append("it could continue at once on other GPUs")
+        count = f"with {workers} workers" if workers is not None else "on other GPUs"
+        words.append(f"it could continue at once {count}")
     return " and ".join(words) or "others could start on its GPUs"

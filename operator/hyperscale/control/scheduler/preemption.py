@@ -12,12 +12,13 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.lifecycle.movable import ADVISES
+from hyperscale.control.lifecycle.movable import ADVISES, resizable
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
     is_preempted,
     material,
+    may_grow,
     preemption_blocker,
     shown_stop,
     undisturbed,
@@ -120,7 +121,6 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         self._migration = migration
         self._asked: list[tuple[PolicySpec, float]] = []
         """When the question of a policy was put last, by the clock that is never set."""
-        """When the question was last put, by policy."""
 
     def view(self, key: Key) -> PreemptionView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
@@ -143,7 +143,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
 
     async def check(self) -> None:
-        """One question, about the policy that has waited longest, where jobs wait and others may be stopped for them."""
+        """Put one question, about the policy that has waited longest, where jobs wait or a running one may grow onto free GPUs."""
         now = self._clock()
         groups = self._groups()
         self._forget(groups)
@@ -164,7 +164,9 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             return False
         waiting = [entry for entry in pending if entry.asked]
         snapshot = self._cache.snapshot(policy, now)
-        running = await self._stoppable(group, snapshot) if waiting and snapshot.metrics.available else {}
+        running = await self._stoppable(group, snapshot) if snapshot.metrics.available and (waiting or not pending) else {}
+        if not waiting and not may_grow(running.values(), self._admission.free(snapshot)[1]):
+            running = {}
         if not running:
             self._learn(group.keys, {}, {}, policy)
             return False
@@ -186,7 +188,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
     ) -> PreemptionQuestion:
         free_gpus, free = self._admission.free(snapshot)
         free += sum(claim.gpus for job in running.values() for claim in job.running.claims.values())
-        asked = self._pending.question_about(waiting[0], waiting[1:], free, policy.queue.starvation_seconds)
+        asked = self._pending.question_about(waiting[0], waiting[1:], free, policy.queue.starvation_seconds) if waiting else []
         names = {str(key) for key in running}
         return PreemptionQuestion(
             pending=self._pending.queued(asked),
@@ -210,9 +212,11 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             await slices.pause_if_due()
             job = self._migration.running_job(key, policy, snapshot)
             if job is not None:
-                request = with_workers(job.request, len(job.plan.workers))
-                held_seconds = max(0.0, now - unix_seconds(self._cache.mpijobs[key].start_time))
-                stoppable[key] = PreemptibleJob(replace(job, request=request), weights[key], held_seconds)
+                view = self._cache.mpijobs[key]
+                sized = resizable(job.request.job, view)
+                request = replace(job.request, workers_fixed=None) if sized else with_workers(job.request, len(job.plan.workers))
+                held_seconds = max(0.0, now - unix_seconds(view.start_time))
+                stoppable[key] = PreemptibleJob(replace(job, request=request), weights[key], held_seconds, sized)
             if len(stoppable) == MAX_STOPPABLE:
                 break
         return stoppable

@@ -164,6 +164,8 @@ class PreemptionPolicy(Spec, frozen=True):
     """A job is not stopped sooner after its last start."""
     min_gain_percent: Annotated[int, Meta(ge=0, le=10_000)] = 10
     """Minimum gain per preemption: total completion time saved, in percent of an average job duration."""
+    max_jobs: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """Most running jobs that one check may stop or resize; unset means any number."""
 
     @property
     def min_gain_ratio(self) -> float:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from hyperscale.planner.preempt.round_start import reassigned
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.forecast import NO_PREEMPTION, Forecast
 from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindDemand, KindsOutcome, best_seconds
@@ -49,16 +50,18 @@ def advise(
     min_gain_ratio: float,
     settings: rule.RuleSettings,
     expired: Expired = lambda: False,
+    max_stops: int | None = None,
 ) -> Advice:
     """Return the set of preemptions that saves most. Raises ValueError where a job has not one figure a kind.
 
     free:           free GPUs of each kind
     min_gain_ratio: part of an average job's seconds to its end; all ends together must be that much sooner for every preemption
+    max_stops:      most preemptions of the set; None: any number
     """
     fitting = feasible(jobs, free)
-    if not any(job.stoppable for job in fitting) or len(fitting) < 2:
+    if not any(job.stoppable for job in fitting):
         return Advice()
-    search = _PreemptionSearch(fitting, free, min_gain_ratio, settings)
+    search = _PreemptionSearch(fitting, free, min_gain_ratio, settings, max_stops)
     best = search.run(expired)
     return search.advice(best) if best else Advice()
 
@@ -80,7 +83,10 @@ def margin_seconds(jobs: Sequence[Contender], mean_seconds: float, min_gain_rati
 class _PreemptionSearch:
     """Best-improvement descent over sets of preemptions."""
 
-    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], min_gain_ratio: float, settings: rule.RuleSettings) -> None:
+    def __init__(
+        self, jobs: Sequence[Contender], free: Sequence[int], min_gain_ratio: float, settings: rule.RuleSettings, max_stops: int | None
+    ) -> None:
+        self.max_stops = max_stops
         self.forecast = Forecast(jobs, free, settings)
         self.jobs = {job.key: job for job in jobs}
         self.free = tuple(free)
@@ -90,18 +96,24 @@ class _PreemptionSearch:
         self._victims = list(_victims([job for job in jobs if job.stoppable]))
 
     def run(self, expired: Expired) -> frozenset[str]:
-        """The best set, searched from the empty set and from the best of its neighbours: some preemptions pay only together."""
+        """The best set, searched from the empty set, the best of its neighbours and an assignment: some preemptions pay only together."""
         best = self._descent(NO_PREEMPTION, expired)
         first = (
             sorted(self._neighbours(NO_PREEMPTION), key=lambda stops: (self._cost(stops), len(stops), sorted(stops)))
             if not expired()
             else []
         )
-        for start in first[:STARTS]:
+        for start in (*first[:STARTS], *self._reassigned(expired)):
             candidate = self._descent(start, expired)
             if (self._cost(candidate), len(candidate)) < (self._cost(best), len(best)):
                 best = candidate
         return best
+
+    def _reassigned(self, expired: Expired) -> Iterator[frozenset[str]]:
+        """The jobs that an assignment over all jobs stops or resizes."""
+        start = reassigned(list(self.jobs.values()), self.free) if not expired() else NO_PREEMPTION
+        if start:
+            yield start
 
     def _descent(self, start: frozenset[str], expired: Expired) -> frozenset[str]:
         """One best change after the other."""
@@ -127,6 +139,8 @@ class _PreemptionSearch:
 
     def _cost(self, stopped: frozenset[str]) -> float:
         """Weighted mean seconds to all ends plus a margin for each preemption; +inf where a preempted job would resume in its place."""
+        if self.max_stops is not None and len(stopped) > self.max_stops:
+            return math.inf
         if stopped not in self._costs:
             mean, in_vain = self.forecast.judged(stopped)
             self._costs[stopped] = math.inf if in_vain else mean + self._margin * len(stopped)

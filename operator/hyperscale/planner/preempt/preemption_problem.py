@@ -34,6 +34,8 @@ class Terms(msgspec.Struct, frozen=True):
     """A job is not stopped so soon after its ranks started."""
     restart_seconds: float
     """Price of a stop beside the work that is done again."""
+    max_stops: int | None = None
+    """Most jobs of one answer; None: any number."""
 
 
 class PreemptionProblem:
@@ -68,7 +70,7 @@ class PreemptionProblem:
         gpus_by_kind = self.kinds.counted({name: claim.gpus for name, claim in running.claims.items()})
         left = running.remaining_epochs * running.plan.predicted.epoch_seconds
         may = job.held_seconds >= self.terms.hold_down_seconds and any(gpus_by_kind)
-        demands = self._demands(fixed(job), running.remaining_epochs + running.redone_epochs) if may else ()
+        demands = self._demands(resumed(job), running.remaining_epochs + running.redone_epochs) if may else ()
         return Contender(
             running.request.job_key,
             demands or _anywhere(gpus_by_kind, left),
@@ -130,9 +132,14 @@ class PreemptionProblem:
         return alone, _epoch(self.desk.empty(request, self.question.claims))
 
 
-def fixed(job: PreemptibleJob) -> PlanRequest:
-    """The question that a stopped job puts: as many workers as its MPIJob has, nowhere in particular."""
-    return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, reserved_amounts={})
+def resumed(job: PreemptibleJob) -> PlanRequest:
+    """Return the request of a stopped job: nowhere in particular, with as many workers as its MPIJob has unless the count may change."""
+    request = replace(job.running.request, workers_fixed=None, pinned={}, free_gpus={}, reserved_amounts={})
+    if job.resizable:
+        return request
+    count = len(job.running.plan.workers)
+    counts = replace(request.job.workers, min_replicas=count, max_replicas=count)
+    return replace(request, workers_fixed=count, job=replace(request.job, workers=counts))
 
 
 def _anywhere(gpus_by_kind: tuple[int, ...], left_seconds: float) -> tuple[KindDemand, ...]:

@@ -19,7 +19,7 @@ from hyperscale.model.running_query import JobPreemption, PreemptionAnswer, Pree
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import advise, margin_seconds
-from hyperscale.planner.preempt.preemption_problem import PreemptionProblem, Terms, fixed
+from hyperscale.planner.preempt.preemption_problem import PreemptionProblem, Terms, resumed
 from hyperscale.planner.queue.forecast import mean_seconds
 from hyperscale.planner.queue.joint import QueueError, take_turns
 from hyperscale.planner.queue.kinds import Contender
@@ -34,13 +34,28 @@ ATTEMPTS: Final = 3
 def evaluate_preemptions(
     question: PreemptionQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers
 ) -> PreemptionAnswer:
-    """The preemptions that pay, most often none; none where the time is too short to check them."""
+    """Return the preemptions that pay, most often none; none where the time is too short to check them.
+
+    Jobs that may resume with another worker count are asked about with all their counts first, then with the one that they have.
+    The rollout starts a preempted job with few workers and lets it keep them, although a later check lets it grow again.
+    """
     if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
         return PreemptionAnswer()
+    answer = _answered(question, desk, policy, terms, choosers)
+    if answer.stops or not question.pending or not any(job.resizable for job in question.running):
+        return answer
+    same = tuple(replace(job, resizable=False) for job in question.running)
+    return _answered(replace(question, running=same), desk, policy, terms, choosers)
+
+
+def _answered(
+    question: PreemptionQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers
+) -> PreemptionAnswer:
+    """The preemptions that pay with the worker counts of the question."""
     large = len(desk.graph.nodes) > LARGE_NODES
     scene = PreemptionProblem(question, desk.rough() if large else desk, terms)
     jobs = scene.contenders()
-    advice = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
+    advice = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried, terms.max_stops)
     try:
         return _checked(scene, jobs, [stop.key for stop in advice.stops], policy, choosers)
     except QueueError:
@@ -60,15 +75,16 @@ def _checked(
         if all(served.values()):
             saved = base.mean_seconds - trial.mean_seconds
             margin = len(stopped) * margin_seconds(jobs, base.mean_seconds, scene.terms.min_gain_ratio)
-            return PreemptionAnswer(tuple(_advice(scene, key, served[key], saved) for key in stopped) if saved > margin else ())
+            stops = tuple(_advice(scene, key, served[key], saved, trial.resized(key)) for key in stopped)
+            return PreemptionAnswer(stops if saved > margin else ())
         stopped = [key for key in stopped if served[key]]
     return PreemptionAnswer()
 
 
-def _advice(scene: PreemptionProblem, key: str, beneficiaries: tuple[str, ...], saved_seconds: float) -> JobPreemption:
+def _advice(scene: PreemptionProblem, key: str, beneficiaries: tuple[str, ...], saved_seconds: float, workers: int | None) -> JobPreemption:
     running = scene.running[key].running
     price = scene.terms.restart_seconds + running.redone_epochs * running.plan.predicted.epoch_seconds
-    return JobPreemption(key, beneficiaries, saved_seconds=rounded(saved_seconds), price_seconds=rounded(price))
+    return JobPreemption(key, beneficiaries, saved_seconds=rounded(saved_seconds), price_seconds=rounded(price), workers=workers)
 
 
 class _Trial:
@@ -87,16 +103,23 @@ class _Trial:
     def beneficiaries(self, key: str, base: _Trial) -> tuple[str, ...]:
         """Jobs that would start on nodes of a preempted job, by falling gain; itself last where it continues at once on others.
 
-        Empty where no job would, or where the job would resume on its own nodes.
+        Empty where no job would, or where the job would resume on its own nodes with as many workers.
         """
         nodes = self._scene.running[key].running.claims.keys()
         own = self._plans.get(key)
-        if own is not None and own.gpus_by_node().keys() <= nodes:
+        if own is not None and self.resized(key) is None and own.gpus_by_node().keys() <= nodes:
             return ()
         using = [other for other, plan in self._plans.items() if other != key and plan.gpus_by_node().keys() & nodes]
         gains = {other: self._jobs[other].weight * (base.ends[other] - self.ends[other]) for other in using}
         served = sorted((other for other in using if gains[other] > 0.0), key=lambda other: (-gains[other], other))
         return (*served, *([key] if own is not None else []))
+
+    def resized(self, key: str) -> int | None:
+        """Workers with which a preempted job would resume at once; None where they are as many as before, or it would wait."""
+        own = self._plans.get(key)
+        if own is None or len(own.workers) == len(self._scene.running[key].running.plan.workers):
+            return None
+        return len(own.workers)
 
     def _turns(self, jobs: Sequence[Contender], policy: QueuePolicy, choosers: Choosers) -> AdmissionResult:
         """The queue's decision with the stopped jobs among the pending ones, on the cluster without their pods."""
@@ -121,7 +144,7 @@ class _Trial:
     def _queued(self, key: str) -> QueuedJob:
         """A stopped job as it will be pending, with all its work since the last checkpoint."""
         job = self._scene.running[key]
-        request = fixed(job)
+        request = resumed(job)
         model = replace(request.job.model, epochs=max(1, math.ceil(job.running.remaining_epochs + job.running.redone_epochs)))
         return QueuedJob(replace(request, job=replace(request.job, model=model)), 0.0, job.weight)
 

@@ -125,7 +125,7 @@ class PlannerService:
         policy = cluster.policy
         desk = self._desk(cluster, ask.question.deadline_seconds, started)
         own = policy.queue.preemption
-        terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.migration.restart_seconds)
+        terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.migration.restart_seconds, own.max_jobs)
         return evaluate_preemptions(ask.question, desk, policy.queue, terms, self._choosers_of(policy.queue))
 
     def _choosers_of(self, policy: QueuePolicy) -> Choosers:
