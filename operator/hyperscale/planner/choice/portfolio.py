@@ -28,6 +28,7 @@ from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
+from hyperscale.planner.choice.links_of_plan import links_of_plan
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
@@ -197,6 +198,7 @@ def describe(
         reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration)),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=_allreduce(problem, order),
+        links=links_of_plan(problem.graph, problem.nodes[order]),
     )
 
 
