@@ -34,6 +34,7 @@ from hyperscale.model.api.job import PartitioningMethod
 from hyperscale.training import data, partition
 from hyperscale.training.rankmap.part_ranks import boundary_table, place_parts
 from hyperscale.training.rankmap.quadratic import assign_places, assignment_cost
+from hyperscale.training.rankmap.rank_links import rank_links
 
 NAME: Final = "part_ranks"
 OURS: Final = "hyperscale"
@@ -94,7 +95,7 @@ def cut_rows(name: str, shapes: Sequence[tuple[int, int]], seed: int) -> list[Ro
         apart = np.array([[one != other for other in nodes] for one in nodes], dtype=np.float64)
         numbers = np.arange(ranks)
         started = time.process_time()
-        placed = place_parts(table, nodes, [1.0 / ranks] * ranks, seed=seed)
+        placed = place_parts(table, rank_links(nodes, None), [1.0 / ranks] * ranks, seed=seed)
         seconds = time.process_time() - started
         ours = numbers if placed is None else placed.rank
         before = assignment_cost(table, apart, numbers)
