@@ -1,6 +1,6 @@
 """Which rank takes which part: quadratic assignment on QAPLIB, and copies between nodes for real cuts.
 
-    python benchmarks/part_ranks.py [--quick] [--qap FOLDER] [--seeds N] [--json FILE]
+    python benchmarks/part_ranks.py [--quick] [--live] [--qap FOLDER] [--seeds N] [--json FILE]
 
 QAPLIB (Burkard, Karisch & Rendl 1997): `best_known.csv` and `*.dat` of --qap FOLDER, else of the data folder beside the repository; left
 out where it is absent. The search is the product's, with its default effort: figures are per cent above the best known value, of the worst
@@ -9,6 +9,8 @@ and the median seed, and processor seconds.
 Cuts: METIS as a job gets it, on 2 or 4 nodes. Peers: parts on ranks of their own numbers (what MPI gives without more), the best of as many
 random orders as take the same time, and for 8 ranks the exact optimum. "busiest node" is the largest number of copies that one node sends
 and gets: the sum is what is minimised, this is what a slow card feels.
+
+--live adds exchanges between Horovod ranks on three shaped nodes (benchmarks/part_ranks_live.py), three to eight minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from benchmarks import common
+from benchmarks import common, part_ranks_live
 from benchmarks.common import Row
 from benchmarks.epochtables import DATA
 from hyperscale.model.adjacency import Array
@@ -34,6 +36,7 @@ from hyperscale.model.api.job import PartitioningMethod
 from hyperscale.training import data, partition
 from hyperscale.training.rankmap.part_ranks import boundary_table, place_parts
 from hyperscale.training.rankmap.quadratic import assign_places, assignment_cost
+from hyperscale.training.rankmap.rank_links import rank_links
 
 NAME: Final = "part_ranks"
 OURS: Final = "hyperscale"
@@ -94,7 +97,7 @@ def cut_rows(name: str, shapes: Sequence[tuple[int, int]], seed: int) -> list[Ro
         apart = np.array([[one != other for other in nodes] for one in nodes], dtype=np.float64)
         numbers = np.arange(ranks)
         started = time.process_time()
-        placed = place_parts(table, nodes, [1.0 / ranks] * ranks, seed=seed)
+        placed = place_parts(table, rank_links(nodes, None), [1.0 / ranks] * ranks, seed=seed)
         seconds = time.process_time() - started
         ours = numbers if placed is None else placed.rank
         before = assignment_cost(table, apart, numbers)
@@ -151,6 +154,7 @@ def main() -> int:
     arguments = common.parser(__doc__ or "")
     arguments.add_argument("--qap", type=Path, default=QAPLIB, metavar="FOLDER", help="QAPLIB files and best_known.csv")
     arguments.add_argument("--seeds", type=int, default=3, help="searches of each instance, and cuts of each graph")
+    arguments.add_argument("--live", action="store_true", help="also measure exchanges on three nodes with shaped cards (root)")
     options = arguments.parse_args()
     seeds = range(1 if options.quick else options.seeds)
     rows: list[Row] = []
@@ -163,6 +167,8 @@ def main() -> int:
             rows += cut_rows(name, SHAPES[:2] if options.quick else SHAPES, seed)
     ratios = [row.value for row in rows if (row.method, row.metric) == (OURS, "copies / part i on rank i") and ", 8 ranks" in row.case]
     rows.append(Row(NAME, "8 ranks, all graphs", OURS, "median copies / part i on rank i", statistics.median(ratios), ""))
+    if options.live:
+        rows += part_ranks_live.rows(NAME, options.quick)
     return common.report(rows, options.json)
 
 

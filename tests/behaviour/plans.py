@@ -59,10 +59,11 @@ def answered(snapshot: ClusterSnapshot, request: PlanRequest, policy: PolicySpec
 
 
 def answer_record(answer: Answer) -> Json:
-    """The answer; ids, digests, reasons and messages left out."""
+    """The answer; ids, digests, links, reasons and messages left out."""
     if isinstance(answer, Planned):
         wire: dict[str, Any] = msgspec.to_builtins(answer.plan)
-        for name in ("id", "snapshot", "reasons"):
+        # Links are the snapshot's own figures, which the input's digest covers.
+        for name in ("id", "snapshot", "reasons", "links"):
             wire.pop(name, None)
         wire["fallbacks"] = codes(wire.get("fallbacks", ()))
         wire["rejected"] = _rejected(wire.get("rejected", []))

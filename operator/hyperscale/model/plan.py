@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
+from hyperscale.model.api.node_links import NodeLinks
 from hyperscale.model.corrections import MAX_PARTS, PredictedPart
 from hyperscale.model.step_curves import StepTime
 
@@ -205,6 +206,8 @@ class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Every planner that took part, best first."""
     allreduce: AllreduceCost | None = None
     """What its links cost one allreduce; absent in plans of earlier versions."""
+    links: NodeLinks | None = None
+    """Absent on one node, on more than MAX_LINKED_NODES and in plans of earlier versions."""
     figures: PlanFigures | None = None
     """What the plan was made from; absent in plans of running jobs that move."""
 

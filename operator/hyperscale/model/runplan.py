@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hyperscale.model.api.node_links import NodeLinks
 from hyperscale.model.plan import AllreduceCost as AllreduceCost
 from hyperscale.model.plan import Prediction, WorkerPlacement, gpus_by_node
 
@@ -27,6 +28,8 @@ class RunPlan(msgspec.Struct, frozen=True, rename="camel"):
     """None: unknown, the worker measures it."""
     shares: tuple[float, ...] = ()
     """Part of the training vertices of each MPI rank; they sum to 1. Empty in plans of earlier versions."""
+    links: NodeLinks | None = None
+    """Links between the nodes of `workers`, in the order of their first workers. None: unknown, or more nodes than a plan lists."""
 
     @property
     def rank_nodes(self) -> list[str]:

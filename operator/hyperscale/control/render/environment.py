@@ -19,6 +19,7 @@ Name, then meaning:
 - HYPERSCALE_DATASET_PATH           directory or file below /data, s3:// address, name of the builtin graph, or kind of the generated
 - HYPERSCALE_DATASET_FORMAT, _VERTICES, _EDGES, _FEATURE_SIZE, _CLASSES, _ENDPOINT    where the job says so
 - CHECKPOINT_DIR, HYPERSCALE_CHECKPOINT_EVERY_EPOCHS                                  where checkpoints are wanted
+- CUDA_DEVICE_ORDER                 PCI_BUS_ID where a worker has several GPUs and the user's templates state no order
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ PARTITION_PATH: Final = "/partitions"
 METRICS_PORT: Final = 9464
 """Usual port of OpenTelemetry's Prometheus exporters; nothing else in a worker listens there."""
 AWS_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+DEVICE_ORDER: Final = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""GPU i of a worker is then the same slot of every node, so that ranks of one local number meet on one rail."""
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -131,6 +134,13 @@ def put(container: Json, variables: dict[str, str], path: str) -> None:
     """Write the contract into a container, over the user's variables of the same names; the others stay, behind, and may refer to ours."""
     kept = [entry for entry in mappings_at(container, "env", path) if entry.get("name") not in variables]
     container["env"] = [*({"name": name, "value": literal(value)} for name, value in variables.items()), *kept]
+
+
+def put_defaults(container: Json, variables: dict[str, str], path: str) -> None:
+    """Write variables that the container has not got; the user's own stay."""
+    entries = mappings_at(container, "env", path)
+    present = {entry.get("name") for entry in entries}
+    entries.extend({"name": name, "value": literal(value)} for name, value in variables.items() if name not in present)
 
 
 def literal(value: str) -> str:

@@ -74,11 +74,11 @@ def launcher_pod_for_dry_run(mpijob: Json) -> Json:
 
 
 def plan_annotation(plan: Plan) -> str:
-    """The plan as JSON; without its explanations where it would be too large for an annotation."""
+    """The plan as JSON; without its explanations and links where it would be too large for an annotation."""
     plan = bounded(plan)
     whole = msgspec.json.encode(plan)
     if len(whole) > MAX_ANNOTATION_BYTES:
-        whole = msgspec.json.encode(replace(plan, rejected=(), reasons=()))
+        whole = msgspec.json.encode(replace(plan, rejected=(), reasons=(), links=None))
     return whole.decode()
 
 

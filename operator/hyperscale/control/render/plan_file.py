@@ -15,7 +15,6 @@ from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 
 DOCUMENT_VERSION: Final = 1
 KEY: Final = PurePosixPath(RUN_PLAN_FILE).name
-_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def config_map_name(job: str) -> str:
@@ -35,6 +34,7 @@ def run_plan(metadata: JobMetadata, plan: Plan) -> RunPlan:
         shares=rank_shares(plan),
         predicted=plan.predicted,
         allreduce=plan.allreduce,
+        links=plan.links,
     )
 
 
@@ -45,7 +45,10 @@ def rank_shares(plan: Plan) -> tuple[float, ...]:
 
 def config_map(metadata: JobMetadata, plan: Plan, labels: dict[str, str]) -> Json:
     """The ConfigMap; the same plan gives the same bytes."""
-    document = msgspec.json.format(_ENCODER.encode(run_plan(metadata, plan)), indent=2).decode()
+    fields = msgspec.to_builtins(run_plan(metadata, plan))
+    if plan.links is None:
+        del fields["links"]
+    document = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

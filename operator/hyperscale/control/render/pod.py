@@ -109,6 +109,7 @@ def worker_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defa
     _give_resources(container, job, container_path)
     _give_image(container, defaults)
     environment.put(container, environment.contract(metadata, job, plan), container_path)
+    environment.put_defaults(container, _device_order(job), container_path)
     _give_credentials(container, job, container_path)
     pod_volumes.mount_data(spec, container, job, f"{path}.spec")
     pod_volumes.mount_run(spec, container, job, f"{path}.spec")
@@ -133,6 +134,7 @@ def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, de
     template.refuse_gpus(template.all_containers(spec, f"{path}.spec"))
     variables = environment.contract(metadata, job, plan)
     environment.put(container, variables, container_path)
+    environment.put_defaults(container, _device_order(job), container_path)
     own_image = bool(container.get("image"))
     _give_image(container, defaults)
     _give_credentials(container, job, container_path)
@@ -171,6 +173,13 @@ def _finish(pod: Json, path: str) -> Json:
         if not part[key]:
             del part[key]
     return pod
+
+
+def _device_order(job: JobSpec) -> dict[str, str]:
+    """The order of a worker's GPUs; nothing with one GPU, or where the user's worker template has an order: mpirun would hand ours down."""
+    own = mappings_at(_own_container(job.workers.template, WORKER), "env", "spec.workers.template.spec.containers[0]")
+    stated = {entry.get("name") for entry in own}
+    return {} if job.workers.gpus_per_worker == 1 or stated & environment.DEVICE_ORDER.keys() else environment.DEVICE_ORDER
 
 
 def _lacks_command(container: Json) -> bool:

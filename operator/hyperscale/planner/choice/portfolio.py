@@ -27,6 +27,7 @@ from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
 from hyperscale.planner.choice.bounded_by import allreduce_cost, bounded_by
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
+from hyperscale.planner.choice.links_of_plan import links_of_plan
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.stated_epoch import stated_epoch
 from hyperscale.planner.choice.ties import settled, tolerance
@@ -203,6 +204,7 @@ def describe(
         ),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=allreduce_cost(problem, order),
+        links=links_of_plan(problem.graph, problem.nodes[order]),
     )
 
 

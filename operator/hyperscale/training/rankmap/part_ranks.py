@@ -1,7 +1,8 @@
 """Which rank takes which part: parts that send each other most share a node, where links are fast. Pure.
 
 A partitioner numbers parts as it makes them; ranks are numbered node by node. The plan spreads boundary data evenly over pairs of ranks,
-because the cut does not exist when it is made; here it does. Quadratic assignment of parts to ranks (Koopmans & Beckmann 1957).
+because the cut does not exist when it is made; here it does. Quadratic assignment of parts to ranks (Koopmans & Beckmann 1957): flows are
+rows that parts send each other, distances are seconds per byte of the plan's links.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.training.rankmap.quadratic import COMPILED, assign_places, assignment_cost
+from hyperscale.training.rankmap.exchange_cost import ExchangeCost, bottleneck_seconds, exchange_cost
+from hyperscale.training.rankmap.quadratic import COMPILED, assign_places
+from hyperscale.training.rankmap.rank_links import RankLinks
 
 MAX_PARTS: Final = 512 if COMPILED else 32
 """Parts beyond which their numbers stay: a table of all pairs, and a search through them, grow with the square."""
@@ -23,13 +26,13 @@ SHARE_DIGITS: Final = 9
 
 @dataclass(frozen=True)
 class PartRanks:
-    """Ranks of parts, and the rows that cross nodes in each exchange."""
+    """Ranks of parts, and what each exchange costs with them."""
 
     rank: Array
     """(parts,) int64."""
-    rows_before: int
+    before: ExchangeCost
     """With part i on rank i."""
-    rows: int
+    after: ExchangeCost
 
     @property
     def moved(self) -> bool:
@@ -37,14 +40,14 @@ class PartRanks:
         return bool((self.rank != np.arange(len(self.rank))).any())
 
 
-def may_move(nodes: Sequence[str], shares: Sequence[float]) -> bool:
-    """Return whether parts can change ranks, and rows between nodes with them: ask before the table, which reads the whole graph.
+def may_move(links: RankLinks, shares: Sequence[float]) -> bool:
+    """Return whether other ranks of parts can make an exchange cheaper: ask before the table, which reads the whole graph.
 
-    nodes, shares: of each rank
+    shares: of each rank
     """
-    count = len(nodes)
-    equal = len(np.unique(np.round(shares, SHARE_DIGITS))) < count
-    return 2 < count <= MAX_PARTS and len(shares) == count and 1 < len(set(nodes)) < count and equal
+    count = len(links.node)
+    alike = len(np.unique(np.round(shares, SHARE_DIGITS))) < count
+    return 2 < count <= MAX_PARTS and len(shares) == count and len(links.seconds_per_byte) > 1 and alike and not links.even
 
 
 def boundary_table(graph: TrainingGraph, assignment: Array, parts: int) -> Array:
@@ -72,21 +75,24 @@ def merged_table(table: Array, ranks: int) -> Array:
     return sums
 
 
-def place_parts(table: Array, nodes: Sequence[str], shares: Sequence[float], *, seed: int = 0) -> PartRanks | None:
-    """Return the ranks of parts with the fewest rows between nodes; None where that changes nothing.
+def place_parts(table: Array, links: RankLinks, shares: Sequence[float], *, row_bytes: float = 1.0, seed: int = 0) -> PartRanks | None:
+    """Return the ranks of parts with the least sum of bytes × seconds per byte; None where that gains nothing.
 
-    table:  (ranks, ranks) as of `boundary_table`
-    nodes:  of each rank
-    shares: of each rank; a part goes to ranks of its own share alone, since it was cut for it
+    Of equal sums it is the one with the lower bottleneck, and the bottleneck is never above that of part i on rank i.
+
+    table:     (ranks, ranks) as of `boundary_table`
+    links:     between the ranks
+    shares:    of each rank; a part goes to ranks of its own share alone, since it was cut for it
+    row_bytes: of one row in an exchange
     """
     count = len(table)
-    if len(nodes) != count or not may_move(nodes, shares):
+    if len(links.node) != count or not may_move(links, shares):
         return None
-    names = {name: number for number, name in enumerate(sorted(set(nodes)))}
-    node = np.array([names[name] for name in nodes])
-    apart = (node[:, None] != node[None, :]).astype(np.float64)
     kind = np.unique(np.round(shares, SHARE_DIGITS), return_inverse=True)[1].astype(np.int64)
     flow = table.astype(np.float64)
-    rank = assign_places(flow, apart, kind, seed=seed)
-    before, after = (round(assignment_cost(flow, apart, place)) for place in (np.arange(count), rank))
-    return PartRanks(rank, before, after) if after < before else None
+    # Scaled, so that sums of a search are of one size whatever the links are.
+    cost = links.cost / links.cost.max()
+    rank = assign_places(flow, cost, kind, seed=seed, worst=lambda place: bottleneck_seconds(flow, links, place, row_bytes))
+    before, after = (exchange_cost(flow, links, place, row_bytes) for place in (np.arange(count), rank))
+    placed = PartRanks(rank, before, after)
+    return placed if placed.moved else None

@@ -6,7 +6,8 @@ parents agree on. Effort counts operations, never seconds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -33,11 +34,21 @@ IMPROVEMENTS: Final = 2_000
 STEPS: Final = 2
 """Swaps of one improvement, for each thing."""
 POPULATION: Final = 24
+EQUAL_SUMS: Final = 1e-9
+"""Sums that differ by no more than this part are equal: the order of additions decides below it."""
 PATIENCE: Final = 30
 """Children without a better one, after which all but the best are drawn again."""
 
 
-def assign_places(flow: Array, cost: Array, kind: Array | None = None, *, seed: int = 0, operations: int = OPERATIONS) -> Array:
+def assign_places(
+    flow: Array,
+    cost: Array,
+    kind: Array | None = None,
+    *,
+    seed: int = 0,
+    operations: int = OPERATIONS,
+    worst: Callable[[Array], float] | None = None,
+) -> Array:
     """Return the place (n,) of each thing with the least sum of flow[p, q] · cost[place[p], place[q]] that was found.
 
     It is never above that of the identity, which is among the first.
@@ -45,6 +56,7 @@ def assign_places(flow: Array, cost: Array, kind: Array | None = None, *, seed: 
     flow: (n, n) from thing to thing, any unit
     cost: (n, n) from place to place, finite, any unit
     kind: (n,) int64; a thing takes only places whose own thing is of its kind; None: all are of one
+    worst: second figure of a place (n,): never above the identity's, and the lower one of two equal sums; None: sums alone count
     ValueError where the shapes do not fit or a figure is not finite.
     """
     count = len(flow)
@@ -53,7 +65,7 @@ def assign_places(flow: Array, cost: Array, kind: Array | None = None, *, seed: 
         raise ValueError("flow, cost and kind need as many rows as things")
     if not (np.isfinite(flow).all() and np.isfinite(cost).all()):
         raise ValueError("flow and cost must be finite")
-    search = _Search(np.ascontiguousarray(flow, dtype=np.float64), np.ascontiguousarray(cost, dtype=np.float64), given, seed)
+    search = _Search(np.ascontiguousarray(flow, dtype=np.float64), np.ascontiguousarray(cost, dtype=np.float64), given, seed, worst)
     return search.best(operations)
 
 
@@ -62,20 +74,35 @@ def assignment_cost(flow: Array, cost: Array, place: Array) -> float:
     return float((flow * cost[np.ix_(place, place)]).sum())
 
 
+class _Judged(NamedTuple):
+    """A permutation with its sum and its second figure."""
+
+    total: float
+    worst: float
+    place: Array
+
+    def beats(self, other: _Judged) -> bool:
+        """By the sum; by the second figure where sums differ by rounding only."""
+        if abs(self.total - other.total) <= EQUAL_SUMS * abs(other.total):
+            return (self.worst, self.total) < (other.worst, other.total)
+        return self.total < other.total
+
+
 class _Search:
     """One search; its generator is its own."""
 
-    def __init__(self, flow: Array, cost: Array, kind: Array, seed: int) -> None:
-        self._flow, self._cost, self._kind, self._seed = flow, cost, kind, seed
+    def __init__(self, flow: Array, cost: Array, kind: Array, seed: int, worst: Callable[[Array], float] | None) -> None:
+        self._flow, self._cost, self._kind, self._seed, self._worst = flow, cost, kind, seed, worst
         self._chance = np.random.default_rng(seed)
         self._groups = [np.flatnonzero(kind == one) for one in np.unique(kind)]
         self._improved = 0
         self._left = 0
+        identity = np.arange(len(kind), dtype=np.int64)
+        self._chosen = self._judged(assignment_cost(flow, cost, identity), identity)
+        self._limit = self._chosen.worst
 
     def best(self, operations: int) -> Array:
-        count = len(self._kind)
-        identity = np.arange(count, dtype=np.int64)
-        first = assignment_cost(self._flow, self._cost, identity), identity
+        identity = self._chosen.place
         if all(len(group) < 2 for group in self._groups):
             return identity
         self._left = operations
@@ -91,7 +118,7 @@ class _Search:
                 stalled += 1
             if stalled == PATIENCE:
                 members, stalled = self._drawn(members[:1]), 0
-        return min(first, members[0], key=lambda member: member[0])[1]
+        return self._chosen.place
 
     def _drawn(self, members: list[tuple[float, Array]]) -> list[tuple[float, Array]]:
         """These and fresh ones, the best first."""
@@ -109,7 +136,15 @@ class _Search:
         self._left -= (steps + count) * count * count
         self._improved += 1
         better = tabu_search(self._flow, self._cost, self._kind, place, steps, self._seed * 1_000_003 + self._improved)
-        return assignment_cost(self._flow, self._cost, better), better
+        total = assignment_cost(self._flow, self._cost, better)
+        if total <= self._chosen.total * (1.0 + EQUAL_SUMS):
+            judged = self._judged(total, better)
+            if judged.worst <= self._limit and judged.beats(self._chosen):
+                self._chosen = judged
+        return total, better
+
+    def _judged(self, total: float, place: Array) -> _Judged:
+        return _Judged(total, 0.0 if self._worst is None else self._worst(place), place)
 
     def _parents(self, members: list[tuple[float, Array]]) -> tuple[Array, Array]:
         if len(members) < 2:

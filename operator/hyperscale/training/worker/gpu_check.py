@@ -36,6 +36,11 @@ def host_staging(run: Run, device_file: Path = DEVICE_FILE) -> bool:
     )
 
 
+def own_device(run: Run) -> torch.device:
+    """Return the device of this rank: GPU i of its pod for local rank i, the processor where there is no GPU."""
+    return torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+
+
 def _horovod_knows_gpus() -> bool:
     import horovod.torch as hvd  # one rank alone needs no Horovod
 

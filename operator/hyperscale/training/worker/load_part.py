@@ -11,15 +11,18 @@ import torch
 
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.model.api.job import PartitioningMethod
+from hyperscale.planner.workload.layer_costs import layers
 from hyperscale.training import data, partition
 from hyperscale.training.data import graphs, part_store
 from hyperscale.training.data.formats import builtin
 from hyperscale.training.rankmap import part_ranks
+from hyperscale.training.rankmap.rank_links import RankLinks, UnusableLinksError, rank_links
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import ContractError, Run
 from hyperscale.training.worker import automatic, given
 from hyperscale.training.worker.merge import merge
 
+_NUMBER_BYTES = 4.0
 T = TypeVar("T")
 _FAULTS = (data.DataError, partition.PartitionError, ContractError)
 
@@ -104,38 +107,49 @@ def _stored(run: Run, environment: Mapping[str, str]) -> str | None:
 
 def _on_ranks(run: Run, whole: TrainingGraph, assignment: Array) -> Array:
     """(n,) rank of each vertex from its part. Parts that came with the data set stay on the ranks of their numbers."""
-    if run.method is PartitioningMethod.PRECOMPUTED or whole.graph_offsets is not None or not _may_move(run):
+    links = _links(run)
+    if run.method is PartitioningMethod.PRECOMPUTED or whole.graph_offsets is not None or links is None:
         return assignment
-    placed = _placed(run, part_ranks.boundary_table(whole, assignment, run.size))
+    placed = _placed(run, links, part_ranks.boundary_table(whole, assignment, run.size))
     return assignment if placed is None else placed.rank.astype(np.int32)[assignment]
 
 
 def _stored_ranks(run: Run, key: str) -> Array | None:
     """(ranks,) rank of each block of stored parts; None: their own numbers."""
-    if run.partition_dir is None or not _may_move(run):
+    if run.partition_dir is None or (links := _links(run)) is None:
         return None
     stored = part_store.manifest(run.partition_dir, key)
     parts = stored.parts
     if stored.method == PartitioningMethod.PRECOMPUTED or len(parts) % run.size or any(len(part.halo_from) != len(parts) for part in parts):
         return None
-    placed = _placed(run, part_ranks.merged_table(np.array([part.halo_from for part in parts]).T, run.size))
+    placed = _placed(run, links, part_ranks.merged_table(np.array([part.halo_from for part in parts]).T, run.size))
     return None if placed is None else placed.rank
 
 
-def _may_move(run: Run) -> bool:
-    nodes = _nodes(run)
-    return len(nodes) == run.size and part_ranks.may_move(nodes, run.shares)
+def _links(run: Run) -> RankLinks | None:
+    """Ways between the ranks; None where the plan has other ranks, its links are unusable, or other ranks of parts gain nothing."""
+    if run.plan is None or len(nodes := run.plan.rank_nodes) != run.size:
+        return None
+    try:
+        links = rank_links(nodes, run.plan.links)
+    except UnusableLinksError as fault:
+        sys.stderr.write(f"{run.plan_file}: {fault}: parts stay on the ranks of their numbers\n")
+        return None
+    return links if part_ranks.may_move(links, run.shares) else None
 
 
-def _nodes(run: Run) -> list[str]:
-    """The node of each rank as the plan has it."""
-    return run.plan.rank_nodes if run.plan is not None else []
-
-
-def _placed(run: Run, table: Array) -> part_ranks.PartRanks | None:
-    placed = part_ranks.place_parts(table, _nodes(run), run.shares, seed=run.seed)
+def _placed(run: Run, links: RankLinks, table: Array) -> part_ranks.PartRanks | None:
+    row_bytes = _NUMBER_BYTES * max(layer.outputs for layer in layers(run.model, 1, 1))
+    placed = part_ranks.place_parts(table, links, run.shares, row_bytes=row_bytes, seed=run.seed)
     if placed is not None:
-        sys.stderr.write(f"parts moved to ranks near their neighbours: {placed.rows_before} copies between nodes become {placed.rows}\n")
+        before, after = placed.before, placed.after
+        said = f"parts moved to ranks near their neighbours: {before.rows} copies between nodes become {after.rows}"
+        if run.plan is not None and run.plan.links is not None:
+            said += (
+                f"; by the plan's links an exchange of {row_bytes:.0f} bytes a copy keeps the busiest card "
+                f"{after.bottleneck_seconds * 1e3:.3g} ms instead of {before.bottleneck_seconds * 1e3:.3g} ms"
+            )
+        sys.stderr.write(f"{said}\n")
     return placed
 
 

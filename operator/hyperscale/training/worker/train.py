@@ -82,7 +82,7 @@ def train(run: Run, comm: Comm, staged: bool = False) -> Measured:
     """One run on this rank; collective. staged: messages between GPUs go through host memory."""
     if run.model.architecture is Architecture.CUSTOM:
         raise ContractError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
-    device = torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+    device = gpu_check.own_device(run)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # what libraries allocate without being asked where
     reporter = Reporter(run)

@@ -15,13 +15,15 @@ from hyperscale.control.render.mpijob import render
 from hyperscale.control.render.plan_file import config_map
 from hyperscale.control.render.template import RenderError
 from hyperscale.model import constants
+from hyperscale.model.api.node_links import NodeLinks
 from hyperscale.model.plan import AllreduceCost, Plan
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 from tests.builders.restricted import breaches
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "reference"
-PLAN = replace(plan("node-b", "node-a"), allreduce=AllreduceCost(1e-4, 2e-9, measured=True))
+LINKS = NodeLinks((4e-12, 1e-9, 4e-12), (5e-6, 1e-4, 5e-6))
+PLAN = replace(plan("node-b", "node-a"), allreduce=AllreduceCost(1e-4, 2e-9, measured=True), links=LINKS)
 SHARED: dict[str, Any] = {"partitioning": {"claimName": "parts"}}
 
 
@@ -47,7 +49,7 @@ def test_the_documented_schema_of_the_plan_file_is_the_one_of_the_type() -> None
 def test_every_field_of_the_plan_file_is_described_in_the_document() -> None:
     text = (DOCS / "runplan.md").read_text()
     document = json.loads(config_map(metadata(), PLAN, {})["data"]["plan.json"])
-    fields = {*document, *document["workers"][0], *document["allreduce"]}
+    fields = {*document, *document["workers"][0], *document["allreduce"], *document["links"]}
     assert [field for field in sorted(fields) if f"`{field}`" not in text] == []
 
 
@@ -57,7 +59,7 @@ def test_the_plan_file_can_be_read_back_and_belongs_to_the_job() -> None:
     assert made_map["metadata"]["ownerReferences"][0]["uid"] == "7f3c"
     read = msgspec.json.decode(made_map["data"]["plan.json"], type=RunPlan)
     assert (read.version, read.job, read.plan_id) == (1, "team-a/cora", PLAN.plan_id)
-    assert (read.workers, read.allreduce) == (PLAN.workers, PLAN.allreduce)
+    assert (read.workers, read.allreduce, read.links) == (PLAN.workers, PLAN.allreduce, LINKS)
 
 
 @pytest.mark.parametrize("replica", ["Worker", "Launcher"])

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
+from hyperscale.model.api.node_links import NodeLinks
 from hyperscale.training import data, partition
 from hyperscale.training.data import part_store
 from hyperscale.training.data.formats import archive
 from hyperscale.training.rankmap import part_ranks
+from hyperscale.training.rankmap.exchange_cost import ExchangeCost
 from hyperscale.training.rankmap.part_ranks import PartRanks, boundary_table, merged_table, place_parts
+from hyperscale.training.rankmap.rank_links import RankLinks, rank_links
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.worker import load_part, prepare
 from tests.builders.training import a_run, labelled_graph
@@ -25,21 +29,30 @@ NEIGHBOURS = np.array([[0, 1, 9, 1], [1, 0, 1, 9], [9, 1, 0, 1], [1, 9, 1, 0]])
 """Part 0 talks to 2, and 1 to 3."""
 
 
-def plan_file(folder: Path, nodes: tuple[str, ...] = NODES) -> Path:
+def plan_file(folder: Path, nodes: tuple[str, ...] = NODES, links: object = None) -> Path:
     share = 1.0 / len(nodes)
     workers = [{"index": at, "rank": at, "node": node, "gpus": 1, "share": share} for at, node in enumerate(nodes)]
-    document = {"version": 1, "job": "team/j", "planId": "0" * 16, "seed": 0, "partitions": len(nodes), "workers": workers}
+    document: dict[str, object] = {
+        "version": 1,
+        "job": "team/j",
+        "planId": "0" * 16,
+        "seed": 0,
+        "partitions": len(nodes),
+        "workers": workers,
+    }
+    if links is not None:
+        document["links"] = links
     (folder / "plan.json").write_text(json.dumps(document))
     return folder / "plan.json"
 
 
 def test_neighbours_share_a_node_and_the_rows_between_nodes_are_counted() -> None:
-    placed = place_parts(NEIGHBOURS, NODES, [0.25] * 4)
+    placed = place_parts(NEIGHBOURS, rank_links(NODES, None), [0.25] * 4)
     assert placed is not None
     node = np.array(NODES)[placed.rank]
     assert (node[0], node[1]) == (node[2], node[3])
     assert node[0] != node[1]
-    assert (placed.rows_before, placed.rows) == (40, 8)
+    assert (placed.before.rows, placed.after.rows) == (40, 8)
 
 
 @pytest.mark.parametrize(
@@ -52,11 +65,11 @@ def test_neighbours_share_a_node_and_the_rows_between_nodes_are_counted() -> Non
     ],
 )
 def test_parts_stay_where_nothing_is_won_or_may_move(nodes: tuple[str, ...], shares: list[float]) -> None:
-    assert place_parts(NEIGHBOURS, nodes, shares) is None
+    assert place_parts(NEIGHBOURS, rank_links(nodes, None), shares) is None
 
 
 def test_a_part_moves_only_to_ranks_of_its_share() -> None:
-    placed = place_parts(NEIGHBOURS, ("a", "b", "b", "a"), [0.3, 0.2, 0.2, 0.3])
+    placed = place_parts(NEIGHBOURS, rank_links(("a", "b", "b", "a"), None), [0.3, 0.2, 0.2, 0.3])
     assert placed is None or {int(placed.rank[0]), int(placed.rank[3])} == {0, 3}
 
 
@@ -105,7 +118,7 @@ def test_every_rank_gets_a_whole_part_whose_copies_name_the_ranks_that_own_them(
 ) -> None:
     graph = labelled_graph(3, VERTICES)
     archive.write(tmp_path / "g.npz", graph)
-    monkeypatch.setattr(part_ranks, "place_parts", lambda table, nodes, shares, **_: _turned(table, nodes, shares))
+    monkeypatch.setattr(part_ranks, "place_parts", lambda table, links, shares, **_: _turned(table, links, shares))
     more = {"HYPERSCALE_PARTITION_DIR": str(tmp_path / "store"), "HYPERSCALE_PARTITIONS": str(4 * each)} if stored else {}
     parts = loaded(tmp_path, plan_file(tmp_path), 4, **more)
     plain = loaded(tmp_path, plan_file(tmp_path, ("a", "b")), 4, **more)
@@ -124,10 +137,10 @@ def test_every_rank_gets_a_whole_part_whose_copies_name_the_ranks_that_own_them(
         assert part.halo.tolist() == whole.halo.tolist()
 
 
-def _turned(table: Array, nodes: list[str], shares: tuple[float, ...]) -> PartRanks:
+def _turned(table: Array, links: RankLinks, shares: tuple[float, ...]) -> PartRanks:
     assert table.shape == (4, 4)
-    assert len(nodes) == len(shares) == 4
-    return PartRanks(np.array([1, 2, 3, 0]), 2, 1)
+    assert len(links.node) == len(shares) == 4
+    return PartRanks(np.array([1, 2, 3, 0]), ExchangeCost(2, 2.0, 2.0), ExchangeCost(1, 1.0, 1.0))
 
 
 def test_parts_of_earlier_versions_of_the_store_stay_on_their_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +154,9 @@ def test_parts_of_earlier_versions_of_the_store_stay_on_their_ranks(tmp_path: Pa
 def test_a_real_cut_sends_fewer_rows_between_nodes() -> None:
     graph = data.read("builtin", "CiteSeer", "NPZ", cache=None, seed=0, endpoint=None, stated=None)
     parts = partition.split(data.symmetric(graph), (0.125,) * 8, "METIS", seed=0, train=graph.train).assignment
-    placed = place_parts(boundary_table(graph, parts, 8), ["a"] * 4 + ["b"] * 4, [0.125] * 8)
+    placed = place_parts(boundary_table(graph, parts, 8), rank_links(["a"] * 4 + ["b"] * 4, None), [0.125] * 8)
     assert placed is not None
-    assert placed.rows <= 0.7 * placed.rows_before
+    assert placed.after.rows <= 0.7 * placed.before.rows
 
 
 @pytest.mark.parametrize("wrong", [[10**400, 1, 1, 1], [-1, 1, 1, 1], [1, 1]])
@@ -164,3 +177,59 @@ def test_the_graph_is_not_read_again_where_no_part_may_move(tmp_path: Path, monk
     monkeypatch.setattr(part_ranks, "boundary_table", lambda *_: pytest.fail("the table was made"))
     for nodes in (("a", "a"), ("a", "a", "a"), ("a", "b", "c", "d")):
         loaded(tmp_path, plan_file(tmp_path, nodes), len(nodes))
+
+
+UNEVEN: dict[str, object] = {
+    "secondsPerByte": [1e-10, 1e-9, 1e-8, 1e-10, 1e-8, 1e-10],
+    "latencySeconds": [1e-6, 1e-4, 1e-4, 1e-6, 1e-4, 1e-6],
+}
+"""Three nodes: the first two are near each other."""
+
+
+def test_parts_that_send_each_other_most_take_the_nodes_with_the_fast_link_between_them() -> None:
+    table = np.array([[0, 1, 90], [1, 0, 1], [90, 1, 0]])
+    links = rank_links(("a", "b", "c"), msgspec.convert(UNEVEN, NodeLinks))
+    placed = place_parts(table, links, [1 / 3] * 3, row_bytes=100.0)
+    assert placed is not None
+    assert {int(placed.rank[0]), int(placed.rank[2])} == {0, 1}
+    assert placed.before.rows == placed.after.rows == 184
+    assert placed.before.bottleneck_seconds == pytest.approx(91e-6 + 1e-4)
+    assert placed.after.bottleneck_seconds == pytest.approx(9e-6 + 1e-6 + 1e-4)
+    assert placed.after.seconds == pytest.approx(2 * (90e-7 + 1e-6 + 1e-6))
+
+
+def test_equal_links_between_nodes_of_one_rank_each_move_nothing() -> None:
+    even = NodeLinks((1e-10, 1e-9, 1e-9, 1e-10, 1e-9, 1e-10), (0.0,) * 6)
+    assert place_parts(np.array([[0, 1, 90], [1, 0, 1], [90, 1, 0]]), rank_links(("a", "b", "c"), even), [1 / 3] * 3) is None
+
+
+HOSTILE = {
+    "none of the figures": {"secondsPerByte": [], "latencySeconds": []},
+    "of another number of nodes": {**UNEVEN, "latencySeconds": [1e-6]},
+    "a free link": {**UNEVEN, "secondsPerByte": [1e-10, 0.0, 1e-8, 1e-10, 1e-8, 1e-10]},
+    "a negative figure": {**UNEVEN, "secondsPerByte": [1e-10, -1e-9, 1e-8, 1e-10, 1e-8, 1e-10]},
+    "a link that never ends": {**UNEVEN, "secondsPerByte": [1e-10, 1e300, 1e-8, 1e-10, 1e-8, 1e-10]},
+    "a wait into the past": {**UNEVEN, "latencySeconds": [1e-6, -1.0, 1e-4, 1e-6, 1e-4, 1e-6]},
+}
+
+
+@pytest.mark.parametrize("links", HOSTILE.values(), ids=HOSTILE)
+def test_parts_stay_where_the_links_of_the_plan_are_unusable_and_the_log_says_why(
+    tmp_path: Path, links: dict[str, object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive.write(tmp_path / "g.npz", labelled_graph(3, VERTICES))
+    with_links = loaded(tmp_path, plan_file(tmp_path, ("a", "b", "c"), links), 3)
+    told = capfd.readouterr().err
+    assert told.count("parts stay on the ranks of their numbers") == 1
+    assert "plan.json: links." in told
+    plain = loaded(tmp_path, plan_file(tmp_path, ("a", "a", "a")), 3)
+    assert [part.owned.tolist() for part in with_links] == [part.owned.tolist() for part in plain]
+
+
+def test_a_worker_places_parts_by_the_links_of_the_plan_and_says_what_the_busiest_card_gains(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive.write(tmp_path / "g.npz", labelled_graph(0, VERTICES))
+    loaded(tmp_path, plan_file(tmp_path, ("a", "b", "c"), UNEVEN), 3, HYPERSCALE_PARTITIONING_METHOD="METIS")
+    told = capfd.readouterr().err
+    assert "an exchange of 20 bytes a copy keeps the busiest card" in told
