@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperscale.learn.streams.scenario import Conditions, draw
+from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.model.graph import FloatArray, IntArray
 
 try:
@@ -139,8 +139,15 @@ class StreamOutcome:
 class Simulator:
     """One stream, for any number of runs: whole ones by `run`, or decision by decision by `reset`, `features`, `candidates`, `step`."""
 
-    def __init__(self, seed: int, conditions: Conditions, knobs: RuleKnobs = TUNED, network: Network | None = None) -> None:
-        drawn = draw(conditions, seed)
+    def __init__(
+        self,
+        seed: int,
+        conditions: Conditions,
+        knobs: RuleKnobs = TUNED,
+        network: Network | None = None,
+        recorded: RecordedJobs | None = None,
+    ) -> None:
+        drawn = draw(conditions, seed, recorded)
         self.conditions, self.seed = conditions, seed
         self.stream = Stream(
             np.ascontiguousarray(drawn.speed),
