@@ -54,10 +54,15 @@ class Training:
     high_load: float = 1.2
     families: tuple[str, ...] = FAMILIES
     knobs: RuleKnobs = TUNED
-    mixed: bool = True
-    """A quarter of the sequences each with noisy durations, contention, a starvation bound."""
+    mixed: float = 0.25
+    """Part of the sequences each with noisy durations, contention, a starvation bound."""
+    least_bound: float = 4.0
+    most_bound: float = 16.0
+    """Starvation bound in mean runs, where there is one."""
     embedding: bool = False
     """A graph network over nodes and queue beside the candidates' own features."""
+    start: str = ""
+    """SHA-256 of the weights that the training continues from; empty: from the rule."""
 
 
 class EpisodeBatch(NamedTuple):
@@ -139,14 +144,14 @@ def _rule_cost(simulator: Simulator, config: Training) -> float:
 
 def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
     family = config.families[int(rng.integers(len(config.families)))]
-    noise, contention, starvation = (rng.random(3) < 0.25) & config.mixed
+    noise, contention, starvation = rng.random(3) < config.mixed
     return Conditions(
         family=family,
         load=float(rng.uniform(config.low_load, config.high_load)),
         jobs=config.jobs,
         noise=0.3 if noise else 0.0,
         contention=bool(contention),
-        starvation_runs=float(rng.uniform(4.0, 16.0)) if starvation else 0.0,
+        starvation_runs=float(rng.uniform(config.least_bound, config.most_bound)) if starvation else 0.0,
     )
 
 

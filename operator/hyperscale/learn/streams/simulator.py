@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS
 
 try:
     from hyperscale.learn.streams._streams import FEATURES, HIDDEN, Stream
@@ -61,6 +62,8 @@ class Policy(NamedTuple):
     knobs: RuleKnobs = TUNED
     """Of the index rule; the agent's prior."""
     network: Network | None = None
+    idle_runs: float = IDLE_RUNS
+    """The agent's bound on waiting; see `planner.queue.wait_bounds`."""
 
 
 def fifo(alpha: float = 0.0) -> Policy:
@@ -88,9 +91,9 @@ def maxmin() -> Policy:
     return Policy(4)
 
 
-def agent(network: Network, knobs: RuleKnobs = TUNED) -> Policy:
-    """The trained network."""
-    return Policy(5, 0.0, knobs, network)
+def agent(network: Network, knobs: RuleKnobs = TUNED, idle_runs: float = IDLE_RUNS) -> Policy:
+    """The trained network under the bound on waiting that holds in the cluster; `idle_runs` of inf: without it."""
+    return Policy(5, 0.0, knobs, network, idle_runs)
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ class Simulator:
         self._jobs = self.stream.jobs_table()
         self._cost = 0.0
         self.stream.set_rule(*knobs, MASK_PATIENCE)
+        self.stream.set_idle_bound(IDLE_RUNS)
         self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
 
     @property
@@ -181,6 +185,7 @@ class Simulator:
     ) -> StreamOutcome:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
+        self.stream.set_idle_bound(policy.idle_runs)
         if policy.network is not None:
             self.stream.set_network(policy.network)
         result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)

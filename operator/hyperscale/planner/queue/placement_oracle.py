@@ -81,6 +81,18 @@ class PlacementOracle:
         """GPUs of all nodes."""
         return int(np.maximum(figures_of(self.graph).allocatable_gpus, 0).sum())
 
+    @property
+    def gpu_nodes(self) -> int:
+        """Nodes with GPUs."""
+        return int((figures_of(self.graph).allocatable_gpus > 0).sum())
+
+    @property
+    def gpu_kinds(self) -> int:
+        """Kinds of GPU in the cluster, by speed."""
+        speeds = gpu_speeds(list(self.graph.nodes), self.policy)
+        there = zip(self.graph.nodes, speeds, strict=True)
+        return len({speed.flops_per_second for node, speed in there if node.allocatable_gpus > 0})
+
     def free(self, overrides: Mapping[str, int]) -> dict[str, int]:
         """Free GPUs of every node by name."""
         return {node.name: overrides.get(node.name, int(free)) for node, free in zip(self.graph.nodes, self._free, strict=True)}
