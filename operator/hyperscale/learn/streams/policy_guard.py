@@ -63,9 +63,9 @@ def judged(evidence: Sequence[StreamEvidence]) -> PolicyVerdict:
         refusals.append("no stream was judged")
     for source in dict.fromkeys(one.source for one in evidence):
         own = [one for one in evidence if one.source == source]
-        found = {"streams": float(len(own)), **_ratios(own), **_waits(own)}
-        figures |= {f"{source}: {name}": value for name, value in found.items()}
-        refusals += [f"{source}: {sentence}" for sentence in _refusals(found)]
+        of_source = {"streams": float(len(own)), **_ratios(own), **_waits(own)}
+        figures |= {f"{source}: {name}": value for name, value in of_source.items()}
+        refusals += [f"{source}: {sentence}" for sentence in _refusals(of_source)]
     return PolicyVerdict(not refusals, tuple(refusals), figures)
 
 
@@ -98,8 +98,8 @@ def _refusals(figures: dict[str, float]) -> Iterator[str]:
     if figures["streams"] < MIN_STREAMS:
         yield f"{figures['streams']:.0f} streams, at least {MIN_STREAMS} are needed"
     # Written so that a NaN refuses.
-    if not figures["ratio, upper limit"] < MAX_RATIO:
-        yield f"the upper confidence limit of the mean ratio to the rule is {figures['ratio, upper limit']:.3f}, below {MAX_RATIO:g} is needed"
+    if not (limit := figures["ratio, upper limit"]) < MAX_RATIO:
+        yield f"the upper confidence limit of the mean ratio to the rule is {limit:.3f}, below {MAX_RATIO:g} is needed"
     if not figures["worst stream"] <= MAX_WORST:
         yield f"the worst stream takes {figures['worst stream']:.2f} times the rule's time, at most {MAX_WORST:g} is allowed"
     if not figures["longest wait"] <= MAX_WAIT:

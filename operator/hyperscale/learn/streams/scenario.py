@@ -47,6 +47,8 @@ class Conditions:
     """A job that has waited for this number of mean runs starts first; 0: never."""
     communication_weight: float = 0.1
     """λ of the placement."""
+    nodes: int = 0
+    """Of the cluster; 0: drawn."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None
         raise ValueError(f"the conditions say {conditions.jobs} jobs, {len(recorded.gaps)} are recorded")
     rng = np.random.default_rng([seed, conditions.jobs, *conditions.family.encode()])
     nodes = int(rng.integers(LEAST_NODES, MOST_NODES + 1))
+    nodes = conditions.nodes or nodes
     topology = generate(conditions.family, nodes, seed)
     workers, figures = _jobs(topology, conditions.jobs, rng, recorded)
     half = np.zeros(nodes, dtype=np.bool_)

@@ -134,6 +134,11 @@ class StreamOutcome:
         return float(np.percentile(self.completion, 95))
 
     @property
+    def longest_wait(self) -> float:
+        """Seconds from arrival to start of the job that waited longest."""
+        return float((self.start - self.arrival).max())
+
+    @property
     def mean_communication(self) -> float:
         """Seconds that a job spends talking."""
         return float(self.communication_seconds.mean())

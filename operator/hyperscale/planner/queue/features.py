@@ -1,8 +1,8 @@
 """What the agent sees of every candidate: 30 figures. Pure; the compiled simulator computes the same (a test compares them).
 
 Candidates are the two oldest jobs, the six of the smallest area / weight and the rule's, each with all worker counts that fit and that the
-agent's own patience allows, and to wait. Where one job starves it is the only one, and does not wait when it fits. To wait is no candidate while a
-job fits that has waited long enough (wait_bounds.py).
+agent's own patience allows, and to wait. Where one job starves it is the only one, and does not wait when it fits. To wait is no candidate
+while a job fits that has waited long enough (wait_bounds.py).
 """
 
 from __future__ import annotations

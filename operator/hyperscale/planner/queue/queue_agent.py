@@ -65,6 +65,8 @@ class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     """Of the validation that let them in."""
     judged: JudgedStreams | None = None
     """Streams on which the guard accepted them; None: it did not."""
+    refusals: tuple[str, ...] = ()
+    """Why the guard refused them."""
 
 
 @dataclass(frozen=True)
