@@ -28,6 +28,8 @@ class PastRun(msgspec.Struct, frozen=True, rename="camel"):
     """When it was created, or began where that is unknown; Unix seconds, or from any start."""
     run_seconds: float
     workers: int
+    start_seconds: float | None = None
+    """When it began, on the clock of `arrival_seconds`; None where that is unknown."""
 
 
 class Assignment(msgspec.Struct, frozen=True):

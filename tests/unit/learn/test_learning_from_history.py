@@ -63,6 +63,13 @@ def test_too_few_runs_and_runs_that_are_none_are_refused_in_words() -> None:
         history_of(tuple(msgspec.structs.replace(one, arrival_seconds=5.0) for one in runs()))
 
 
+def test_the_cluster_holds_as_many_workers_as_ran_at_once() -> None:
+    started = tuple(msgspec.structs.replace(one, start_seconds=one.arrival_seconds, workers=10, run_seconds=700.0) for one in runs())
+    assert history_of(started).nodes > 20
+    after = tuple(msgspec.structs.replace(one, start_seconds=1000.0 * place) for place, one in enumerate(started))
+    assert history_of(after).nodes == 20  # ten workers at a time: half of the nodes are the most that a job may have
+
+
 def test_a_training_writes_weights_with_the_verdict_and_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     once, again = tmp_path / "once", tmp_path / "again"
     history = runs()
@@ -85,7 +92,10 @@ def test_runs_of_the_database_arrive_when_their_job_was_created(tmp_path: Path) 
     old = msgspec.structs.replace(one, uid="b", created_at=None)
     store.record([one, old, msgspec.structs.replace(one, uid="c", run_seconds=None)])
     store.close()
-    assert sorted(past_runs(url), key=lambda past: past.arrival_seconds) == [PastRun(700.0, 100.0, 3), PastRun(900.0, 100.0, 3)]
+    assert sorted(past_runs(url), key=lambda past: past.arrival_seconds) == [
+        PastRun(700.0, 100.0, 3, 900.0),
+        PastRun(900.0, 100.0, 3, 900.0),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,13 @@ def _of_database(url: str) -> Iterator[PastRun]:
 
 
 def _past(run: FinishedRun) -> PastRun | None:
-    """None where the length of the run is unknown. When its job was created is known from rows of this version on, else its start counts."""
+    """None where the length of the run is unknown. The job arrived when it was created; in rows of earlier versions its start counts."""
     from hyperscale.learn.lesson import PastRun
 
     if run.run_seconds is None or run.run_seconds <= 0.0:
         return None
     began = run.finished_at - run.run_seconds
-    return PastRun(began if run.created_at is None else run.created_at, run.run_seconds, run.workers)
+    return PastRun(began if run.created_at is None else run.created_at, run.run_seconds, run.workers, began)
 
 
 def _of_file(file: Path) -> Iterator[PastRun]:

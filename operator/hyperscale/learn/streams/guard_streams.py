@@ -46,18 +46,18 @@ def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> lis
     return found
 
 
-def judged_on(streams: Sequence[GuardStream], source: str) -> JudgedStreams:
+def judged_on(streams: Sequence[GuardStream], source: str, least_bound_runs: float = 0.0) -> JudgedStreams:
     """What the streams are like, by the figures that a cluster has of its own."""
     rows = np.array([_figures(stream) for stream in streams])
     low, high = rows.min(axis=0), rows.max(axis=0)
-    nodes, slots, kinds, share, load = (FigureRange(float(least), float(most)) for least, most in zip(low, high, strict=True))
-    return JudgedStreams(nodes, slots, kinds, share, load, len(streams), source)
+    nodes, slots, spread, share, load = (FigureRange(float(least), float(most)) for least, most in zip(low, high, strict=True))
+    return JudgedStreams(nodes, slots, spread, share, load, least_bound_runs, len(streams), source)
 
 
 def _figures(stream: GuardStream) -> FloatArray:
-    """(5,) nodes, worker slots, kinds of GPU, share of the largest job, load."""
+    """(5,) nodes, worker slots, spread of speeds, share of the largest job, load."""
     drawn = draw(stream.conditions, stream.seed, stream.recorded)
     arrival, _, _, area = Simulator(stream.seed, stream.conditions, recorded=stream.recorded).stream.jobs_table()
     nodes = len(drawn.speed)
     load = float(area.mean()) / (float(np.diff(arrival).mean()) * nodes)
-    return np.array([nodes, nodes, len(np.unique(drawn.speed)), drawn.workers.max() / nodes, load])
+    return np.array([nodes, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load])

@@ -30,6 +30,8 @@ FLEXIBLE: Final = 4
 MIN_NODES: Final = 16
 MAX_NODES: Final = 48
 """Of the simulated cluster."""
+ASSUMED_LOAD: Final = 0.8
+"""Of a cluster whose runs have no known start."""
 LOADS: Final = (0.5, 1.3)
 """Bounds of the load: beyond them the trained features say nothing."""
 JUDGED_JOBS: Final = 150
@@ -73,7 +75,7 @@ def history_of(runs: Sequence[PastRun]) -> ClusterHistory:
     span = float(arrivals[-1] - arrivals[0])
     if span <= 0.0:
         raise LessonError("--history: all runs arrived at once; a history of arrivals is needed")
-    nodes = int(np.clip(_busiest(arrivals, seconds, workers), max(MIN_NODES, min(2 * int(workers.max()), MAX_NODES)), MAX_NODES))
+    nodes = int(np.clip(_capacity(ordered, span), max(MIN_NODES, min(2 * int(workers.max()), MAX_NODES)), MAX_NODES))
     load = float(np.clip((seconds * workers).sum() / (span * nodes), *LOADS))
     return ClusterHistory(np.diff(arrivals, prepend=arrivals[0]), seconds, workers, nodes, load)
 
@@ -115,8 +117,10 @@ def _jobs(history: ClusterHistory, places: IntArray) -> RecordedJobs:
     return RecordedJobs(gaps, work, np.maximum(1, high // FLEXIBLE), high, np.ones(len(places)))
 
 
-def _busiest(arrivals: FloatArray, seconds: FloatArray, workers: IntArray) -> int:
-    """Workers at once had every job begun when it came, at the 95th percentile of arrivals: about what the cluster holds."""
-    ends = arrivals + seconds
-    at_once = [int(workers[(arrivals <= now) & (ends > now)].sum()) for now in arrivals[:: max(1, len(arrivals) // 500)]]
-    return int(np.percentile(at_once, 95))
+def _capacity(runs: Sequence[PastRun], span: float) -> float:
+    """Workers that the cluster holds: most that ran at once, else what leaves it busy for ASSUMED_LOAD of the time."""
+    started = [(run.start_seconds, run) for run in runs if run.start_seconds is not None]
+    if len(started) < len(runs):
+        return sum(run.run_seconds * run.workers for run in runs) / (span * ASSUMED_LOAD)
+    changes = sorted([(at, run.workers) for at, run in started] + [(at + run.run_seconds, -run.workers) for at, run in started])
+    return float(np.cumsum([workers for _, workers in changes]).max())

@@ -8,6 +8,7 @@ and soon after that no chooser may start nothing while the job fits (wait_bounds
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -51,7 +52,7 @@ def take_turns(question: AdmissionRequest, desk: PlacementOracle, policy: QueueP
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
-    asked = choosers.on(_profile(feasible, desk, arrivals)) if feasible else choosers
+    asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
@@ -69,13 +70,14 @@ def _arrivals(question: AdmissionRequest, catalogue: Catalogue, feasible: Sequen
     return arrivals
 
 
-def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals: Arrivals) -> QueueProfile:
+def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals: Arrivals, policy: QueuePolicy) -> QueueProfile:
     """What this cluster and its jobs are like."""
     per_worker = sorted(entry.queued.request.job.workers.gpus_per_worker for entry in feasible)[len(feasible) // 2]
     slots = max(desk.total_slots, 1)
     largest = max(max(entry.empty_seconds) * entry.queued.request.job.workers.gpus_per_worker for entry in feasible)
     past = ClusterState(0, slots, history=history_of(arrivals))
-    return QueueProfile(desk.gpu_nodes, slots / per_worker, desk.gpu_kinds, largest / slots, load(past), arrivals.arrivals)
+    bound = policy.starvation_seconds / arrivals.run_seconds if policy.starvation_seconds and arrivals.run_seconds else math.inf
+    return QueueProfile(desk.gpu_nodes, slots / per_worker, desk.speed_spread, largest / slots, load(past), arrivals.arrivals, bound)
 
 
 def _best_sequence(

@@ -29,12 +29,14 @@ class JudgedStreams(msgspec.Struct, frozen=True, rename="camel"):
     """Nodes with GPUs."""
     worker_slots: FigureRange
     """Workers of a typical job that the whole cluster holds."""
-    gpu_kinds: FigureRange
-    """Kinds of GPU by speed."""
+    speed_spread: FigureRange
+    """Speed of the fastest node's GPU over the slowest node's."""
     largest_share: FigureRange
     """Slots of the largest job over all slots."""
     load: FigureRange
     """Slot seconds that arrive over those that there are, as `arrival_history.load` counts."""
+    least_bound_runs: float = 0.0
+    """Shortest starvation bound that was judged, in mean runs; a shorter one overrules every chooser more often."""
     streams: int = 0
     source: str = ""
     """Families, or the history that they come from."""
@@ -45,10 +47,12 @@ class QueueProfile(msgspec.Struct, frozen=True, rename="camel"):
 
     nodes: int
     worker_slots: float
-    gpu_kinds: int
+    speed_spread: float
     largest_share: float
     load: float
     arrivals: int
+    bound_runs: float
+    """Starvation bound over the mean run; +inf without a bound."""
 
 
 def unlike(judged: JudgedStreams, own: QueueProfile) -> str:
@@ -60,7 +64,7 @@ def _differences(judged: JudgedStreams, own: QueueProfile) -> Iterator[str]:
     for name, span, value in (
         ("nodes with GPUs", judged.nodes, own.nodes),
         ("typical workers in the cluster", judged.worker_slots, own.worker_slots),
-        ("kinds of GPU", judged.gpu_kinds, own.gpu_kinds),
+        ("speed of the fastest GPU over the slowest", judged.speed_spread, own.speed_spread),
         ("share of the largest job", judged.largest_share, own.largest_share),
     ):
         if not span.holds(value):
@@ -69,3 +73,5 @@ def _differences(judged: JudgedStreams, own: QueueProfile) -> Iterator[str]:
         yield f"arrivals: {own.arrivals} jobs came since the operator started, {MIN_ARRIVALS} are needed to know the load"
     elif not judged.load.holds(own.load):
         yield f"load: {own.load:.3g}, judged on {judged.load.low:.3g} to {judged.load.high:.3g}"
+    elif not own.bound_runs >= judged.least_bound_runs:
+        yield f"starvationSeconds: {own.bound_runs:.3g} mean runs, judged on at least {judged.least_bound_runs:.3g}"

@@ -87,11 +87,11 @@ class PlacementOracle:
         return int((figures_of(self.graph).allocatable_gpus > 0).sum())
 
     @property
-    def gpu_kinds(self) -> int:
-        """Kinds of GPU in the cluster, by speed."""
-        speeds = gpu_speeds(list(self.graph.nodes), self.policy)
-        there = zip(self.graph.nodes, speeds, strict=True)
-        return len({speed.flops_per_second for node, speed in there if node.allocatable_gpus > 0})
+    def speed_spread(self) -> float:
+        """Speed of the fastest GPU over the slowest; 1 without GPUs."""
+        there = figures_of(self.graph).allocatable_gpus > 0
+        each = self._speed[there] / figures_of(self.graph).allocatable_gpus[there]
+        return float(each.max() / each.min()) if len(each) and each.min() > 0.0 else 1.0
 
     def free(self, overrides: Mapping[str, int]) -> dict[str, int]:
         """Free GPUs of every node by name."""

@@ -16,11 +16,12 @@ from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, idle_seconds_left, o
 JUDGED = JudgedStreams(
     nodes=FigureRange(16, 32),
     worker_slots=FigureRange(16, 32),
-    gpu_kinds=FigureRange(1, 5),
+    speed_spread=FigureRange(1, 20),
     largest_share=FigureRange(0.1, 0.5),
     load=FigureRange(0.4, 1.2),
+    least_bound_runs=32.0,
 )
-LIKE = QueueProfile(nodes=20, worker_slots=20.0, gpu_kinds=2, largest_share=0.4, load=0.8, arrivals=100)
+LIKE = QueueProfile(nodes=20, worker_slots=20.0, speed_spread=2.0, largest_share=0.4, load=0.8, arrivals=100, bound_runs=math.inf)
 
 
 def job(seconds: float, best: float, waited: float) -> PendingJob:
@@ -51,10 +52,11 @@ def test_a_cluster_within_all_ranges_is_like_the_judged_streams() -> None:
     [
         ("nodes", 200, "nodes with GPUs: 200"),
         ("worker_slots", 640.0, "typical workers in the cluster: 640"),
-        ("gpu_kinds", 9, "kinds of GPU: 9"),
+        ("speed_spread", 90.0, "speed of the fastest GPU over the slowest: 90"),
         ("largest_share", 0.9, "share of the largest job: 0.9"),
         ("load", 3.0, "load: 3"),
         ("load", math.nan, "load: nan"),
+        ("bound_runs", 16.0, "starvationSeconds: 16 mean runs"),
         ("arrivals", MIN_ARRIVALS - 1, "19 jobs came"),
     ],
 )
