@@ -97,7 +97,7 @@ def _knobs(rows: Sequence[Row]) -> list[list[str]]:
 
 
 SENTENCES: Final = {
-    "later history of one cluster": "Windows of the last part of a simulated history (benchmarks/clusterhistory.py); the first part taught.",
+    "later history of one cluster": "Windows of the last part of a simulated history (benchmarks/clusterhistory.py); the first taught.",
     **dict.fromkeys(
         ("Gavel, max_min_fairness", *(f"Pollux, workload {number}" for number in range(1, 5))),
         "Recorded arrivals and GPU counts, sealed before the design (benchmarks/recordedstreams.py); families, loads and seeds vary.",

@@ -1,7 +1,7 @@
 """Streams like a cluster's own: arrivals, run times and sizes resampled from its history, the rest drawn as in the shipped families. Pure.
 
 A history is cut by time: what came first teaches, what came last judges. Taught streams are blocks of consecutive jobs, drawn with
-replacement: bursts and nights stay. The judging streams are the last part as it was recorded, and blocks of it.
+replacement: bursts and nights stay. The judging streams are the last part as it was recorded, and blocks drawn from that.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def split(history: ClusterHistory) -> tuple[ClusterHistory, ClusterHistory]:
 
 
 def resampled(history: ClusterHistory, jobs: int, rng: np.random.Generator) -> RecordedJobs:
-    """So many jobs in blocks of consecutive ones."""
+    """Draw this number of jobs in blocks of consecutive ones."""
     firsts = rng.integers(0, max(1, len(history.gaps) - BLOCK), -(-jobs // BLOCK))
     places = (firsts[:, None] + np.arange(BLOCK)).ravel()[:jobs]
     return _jobs(history, places)
 
 
 def judging_streams(later: ClusterHistory) -> tuple[list[GuardStream], list[GuardStream]]:
-    """Windows of the later part as recorded, and blocks of it; on clusters of every family."""
+    """Windows of the later part as recorded, and blocks drawn from it; on clusters of every family."""
     jobs = min(JUDGED_JOBS, len(later.gaps))
     firsts = np.linspace(0, len(later.gaps) - jobs, JUDGED_STREAMS).astype(np.int64)
     recorded, drawn = [], []

@@ -26,6 +26,7 @@ from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs
 from hyperscale.learn.streams.stream_lesson import network_of, weights_to_start, write_files
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import AgentManifest, AgentUnavailableError, Prior, load_agent
 
 HISTORY: Final = "history.json"
@@ -63,10 +64,11 @@ def guard_streams(later: ClusterHistory) -> dict[str, list[GuardStream]]:
     return {RECORDED: recorded, DRAWN: drawn}
 
 
-def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStream]]) -> PolicyVerdict:
-    """The guard's verdict on the cluster's own streams."""
+def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStream]]) -> tuple[PolicyVerdict, JudgedStreams]:
+    """The guard's verdict on the cluster's own streams, and what those are like."""
     policy = agent(network, knobs)
-    return judged([one for source, own in streams.items() for one in evidence(source, policy, own)])
+    outcomes = [one for source, own in streams.items() for one in evidence(source, policy, own)]
+    return judged(outcomes), judged_on(streams[RECORDED], outcomes, "the cluster's later history")
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
@@ -77,7 +79,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     except AgentUnavailableError as error:
         raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
     streams = guard_streams(split(history_of(_kept(candidate)))[1])
-    verdict = guarded(*own, streams)
+    verdict, _ = guarded(*own, streams)
     refusals, figures = list(verdict.refusals), dict(verdict.figures)
     if used is not None:
         figures["ratio to the weights in use"] = to_used = ratio(own, used, streams[RECORDED])
@@ -96,7 +98,7 @@ def ratio(own: tuple[Network, RuleKnobs], other: tuple[Network, RuleKnobs], stre
 
 def _write(network: Network, config: Training, later: ClusterHistory, folder: Path) -> tuple[Path, ...]:
     streams = guard_streams(later)
-    verdict = guarded(network, config.knobs, streams)
+    verdict, like = guarded(network, config.knobs, streams)
     content = save(parts_by_name(network))
     manifest = AgentManifest(
         sha256=hashlib.sha256(content).hexdigest(),
@@ -106,7 +108,7 @@ def _write(network: Network, config: Training, later: ClusterHistory, folder: Pa
         command=f"hyperscale learn queue --history URL --seed {config.seed} --steps {config.steps}",
         seed=config.seed,
         figures=verdict.figures,
-        judged=judged_on(streams[RECORDED], "the cluster's later history") if verdict.accepted else None,
+        judged=like if verdict.accepted else None,
         refusals=verdict.refusals,
     )
     return write_files(folder, content, manifest)

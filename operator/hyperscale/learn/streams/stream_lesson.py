@@ -26,6 +26,7 @@ from hyperscale.learn.streams.simulator import MASK_PATIENCE, SHORTEST_FIRST, TU
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import NAME, TENSORS, AgentManifest, AgentUnavailableError, Prior, QueueAgent, load_agent
 
 VALIDATION_STREAMS: Final = 125
@@ -66,17 +67,18 @@ def weights_to_start(folder: Path, config: Training) -> tuple[Network, Training]
     return start, dataclasses.replace(config, knobs=knobs, start=hashlib.sha256(start.tobytes()).hexdigest())
 
 
-def guarded(network: Network, knobs: RuleKnobs) -> PolicyVerdict:
-    """The guard's verdict on the agent, on held-out streams of the shipped families."""
+def guarded(network: Network, knobs: RuleKnobs) -> tuple[PolicyVerdict, JudgedStreams]:
+    """The guard's verdict on the agent on held-out streams of the shipped families, and what those are like."""
     policy = agent(network, knobs)
-    return judged([*evidence(PLAIN, policy, held_out()), *evidence(HARD, policy, held_out(HARD_CONDITIONS))])
+    outcomes_by_stream = [*evidence(PLAIN, policy, held_out()), *evidence(HARD, policy, held_out(HARD_CONDITIONS))]
+    return judged(outcomes_by_stream), judged_on(held_out(), outcomes_by_stream, "generated families: " + ", ".join(FAMILIES))
 
 
 def write(network: Network, config: Training, folder: Path, command: str = "") -> tuple[Path, ...]:
     """Weights and manifest of a trained network, with the figures of its validation against the rule and the `command` that made it."""
     content = save(parts_by_name(network))
     figures = validate(network, config.knobs)
-    verdict = guarded(network, config.knobs)
+    verdict, streams = guarded(network, config.knobs)
     manifest = AgentManifest(
         sha256=hashlib.sha256(content).hexdigest(),
         features=features.VERSION,
@@ -86,7 +88,7 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
         or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}{' --start WEIGHTS' if config.start else ''}",
         seed=config.seed,
         figures={"ratio": figures.ratio, "low": figures.low, "high": figures.high, "p": figures.p, "worst": figures.worst},
-        judged=judged_on(held_out(), "generated families: " + ", ".join(FAMILIES)) if verdict.accepted else None,
+        judged=streams if verdict.accepted else None,
         refusals=verdict.refusals,
     )
     return write_files(folder, content, manifest)
@@ -131,7 +133,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     to_used = compare(runs["agent"], runs["used"]).ratio if used is not None else 1.0
     if used is not None:
         figures["ratio_to_used"] = to_used
-    verdict = guarded(own, knobs)
+    verdict, _ = guarded(own, knobs)
     figures |= verdict.figures
     accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and to_used <= 1.0 and verdict.accepted
     reason = (

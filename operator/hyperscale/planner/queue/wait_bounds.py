@@ -6,7 +6,7 @@ from typing import Final
 
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 
-IDLE_RUNS: Final = 0.25
+IDLE_RUNS: Final = 0.5
 """Own best runs that a job which fits may be kept waiting beyond its patience; see `idle_seconds_left`."""
 
 
