@@ -3,14 +3,16 @@
 Run: python benchmarks/streams.py [--quick] [--seeds N] [--first-seed N] [--json FILE] [--dump DIR] [--write-docs] [--tune]
 
 Streams of 150 jobs on clusters of 16 to 32 nodes, five families, loads 0.5 to 1.3, on seeds that no training has seen. All methods place
-with the very same search; they differ in what they start. Conditions: exact durations; durations known to ± 30 %; contention on shared
-uplinks; a starvation bound of 16 mean runs (and of 8); all three.
+with the very same search; they differ in what they start. The agents run under the bound on idle GPUs that holds in the cluster.
+Conditions: exact durations; durations known to ± 30 %; contention on shared uplinks; a starvation bound of 16 mean runs (and of 8); all
+three. Then recorded arrivals, the later history of one cluster, and what the guard of the default says of agents and of bad choosers.
 
 --seeds N      streams of every family and load (5: 125 streams a condition)
 --first-seed N streams from this seed on instead of 20,000: how far the goals depend on the streams
 --tune         tunes the index rule afresh and measures against that
 --dump DIR     writes every method's assignment as {case, method, assignment: {job: [node, ...]}}
---write-docs   writes docs/benchmarks/streams.md; with --from FILE from rows that --json wrote, without a run
+--write-docs   writes docs/benchmarks/streams.md; with --from FILE ... from rows that --json wrote, without a run
+--section NAME only one part: conditions, recorded, history, guard, ablation, stable-baselines3, times
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,22 +35,34 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import common, streamagents, streampage, streamruns  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks import common, streamagents, streamjudges, streampage, streamruns  # noqa: E402 - a script's own folder, not the repository, is on the path
 from benchmarks.suites import Options  # noqa: E402
 
 DOCUMENT: Final = ROOT / "docs" / "benchmarks" / "streams.md"
 SEEDS: Final = 5
+Section = Callable[[Options, bool], Iterable[common.Row]]
+SECTIONS: Final[dict[str, Section]] = {
+    "conditions": lambda options, tune: streamruns.run(options, tune),
+    "recorded": lambda options, _: streamjudges.recorded(options),
+    "history": lambda options, _: streamjudges.history(options),
+    "guard": lambda options, _: streamjudges.guard(options),
+    "ablation": lambda options, _: streamruns.ablation(options),
+    "stable-baselines3": lambda options, _: streamagents.rows(options),
+    "times": lambda options, _: streamruns.decision_times(options),
+}
+"""By name, in the order of the page."""
 
 
 def main() -> int:
     """Measure, print, and fail where a goal is missed."""
     arguments = parsed(sys.argv[1:])
     if arguments.rows is not None:
-        rows = msgspec.json.decode(arguments.rows.read_bytes(), type=list[common.Row])
+        rows = [row for file in arguments.rows for row in msgspec.json.decode(file.read_bytes(), type=list[common.Row])]
     else:
         options = Options(arguments.quick, seeds_of(arguments), arguments.dump)
-        found = [*streamruns.run(options, arguments.tune), *streamagents.rows(options), *streamruns.decision_times(options)]
-        rows = [*about_run(), *found]
+        rows = about_run()
+        for name in arguments.section or SECTIONS:
+            rows += SECTIONS[name](options, arguments.tune)
     print(streampage.text(rows))
     if arguments.json is not None:
         kept = [{name: value for name, value in msgspec.to_builtins(row).items() if value is not None} for row in rows]
@@ -69,7 +83,17 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tune", action="store_true", help="tune the index rule afresh first (minutes)")
     parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/streams.md")
-    parser.add_argument("--from", type=Path, dest="rows", metavar="FILE", help="rows written by --json instead of a run")
+    parser.add_argument(
+        "--from",
+        type=Path,
+        dest="rows",
+        nargs="+",
+        metavar="FILE",
+        help="rows written by --json, of one run or of its sections, instead of a run",
+    )
+    parser.add_argument(
+        "--section", action="append", choices=list(SECTIONS), metavar="NAME", help=f"only {', '.join(SECTIONS)}; may be repeated"
+    )
     arguments = parser.parse_args(words)
     if arguments.first_seed < 0 or arguments.seeds < 1:
         parser.error("--first-seed is at least 0, --seeds at least 1")

@@ -181,7 +181,7 @@ def test_whatever_an_agent_chooses_is_sound_and_used_only_where_its_score_is_no_
     waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any, draws: list[int]
 ) -> None:
     question = AdmissionRequest(jobs=waiting, running=busy)
-    by_rule, _, _ = choosers(QueuePolicy())
+    by_rule = choosers(QueuePolicy()).rule
     turns = decide(question, seen, BOUNDED, Choosers(by_rule, Whim(draws)))
     assert unsound(turns, question, seen) == ()
     if turns.score is not None:
@@ -191,6 +191,52 @@ def test_whatever_an_agent_chooses_is_sound_and_used_only_where_its_score_is_no_
             assert turns.starts == decide(question, seen, BOUNDED).starts
     if not busy:
         assert bool(turns.starts) == any(fits_alone(job, seen) for job in waiting)
+
+
+def waits(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState) -> QueueChoice:
+    """A chooser that never starts anything."""
+    return QueueChoice(None)
+
+
+def decided(question: AdmissionRequest, seen: ClusterSnapshot, **fields: Any) -> AdmissionResult:
+    return decide(question, seen, BOUNDED, Choosers(choosers(QueuePolicy()).rule, waits, **fields))
+
+
+@QUICK
+@given(jobs, clusters, st.floats(1.0, 1e4))
+def test_a_chooser_that_always_waits_keeps_no_job_that_fits_beyond_the_bound(
+    waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, remaining: float
+) -> None:
+    """Nothing runs longer than these jobs have waited."""
+    late = tuple(msgspec.structs.replace(job, waited_seconds=1e9) for job in waiting)
+    question = AdmissionRequest(jobs=late, running=(RunningShare("team/running", 1, remaining),))
+    turns = decide(question, seen, QueuePolicy(starvation_seconds=0), Choosers(choosers(QueuePolicy()).rule, waits, decides=True))
+    assert bool(turns.starts) == any(fits_alone(job, seen) for job in waiting)
+
+
+@QUICK
+@given(jobs, clusters)
+def test_a_chooser_that_always_waits_is_scored_for_the_time_that_it_loses(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot) -> None:
+    fresh = tuple(msgspec.structs.replace(job, waited_seconds=0.0) for job in waiting)
+    question = AdmissionRequest(jobs=fresh, running=(RunningShare("team/running", 1, 1e7),))
+    turns = decided(question, seen)
+    assume(decide(question, seen, BOUNDED).starts != ())
+    assert turns.score is not None
+    assert turns.score.agent is not None
+    assert turns.score.agent > turns.score.rule
+    assert turns.score.used is Chooser.RULE
+    assert turns.starts == decide(question, seen, BOUNDED).starts
+
+
+@QUICK
+@given(jobs, clusters, running, st.lists(st.integers(0, 30), max_size=8))
+def test_an_agent_that_was_judged_on_such_streams_decides_whatever_its_score(
+    waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any, draws: list[int]
+) -> None:
+    question = AdmissionRequest(jobs=waiting, running=busy)
+    turns = decide(question, seen, BOUNDED, Choosers(choosers(QueuePolicy()).rule, Whim(draws), decides=True))
+    assert unsound(turns, question, seen) == ()
+    assert turns.score is None or turns.score.used is Chooser.LEARNED
 
 
 def _held(node: Any) -> Any:

@@ -21,6 +21,17 @@ class LessonProgress(msgspec.Struct, frozen=True):
     """What is worth watching, by name; the learning curves have the same."""
 
 
+class PastRun(msgspec.Struct, frozen=True, rename="camel"):
+    """One job of a cluster's history, as far as streams of jobs need it."""
+
+    arrival_seconds: float
+    """When it was created, or began where that is unknown; Unix seconds, or from any start."""
+    run_seconds: float
+    workers: int
+    start_seconds: float | None = None
+    """When it began, on the clock of `arrival_seconds`; None where that is unknown."""
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """What to learn, where to keep it, how long."""
 
@@ -31,6 +42,10 @@ class Assignment(msgspec.Struct, frozen=True):
     """None: the lesson's own default, with which the shipped weights were made."""
     resume: bool = False
     """Continue from the checkpoint in `folder`."""
+    start: Path | None = None
+    """Folder of weights that are trained further; None begins afresh."""
+    history: tuple[PastRun, ...] = ()
+    """The cluster's own runs, for `queue`."""
 
 
 class LessonVerdict(msgspec.Struct, frozen=True, rename="camel"):

@@ -139,6 +139,8 @@ class QueueScore(msgspec.Struct, frozen=True, rename="camel"):
     agent: float | None = None
     """None where no agent was asked."""
     used: Chooser = Chooser.RULE
+    reason: str = ""
+    """With order Auto: why the agent was not asked."""
 
 
 class Start(msgspec.Struct, frozen=True, rename="camel"):

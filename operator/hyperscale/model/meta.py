@@ -17,6 +17,8 @@ class JobMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     annotations: dict[str, str] = {}
     generation: int = 0
     """metadata.generation, counted up by the API server with every change of the spec; 0 when unknown."""
+    created: str = ""
+    """metadata.creationTimestamp, RFC 3339; empty when unknown."""
 
     @property
     def key(self) -> str:

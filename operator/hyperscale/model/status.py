@@ -85,6 +85,8 @@ class QueueDecision(Out, frozen=True):
     """Predicted weighted mean of the seconds until the jobs that were decided together end, as the rule orders them."""
     learned_score: float | None = None
     """The same as the agent orders them; absent where no agent was asked."""
+    chooser_reason: Annotated[str, Meta(max_length=256)] | None = None
+    """With order Auto: why the rule decided and not the agent; absent where the agent was asked."""
 
 
 class WorkerMigration(Out, frozen=True):

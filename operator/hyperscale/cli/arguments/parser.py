@@ -15,7 +15,7 @@ MAX_SEED: Final = 2**31 - 1
 MAX_WORKERS: Final = 1000
 """The bound of spec.workers; model/api/job.py says why. Not imported: `--help` must stay fast."""
 
-LESSONS: Final = ("constructor", "classes", "streams", "ppo", "dqn", "allreduce")
+LESSONS: Final = ("constructor", "classes", "streams", "queue", "ppo", "dqn", "allreduce")
 """Modules of hyperscale.learn; cli/training/learn_command.py says which."""
 MAX_WIDTH: Final = 10**6
 """The bound of spec.dataset.featureSize and spec.dataset.classes."""
@@ -193,6 +193,10 @@ def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("--steps", type=_Whole(1, MAX_STEPS), metavar="N", help="steps of training (default: as the shipped weights)")
     command.add_argument("--resume", action="store_true", help="go on from the checkpoint in the folder")
     command.add_argument("--evaluate-only", action="store_true", help="do not train: evaluate the weights in the folder")
+    command.add_argument("--start", metavar="FOLDER", help="streams, queue: train these weights further (queue: default the shipped ones)")
+    command.add_argument(
+        "--history", metavar="URL", help="queue: the cluster's finished runs, as history.url has it, or a CSV of arrival, seconds, workers"
+    )
     command.add_argument("--publish", metavar="FOLDER", help="copy the weights there, unless they lose to those in use")
     command.add_argument(
         "--baseline", metavar="FOLDER", help="weights to compare with (default: those of --publish, else the shipped ones)"

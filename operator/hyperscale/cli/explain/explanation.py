@@ -230,8 +230,10 @@ def _queue(status: JobStatus) -> list[str]:
     if decision.rule_score is not None and decision.learned_score is not None:
         sentences.append(
             f"Predicted weighted mean time until those jobs end: {seconds_text(decision.rule_score)} as the rule orders them, "
-            f"{seconds_text(decision.learned_score)} as the learned policy does; its choice is used only where it is no worse."
+            f"{seconds_text(decision.learned_score)} as the learned policy does."
         )
+    if decision.chooser_reason is not None:
+        sentences.append(f"The rule decides and not the learned policy: {decision.chooser_reason}.")
     return sentences
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
+from hyperscale.cli.training.past_runs import past_runs
 from hyperscale.util.extras import install
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ MODULES: Final = {
     "constructor": "hyperscale.learn.constructor.constructor_lesson",
     "classes": "hyperscale.learn.constructor.classes_lesson",
     "streams": "hyperscale.learn.streams.stream_lesson",
+    "queue": "hyperscale.learn.streams.queue_lesson",
     "ppo": "hyperscale.learn.agents.ppo",
     "dqn": "hyperscale.learn.agents.dqn",
     "allreduce": "hyperscale.learn.agents.allreduce_dqn",
@@ -31,16 +33,18 @@ WEIGHTS: Final = {
     "constructor": "constructor",
     "classes": "classes",
     "streams": "stream",
+    "queue": "stream",
     "ppo": "stream",
     "dqn": "dqn",
     "allreduce": "allreduce-dqn",
 }
 """Name of the files that a lesson writes, without suffix."""
-GATED: Final = ("constructor", "classes", "streams", "ppo")
+GATED: Final = ("constructor", "classes", "streams", "queue", "ppo")
 """Lessons whose weights planners use; the others are for comparison and have no manifest."""
 CHECKPOINTS: Final = {
     "constructor": "checkpoint.safetensors",
     "streams": "checkpoint.safetensors",
+    "queue": "checkpoint.safetensors",
     "ppo": "ppo-checkpoint.safetensors",
 }
 """File that --resume continues from."""
@@ -85,7 +89,14 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
 
     folder = Path(arguments.out)
     checkpoint = folder / CHECKPOINTS.get(arguments.lesson, "")
-    assignment = Assignment(folder, seed=arguments.seed, steps=arguments.steps, resume=arguments.resume)
+    assignment = Assignment(
+        folder,
+        seed=arguments.seed,
+        steps=arguments.steps,
+        resume=arguments.resume,
+        start=Path(arguments.start) if arguments.start else None,
+        history=past_runs(arguments.history) if arguments.lesson == "queue" and arguments.history else (),
+    )
     try:
         if checkpoint.is_file() and not arguments.resume:
             raise InputError(f"--out: {checkpoint} is of a training that stopped or ended; add --resume to go on, or name another folder")

@@ -107,6 +107,7 @@ def finished_run(
         plan=msgspec.json.encode(plan).decode(),
         measured=msgspec.json.encode(status.measured).decode() if status.measured is not None else "",
         **_outcome(plan, status, beginning, now),
+        created_at=unix_seconds(metadata.created) if metadata.created and not is_future(metadata.created, now) else None,
     )
 
 

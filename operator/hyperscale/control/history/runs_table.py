@@ -69,6 +69,8 @@ class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
     """Times that the run began again after a failure."""
     preemptions: int | None = None
     """Times that it was stopped for others."""
+    created_at: float | None = None
+    """Unix seconds, when the job was created: the arrival that `hyperscale learn queue` learns from."""
 
     @property
     def ended_in_time(self) -> bool | None:

@@ -227,6 +227,7 @@ def _decision(entry: QueueEntry, place: int, count: int, run_seconds: float | No
         queue_weight=int(entry.weight),
         rule_score=_rounded(score.rule) if score is not None else None,
         learned_score=_rounded(score.agent) if score is not None else None,
+        chooser_reason=score.reason or None if score is not None else None,
     )
 
 

@@ -22,6 +22,7 @@ from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes, chosen_corrections
 from hyperscale.model.step_curves import Workload, workload_of
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy, with_read_sizes
+from hyperscale.spec.plausible import readable_time
 from hyperscale.util.quantity import parse_bytes
 
 Json = dict[str, Any]
@@ -157,6 +158,7 @@ def metadata_of(resource: Json) -> JobMetadata:
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         generation=metadata.get("generation") or 0,
+        created=readable_time(metadata.get("creationTimestamp")),
     )
 
 

@@ -154,6 +154,7 @@ cdef class Stream:
     cdef double placement_lambda, total_speed
     cdef bint contention
     cdef double starvation
+    cdef double idle_runs            # own best runs that a job which fits lets the agent wait beyond its patience; inf: no bound
     cdef readonly double mean_area
     cdef readonly double mean_seconds
     # state of a run
@@ -259,6 +260,7 @@ cdef class Stream:
         self._draw_near()
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
+        self.idle_runs = INFINITY
 
     def __dealloc__(self):
         release(self.speed)
@@ -685,10 +687,10 @@ cdef class Stream:
 
     cdef void _gather(self) noexcept nogil:
         """Candidates of this decision: oldest and smallest jobs and the rule's, all worker counts that fit and patience allows, and to wait."""
-        cdef int i, j, o, c, jobs = 0, best, starving = self._starving()
+        cdef int i, j, o, c, quickest = 0, jobs = 0, best, starving = self._starving()
         cdef int chosen[OLDEST + SMALLEST + 1]
         cdef double least, value
-        cdef bint known
+        cdef bint known, overdue, may_wait = True
         self.candidates = 0
         if starving >= 0:
             self.rule_job = self._starve_first(self.rule.alone if self.pendings == 1 else self.rule.thrift, &self.rule_option)
@@ -722,15 +724,23 @@ cdef class Stream:
                     jobs += 1
         for i in range(jobs):
             j = chosen[i]
+            least = INFINITY
+            for o in range(self.job[j].options):
+                value = self._estimate(j, o)
+                if value < least:
+                    least, quickest = value, o
+            overdue = isfinite(least) and self.now - self.job[j].arrival > least + (self.idle_runs - 1.0) * self.job[j].best
+            may_wait = may_wait and not overdue
             for o in range(self.job[j].options):
                 value = self._estimate(j, o)
                 if not isfinite(value):
                     continue
-                if starving < 0 and self.runnings and value > self.mask_patience * self.job[j].best and not (j == self.rule_job and o == self.rule_option):
+                if (starving < 0 and self.runnings and value > self.mask_patience * self.job[j].best
+                        and not (j == self.rule_job and o == self.rule_option) and not (overdue and o == quickest)):
                     continue
                 self.candidate[self.candidates].job, self.candidate[self.candidates].option = j, o
                 self.candidates += 1
-        if self.candidates and self.runnings and starving < 0:
+        if self.candidates and self.runnings and starving < 0 and may_wait:
             self.candidate[self.candidates].job, self.candidate[self.candidates].option = -1, 0
             self.candidates += 1
 
@@ -1099,6 +1109,10 @@ cdef class Stream:
         """Parameters of the index rule, and the agent's own patience."""
         self.rule = Rule(order=order, alone=alone, thrift=thrift, patience=patience)
         self.mask_patience = mask_patience
+
+    def set_idle_bound(self, double runs):
+        """A job that fits ends the agent's waiting once it has waited `runs` of its own best run longer than poor nodes cost it; inf: never."""
+        self.idle_runs = runs
 
     def set_network(self, const float[::1] weights):
         """F x 48, 48, 48 x 48, 48, 48, F numbers one after the other; with GRAPH more, the embedding's. For a whole run, not within one."""

@@ -6,6 +6,7 @@ episodes of the same arrivals cost over the same window (Decima, Mao et al. 2019
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams import embedding
 from hyperscale.learn.streams._streams import FEATURES, HIDDEN
-from hyperscale.learn.streams.scenario import FAMILIES, Conditions
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs
 from hyperscale.learn.streams.simulator import TUNED, Network, RuleKnobs, Simulator, agent, index
 from hyperscale.learn.topologies import TRAINING_SEEDS
 from hyperscale.model.graph import FloatArray, IntArray
@@ -54,10 +55,19 @@ class Training:
     high_load: float = 1.2
     families: tuple[str, ...] = FAMILIES
     knobs: RuleKnobs = TUNED
-    mixed: bool = True
-    """A quarter of the sequences each with noisy durations, contention, a starvation bound."""
+    mixed: float = 0.25
+    """Part of the sequences each with noisy durations, contention, a starvation bound."""
+    least_bound: float = 4.0
+    most_bound: float = 16.0
+    """Starvation bound in mean runs, where there is one."""
     embedding: bool = False
     """A graph network over nodes and queue beside the candidates' own features."""
+    start: str = ""
+    """SHA-256 of the weights that the training continues from; empty: from the rule."""
+    nodes: int = 0
+    """Of every cluster; 0: drawn."""
+    history: str = ""
+    """Digest of the history that jobs come from; empty: jobs are drawn."""
 
 
 class EpisodeBatch(NamedTuple):
@@ -89,15 +99,20 @@ def initial(config: Training) -> Network:
     return np.concatenate((first, none, second, none, none, skip, graph)).astype(np.float32)
 
 
-def collect(config: Training, network: Network, step: int) -> EpisodeBatch:
-    """Episodes of one step, simulated with `network`; all chance comes from the seed and the step."""
+JobsOf = Callable[[np.random.Generator], RecordedJobs]
+"""Draws the jobs of one stream."""
+
+
+def collect(config: Training, network: Network, step: int, jobs_of: JobsOf | None = None) -> EpisodeBatch:
+    """Episodes of one step, simulated with `network`; all chance comes from the seed and the step. Without `jobs_of` jobs are drawn."""
     rng = np.random.default_rng([config.seed, step, 13])
     rows, counts, actions, advantages, costs = [], [], [], [], []
     pictures: list[tuple[NDArray[np.float32], ...]] = []
     for number in range(config.sequences):
         conditions = _conditions(config, rng)
         seed = TRAINING_SEEDS + config.seed * STREAMS_A_STEP + step * config.sequences + number
-        simulator = Simulator(seed, conditions, config.knobs, network)
+        jobs = jobs_of(rng) if jobs_of is not None else None
+        simulator = Simulator(seed, conditions, config.knobs, network, jobs)
         records = []
         for _ in range(config.episodes):
             simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
@@ -139,14 +154,15 @@ def _rule_cost(simulator: Simulator, config: Training) -> float:
 
 def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
     family = config.families[int(rng.integers(len(config.families)))]
-    noise, contention, starvation = (rng.random(3) < 0.25) & config.mixed
+    noise, contention, starvation = rng.random(3) < config.mixed
     return Conditions(
         family=family,
         load=float(rng.uniform(config.low_load, config.high_load)),
         jobs=config.jobs,
         noise=0.3 if noise else 0.0,
         contention=bool(contention),
-        starvation_runs=float(rng.uniform(4.0, 16.0)) if starvation else 0.0,
+        starvation_runs=float(rng.uniform(config.least_bound, config.most_bound)) if starvation else 0.0,
+        nodes=config.nodes,
     )
 
 

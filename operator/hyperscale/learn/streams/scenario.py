@@ -47,6 +47,8 @@ class Conditions:
     """A job that has waited for this number of mean runs starts first; 0: never."""
     communication_weight: float = 0.1
     """λ of the placement."""
+    nodes: int = 0
+    """Of the cluster; 0: drawn."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,43 @@ class Drawn:
     half: BoolArray
 
 
-def draw(conditions: Conditions, seed: int) -> Drawn:
-    """Cluster, jobs and arrivals of one seed; noise and contention change neither. Raises KeyError for an unknown family."""
+@dataclass(frozen=True)
+class RecordedJobs:
+    """What a trace says of its jobs, in order of arrival; the rest is drawn."""
+
+    gaps: FloatArray
+    """(J,) from the arrival before; only their ratios count, the load sets the scale."""
+    work_seconds: FloatArray
+    """(J,) arithmetic with the reference count on nodes of middling speed."""
+    low: IntArray
+    """(J,) fewest workers."""
+    high: IntArray
+    """(J,) most workers."""
+    weights: FloatArray
+    """(J,)"""
+
+
+def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None) -> Drawn:
+    """Cluster, jobs and arrivals of one seed; noise and contention change neither.
+
+    recorded: arrivals, work, worker counts and weights are these instead of drawn ones
+    Raises KeyError for an unknown family, ValueError where `recorded` is not of `conditions.jobs` jobs.
+    """
+    if recorded is not None and len(recorded.gaps) != conditions.jobs:
+        raise ValueError(f"the conditions say {conditions.jobs} jobs, {len(recorded.gaps)} are recorded")
     rng = np.random.default_rng([seed, conditions.jobs, *conditions.family.encode()])
     nodes = int(rng.integers(LEAST_NODES, MOST_NODES + 1))
+    nodes = conditions.nodes or nodes
     topology = generate(conditions.family, nodes, seed)
-    workers, figures = _jobs(topology, conditions.jobs, rng)
+    workers, figures = _jobs(topology, conditions.jobs, rng, recorded)
     half = np.zeros(nodes, dtype=np.bool_)
     half[rng.permutation(nodes)[: (nodes + 1) // 2]] = True
     weights = np.where(rng.random(conditions.jobs) < 0.25, 3.0, 1.0)
     equal = rng.random(conditions.jobs) < 0.5
     gaps = rng.exponential(1.0, conditions.jobs)
     guess = rng.uniform(-1.0, 1.0, conditions.jobs)
+    if recorded is not None:
+        weights, gaps = recorded.weights, recorded.gaps / recorded.gaps.mean()
     return Drawn(
         speed=topology.flops_per_second,
         latency=np.where(topology.blocked, UNREACHABLE_SECONDS, topology.latency_seconds),
@@ -102,19 +129,24 @@ def _domain(topology: Topology) -> IntArray:
     return np.full(len(topology.slots), -1, dtype=np.int64)
 
 
-def _jobs(topology: Topology, jobs: int, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
+def _jobs(topology: Topology, jobs: int, rng: np.random.Generator, recorded: RecordedJobs | None) -> tuple[IntArray, FloatArray]:
     """(J, 6) worker counts and (J, 6, 6) figures of every count."""
     nodes = len(topology.slots)
     pairs = ~topology.blocked & ~np.eye(nodes, dtype=np.bool_)
     latency, per_byte = float(np.median(topology.latency_seconds[pairs])), float(np.median(topology.seconds_per_byte[pairs]))
     speed = float(np.median(topology.flops_per_second))
     compute = MEDIAN_SECONDS * rng.lognormal(0.0, SIGMA, jobs)
+    if recorded is not None:
+        compute = recorded.work_seconds
     halo, ring = _log_uniform(rng, 0.02, 1.6, jobs) * compute, _log_uniform(rng, 0.02, 1.6, jobs) * compute
     waits = _log_uniform(rng, 0.002, 0.3, jobs) * compute / latency
     sampled = rng.random(jobs) < 0.5
     exchanges = np.where(sampled, 1.0, 2.0 * rng.integers(1, 4, jobs))
-    low = np.minimum(rng.choice((1, 2, 4), jobs), nodes // 2)
-    high = np.maximum(np.minimum(rng.choice((4, 8, 12), jobs), nodes // 2), low)
+    low, high = rng.choice((1, 2, 4), jobs), rng.choice((4, 8, 12), jobs)
+    if recorded is not None:
+        low, high = recorded.low, recorded.high
+    low = np.minimum(low, nodes // 2)
+    high = np.maximum(np.minimum(high, nodes // 2), low)
     steps = waits / (exchanges + 2.0 * (REFERENCE - 1))
     workers, figures = np.zeros((jobs, len(COUNTS)), dtype=np.int64), np.zeros((jobs, len(COUNTS), FIGURES))
     filled = np.zeros(jobs, dtype=np.int64)

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperscale.learn.streams.scenario import Conditions, draw
+from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS
 
 try:
     from hyperscale.learn.streams._streams import FEATURES, HIDDEN, Stream
@@ -61,6 +62,8 @@ class Policy(NamedTuple):
     knobs: RuleKnobs = TUNED
     """Of the index rule; the agent's prior."""
     network: Network | None = None
+    idle_runs: float = IDLE_RUNS
+    """The agent's bound on waiting; see `planner.queue.wait_bounds`."""
 
 
 def fifo(alpha: float = 0.0) -> Policy:
@@ -88,9 +91,9 @@ def maxmin() -> Policy:
     return Policy(4)
 
 
-def agent(network: Network, knobs: RuleKnobs = TUNED) -> Policy:
-    """The trained network."""
-    return Policy(5, 0.0, knobs, network)
+def agent(network: Network, knobs: RuleKnobs = TUNED, idle_runs: float = IDLE_RUNS) -> Policy:
+    """The trained network under the bound on waiting that holds in the cluster; `idle_runs` of inf: without it."""
+    return Policy(5, 0.0, knobs, network, idle_runs)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,11 @@ class StreamOutcome:
         return float(np.percentile(self.completion, 95))
 
     @property
+    def longest_wait(self) -> float:
+        """Seconds from arrival to start of the job that waited longest."""
+        return float((self.start - self.arrival).max())
+
+    @property
     def mean_communication(self) -> float:
         """Seconds that a job spends talking."""
         return float(self.communication_seconds.mean())
@@ -139,8 +147,15 @@ class StreamOutcome:
 class Simulator:
     """One stream, for any number of runs: whole ones by `run`, or decision by decision by `reset`, `features`, `candidates`, `step`."""
 
-    def __init__(self, seed: int, conditions: Conditions, knobs: RuleKnobs = TUNED, network: Network | None = None) -> None:
-        drawn = draw(conditions, seed)
+    def __init__(
+        self,
+        seed: int,
+        conditions: Conditions,
+        knobs: RuleKnobs = TUNED,
+        network: Network | None = None,
+        recorded: RecordedJobs | None = None,
+    ) -> None:
+        drawn = draw(conditions, seed, recorded)
         self.conditions, self.seed = conditions, seed
         self.stream = Stream(
             np.ascontiguousarray(drawn.speed),
@@ -162,6 +177,7 @@ class Simulator:
         self._jobs = self.stream.jobs_table()
         self._cost = 0.0
         self.stream.set_rule(*knobs, MASK_PATIENCE)
+        self.stream.set_idle_bound(IDLE_RUNS)
         self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
 
     @property
@@ -174,6 +190,7 @@ class Simulator:
     ) -> StreamOutcome:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
+        self.stream.set_idle_bound(policy.idle_runs)
         if policy.network is not None:
             self.stream.set_network(policy.network)
         result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)

@@ -19,10 +19,14 @@ from hyperscale.learn.streams import tuning
 from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
 from hyperscale.learn.streams.episodes import Training
 from hyperscale.learn.streams.gradient import parts_by_name
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out, judged_on
+from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
+from hyperscale.learn.streams.scenario import FAMILIES
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, SHORTEST_FIRST, TUNED, Network, Policy, RuleKnobs, agent, index
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import NAME, TENSORS, AgentManifest, AgentUnavailableError, Prior, QueueAgent, load_agent
 
 VALIDATION_STREAMS: Final = 125
@@ -30,11 +34,17 @@ LARGEST_P: Final = 0.01
 WORST: Final = 1.25
 """Largest ratio of a stream's time to its time under the rule."""
 TUNING_STREAMS: Final = 75
+HARDENING: Final = Training(
+    steps=150, jobs=150, mixed=0.5, least_bound=8.0, most_bound=20.0, low_load=0.5, high_load=1.3, rate=4e-4, entropy=0.004
+)
+"""How weights are trained further (--start): longer streams under harder conditions."""
 
 
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
     """Learn, validate, write weights and manifest into the assignment's folder. Raises LessonError."""
-    config = Training(seed=assignment.seed)
+    config, start = Training(seed=assignment.seed), None
+    if assignment.start is not None:
+        start, config = weights_to_start(assignment.start, dataclasses.replace(HARDENING, seed=assignment.seed))
     if assignment.steps is not None:
         config = dataclasses.replace(config, steps=assignment.steps)
     with SummaryWriter(str(assignment.folder / "curves")) as curves:
@@ -44,23 +54,48 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
                 curves.add_scalar(f"streams/{name}", figure, progress.step)
             report(progress)
 
-        network = learn(config, assignment.folder, tell, assignment.resume)
+        network = learn(config, assignment.folder, tell, assignment.resume, start)
     return write(network, config, assignment.folder)
+
+
+def weights_to_start(folder: Path, config: Training) -> tuple[Network, Training]:
+    """The network in `folder`, and the configuration that names it. Raises LessonError."""
+    try:
+        start, knobs = network_of(load_agent(folder))
+    except AgentUnavailableError as error:
+        raise LessonError(f"cannot start from {folder}: {error}; name a folder with weights of the agent") from None
+    return start, dataclasses.replace(config, knobs=knobs, start=hashlib.sha256(start.tobytes()).hexdigest())
+
+
+def guarded(network: Network, knobs: RuleKnobs) -> tuple[PolicyVerdict, JudgedStreams]:
+    """The guard's verdict on the agent on held-out streams of the shipped families, and what those are like."""
+    policy = agent(network, knobs)
+    outcomes_by_stream = [*evidence(PLAIN, policy, held_out()), *evidence(HARD, policy, held_out(HARD_CONDITIONS))]
+    return judged(outcomes_by_stream), judged_on(held_out(), outcomes_by_stream, "generated families: " + ", ".join(FAMILIES))
 
 
 def write(network: Network, config: Training, folder: Path, command: str = "") -> tuple[Path, ...]:
     """Weights and manifest of a trained network, with the figures of its validation against the rule and the `command` that made it."""
     content = save(parts_by_name(network))
     figures = validate(network, config.knobs)
+    verdict, streams = guarded(network, config.knobs)
     manifest = AgentManifest(
         sha256=hashlib.sha256(content).hexdigest(),
         features=features.VERSION,
         prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
-        command=command or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}",
+        command=command
+        or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}{' --start WEIGHTS' if config.start else ''}",
         seed=config.seed,
         figures={"ratio": figures.ratio, "low": figures.low, "high": figures.high, "p": figures.p, "worst": figures.worst},
+        judged=streams if verdict.accepted else None,
+        refusals=verdict.refusals,
     )
+    return write_files(folder, content, manifest)
+
+
+def write_files(folder: Path, content: bytes, manifest: AgentManifest) -> tuple[Path, ...]:
+    """Weights and manifest into `folder`, each in one step; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / f"{NAME}.safetensors", folder / f"{NAME}.json"
     replace_file(files[0], content)
@@ -98,11 +133,14 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     to_used = compare(runs["agent"], runs["used"]).ratio if used is not None else 1.0
     if used is not None:
         figures["ratio_to_used"] = to_used
-    accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and to_used <= 1.0
+    verdict, _ = guarded(own, knobs)
+    figures |= verdict.figures
+    accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and to_used <= 1.0 and verdict.accepted
     reason = (
         f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}, worst of {VALIDATION_STREAMS} "
         f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1"
     )
+    reason = "; ".join((reason, *verdict.refusals))
     return LessonVerdict(accepted, reason, figures)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from hyperscale.learn.lesson import LessonError, LessonProgress, reading
-from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect, initial
+from hyperscale.learn.streams.episodes import EpisodeBatch, JobsOf, Training, collect, initial
 from hyperscale.learn.streams.gradient import gradient, log_probabilities, some
 from hyperscale.learn.streams.simulator import Network
 from hyperscale.model.graph import FloatArray
@@ -29,18 +29,22 @@ CHECKPOINT_STEPS: Final = 25
 Report = Callable[[LessonProgress], None]
 
 
-def train(config: Training, folder: Path, report: Report, resume: bool = False) -> Network:
+def train(
+    config: Training, folder: Path, report: Report, resume: bool = False, start: Network | None = None, jobs_of: JobsOf | None = None
+) -> Network:
     """Learn; leaves a checkpoint in `folder` and returns the mean of the last fifth of the steps' weights.
 
+    start: weights to begin with, those that `config.start` names; None begins near the rule
+    jobs_of: where the jobs come from, what `config.history` names; None draws them
     The same configuration gives the same weights, however often it was interrupted. Raises LessonError where a checkpoint of another
     configuration lies in `folder`.
     """
     torch.set_num_threads(1)
-    state = _TrainingState.read(config, folder) if resume else _TrainingState.new(config)
+    state = _TrainingState.read(config, folder) if resume else _TrainingState(initial(config) if start is None else start.copy())
     began = time.monotonic() - state.seconds
     average_from = config.steps - max(1, config.steps // 5)
     while state.step < config.steps:
-        batch = collect(config, state.network, state.step)
+        batch = collect(config, state.network, state.step, jobs_of)
         spread = _improve(state, batch, config)
         state.step += 1
         if state.step > average_from:
@@ -78,10 +82,6 @@ class _TrainingState:
         self.first, self.second, self.total = (np.zeros(len(network)) for _ in range(3))
         self.step = self.changes = self.averaged = 0
         self.seconds = 0.0
-
-    @classmethod
-    def new(cls, config: Training) -> _TrainingState:
-        return cls(initial(config))
 
     @classmethod
     def read(cls, config: Training, folder: Path) -> _TrainingState:

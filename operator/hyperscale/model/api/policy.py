@@ -135,6 +135,8 @@ class Overrides(Spec, frozen=True):
 class QueueOrder(enum.StrEnum):
     """Who decides which pending job starts next, with how many workers."""
 
+    AUTO = "Auto"
+    """The trained agent where its weights were judged on streams like this cluster's, else the index rule."""
     ARRIVAL = "Arrival"
     """Every job as soon as it fits, in order of arrival, with the worker count that makes it fastest alone."""
     RULE = "Rule"
@@ -176,7 +178,7 @@ class PreemptionPolicy(Spec, frozen=True):
 class QueuePolicy(Spec, frozen=True):
     """Order and size of pending jobs that no external queue owns."""
 
-    order: QueueOrder = QueueOrder.RULE
+    order: QueueOrder = QueueOrder.AUTO
     """Who decides which pending job starts next."""
     min_scaling_exponent: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.02
     """α: a larger worker count must shorten the run by the ratio of counts to this power."""

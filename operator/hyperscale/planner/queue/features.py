@@ -1,7 +1,8 @@
 """What the agent sees of every candidate: 30 figures. Pure; the compiled simulator computes the same (a test compares them).
 
 Candidates are the two oldest jobs, the six of the smallest area / weight and the rule's, each with all worker counts that fit and that the
-agent's own patience allows, and to wait. Where one job starves it is the only one, and does not wait when it fits.
+agent's own patience allows, and to wait. Where one job starves it is the only one, and does not wait when it fits. To wait is no candidate
+while a job fits that has waited long enough (wait_bounds.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, overdue
 from hyperscale.util.float_sums import sum_in_order
 
 FEATURES: Final = 30
@@ -51,22 +53,28 @@ class Situation(NamedTuple):
 
 
 def situation(
-    pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: rule.RuleSettings, patience: float
+    pending: Sequence[PendingJob],
+    running: Sequence[QueueRunningJob],
+    cluster: ClusterState,
+    settings: rule.RuleSettings,
+    patience: float,
+    idle_runs: float = IDLE_RUNS,
 ) -> Situation:
-    """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own."""
+    """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own, `idle_runs` as in wait_bounds.py."""
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
     starving = rule.starving(aged, settings)
     considered = [starving] if starving is not None else _considered(aged, by_rule)
     limit = patience if running and starving is None else None
-    by_rule_too = (by_rule.job, by_rule.workers)
+    late = {job.key: option for job in considered if (option := overdue(job, cluster.free_slots, idle_runs)) is not None}
+    excepted = {(by_rule.job, by_rule.workers), *((key, option.workers) for key, option in late.items())}
     candidates = [
         QueueCandidate(job, option)
         for job in considered
         for option in _fitting(job, cluster.free_slots)
-        if not _is_poor(job, option, limit) or (job.key, option.workers) == by_rule_too
+        if not _is_poor(job, option, limit) or (job.key, option.workers) in excepted
     ]
-    if candidates and running and starving is None:
+    if candidates and running and starving is None and not late:
         candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
 

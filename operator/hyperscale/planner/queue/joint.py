@@ -1,13 +1,14 @@
 """Pending jobs decided together: who starts now with how many workers where, who waits for what. Pure and deterministic.
 
 A chooser (the index rule, or the trained agent) is asked again and again for the next start; between two starts every option is placed
-again by the planner on what is left. Around the chooser stand three guarantees that hold whatever it says: a job that has waited longer
-than the bound goes first and no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor
-nodes would; and where nothing runs, some job that fits starts.
+again by the planner on what is left. Around the chooser stand guarantees that hold whatever it says: a job that has waited longer than the
+bound goes first and no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor nodes would,
+and soon after that no chooser may start nothing while the job fits (wait_bounds.py); and where nothing runs, some job that fits starts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -17,12 +18,16 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.planner.queue.arrival_history import load
 from hyperscale.planner.queue.arrivals import counted, history_of
+from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, patience_seconds, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
+from hyperscale.planner.queue.rule import by_age
+from hyperscale.planner.queue.wait_bounds import idle_seconds_left, overdue
 from hyperscale.planner.together.start_together import BegunJob, Together
 
 WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
@@ -42,7 +47,8 @@ def take_turns(
 ) -> AdmissionResult:
     """Who starts and who waits. Raises QueueError when the rule fails or nothing could be decided in time.
 
-    choosers: an agent proposes beside the rule; its choice is carried out only where the rule, rolled forward, rates it no worse
+    choosers: an agent that was judged on streams like these decides; another's choice is carried out only where the rule, rolled forward,
+    rates it no worse
     together: places the jobs that start together; None: each is placed on what those before it leave
     """
     catalogue = Catalogue(desk, question.claims)
@@ -53,7 +59,8 @@ def take_turns(
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
-    chosen, score, fallbacks = _best_sequence(make, choosers, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
+    asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
+    chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
     holds = _holds(entries, chosen) + unseen
@@ -95,21 +102,34 @@ def _arrivals(question: AdmissionRequest, catalogue: Catalogue, feasible: Sequen
     return arrivals
 
 
+def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals: Arrivals, policy: QueuePolicy) -> QueueProfile:
+    """What this cluster and its jobs are like."""
+    per_worker = sorted(entry.queued.request.job.workers.gpus_per_worker for entry in feasible)[len(feasible) // 2]
+    slots = max(desk.total_slots, 1)
+    largest = max(max(entry.empty_seconds) * entry.queued.request.job.workers.gpus_per_worker for entry in feasible)
+    past = ClusterState(0, slots, history=history_of(arrivals))
+    bound = policy.starvation_seconds / arrivals.run_seconds if policy.starvation_seconds and arrivals.run_seconds else math.inf
+    return QueueProfile(desk.gpu_nodes, slots / per_worker, desk.speed_spread, largest / slots, load(past), arrivals.arrivals, bound)
+
+
 def _best_sequence(
     make: Callable[[], _Sequence], choosers: Choosers, desk: PlacementOracle
 ) -> tuple[_Sequence, QueueScore, tuple[str, ...]]:
-    """Return the starts of the rule, or of the learned policy where the rollout by the rule scores them no worse; score and fallbacks."""
-    rule, agent, fallbacks = choosers
+    """Return the starts of the learned policy or of the rule; score and fallbacks.
+
+    A policy that was judged on such streams decides; of another the rollout by the rule must score the starts no worse.
+    """
+    rule, agent, fallbacks = choosers.rule, choosers.agent, choosers.fallbacks
     by_rule = make().run(rule)
     value = _value(by_rule, rule)
     if agent is None or desk.hurried():
-        return by_rule, QueueScore(rule=value), fallbacks
+        return by_rule, QueueScore(rule=value, reason=choosers.reason), fallbacks
     try:
         by_agent = make().run(agent)
         proposed = _value(by_agent, rule)
     except QueueError:
         return by_rule, QueueScore(rule=value), (*fallbacks, AGENT_FAILED)
-    if proposed <= value:
+    if choosers.decides or proposed <= value:
         return by_agent, QueueScore(rule=value, agent=proposed, used=Chooser.LEARNED), fallbacks
     return by_rule, QueueScore(rule=value, agent=proposed, used=Chooser.RULE), fallbacks
 
@@ -138,6 +158,8 @@ class _Sequence:
         self.starving: CatalogueEntry | None = None
         """The first job that has waited too long and does not fit yet."""
         self.policy = policy
+        self.settled = False
+        """The chooser has said that nothing more starts now."""
 
     def run(self, choose: Choose) -> _Sequence:
         """Start what the chooser starts; returns itself."""
@@ -145,6 +167,7 @@ class _Sequence:
         while self.pending and not (self.desk.hurried() if self.ledger.starts else self.desk.expired()):
             choice = self._choice(choose)
             if choice.job is None:
+                self.settled = True
                 break
             self._start(self.pending[choice.job], choice.workers)
         return self
@@ -161,7 +184,7 @@ class _Sequence:
         return ClusterState(self.ledger.free_slots, self.desk.total_slots, self.desk.speed_ratio(self.ledger.open_nodes), self.past)
 
     def _choice(self, choose: Choose) -> QueueChoice:
-        """What the chooser says; where nothing runs and nothing would start, the first in order that fits."""
+        """What the chooser says; where it would start nothing, the first in order that fits if nothing runs, else the first overdue."""
         pending = tuple(self.catalogue.pending(entry, self.ledger) for entry in self.pending.values())
         try:
             choice = choose(pending, self.running, self.cluster())
@@ -172,7 +195,14 @@ class _Sequence:
             if not any(option.workers == choice.workers and option.fits for option in options):
                 raise QueueError(f"{choice.job} with {choice.workers} workers was chosen, which does not fit")
             return choice
-        return choice if self.running else self._first_that_fits()
+        return self._overdue(pending, choice) if self.running else self._first_that_fits()
+
+    def _overdue(self, pending: Sequence[PendingJob], choice: QueueChoice) -> QueueChoice:
+        """The job that fits and has waited longest beyond the bound on idle GPUs, else the chooser's own answer, which is to wait."""
+        for job in by_age(pending):
+            if (option := overdue(job, self.ledger.free_slots)) is not None:
+                return QueueChoice(job.key, option.workers)
+        return choice
 
     def _first_that_fits(self) -> QueueChoice:
         for entry in sorted(self.pending.values(), key=lambda entry: entry.index):
@@ -210,7 +240,7 @@ def _value(sequence: _Sequence, rule: Choose) -> float:
     waiting = tuple(sequence.catalogue.ideal(entry) for entry in sorted(sequence.pending.values(), key=lambda entry: entry.index))
     shares = sequence.question.running
     running = tuple(QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in shares)
-    return weighted_mean_seconds(started, waiting, running, sequence.cluster(), rule)
+    return weighted_mean_seconds(started, waiting, running, sequence.cluster(), rule, settled=sequence.settled)
 
 
 def _weight(sequence: _Sequence, key: str) -> float:
@@ -234,7 +264,9 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
         best = min(fitting, key=lambda option: (option.seconds, option.workers))
         left = patience_seconds(entry, options) - entry.queued.waited_seconds
         if best.seconds <= chosen.policy.max_start_slowdown * entry.best_seconds:
-            return Deferral(entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds)
+            idle = idle_seconds_left(chosen.catalogue.pending(entry, chosen.ledger), chosen.ledger.free_slots)
+            retry = None if idle is None else max(1.0, idle)
+            return Deferral(entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, retry)
         message = (
             f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "
             f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold; "

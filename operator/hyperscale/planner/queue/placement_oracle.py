@@ -81,6 +81,18 @@ class PlacementOracle:
         """GPUs of all nodes."""
         return int(np.maximum(figures_of(self.graph).allocatable_gpus, 0).sum())
 
+    @property
+    def gpu_nodes(self) -> int:
+        """Nodes with GPUs."""
+        return int((figures_of(self.graph).allocatable_gpus > 0).sum())
+
+    @property
+    def speed_spread(self) -> float:
+        """Speed of the fastest GPU over the slowest; 1 without GPUs."""
+        there = figures_of(self.graph).allocatable_gpus > 0
+        each = self._speed[there] / figures_of(self.graph).allocatable_gpus[there]
+        return float(each.max() / each.min()) if len(each) and each.min() > 0.0 else 1.0
+
     def free(self, overrides: Mapping[str, int]) -> dict[str, int]:
         """Free GPUs of every node by name."""
         return {node.name: overrides.get(node.name, int(free)) for node, free in zip(self.graph.nodes, self._free, strict=True)}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.learned.weights_file import MOST_WEIGHTS_BYTES, DamagedError, manifest, read, tensors
 from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob, Score
 
 NAME: Final = "stream"
@@ -62,6 +63,10 @@ class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     seed: int = 0
     figures: dict[str, float] = {}
     """Of the validation that let them in."""
+    judged: JudgedStreams | None = None
+    """Streams on which the guard accepted them; None: it did not."""
+    refusals: tuple[str, ...] = ()
+    """Why the guard refused them."""
 
 
 @dataclass(frozen=True)

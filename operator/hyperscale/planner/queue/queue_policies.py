@@ -1,4 +1,8 @@
-"""Who may choose, by policy: the index rule always, the trained agent beside it where the policy says Learned. Pure."""
+"""Who may choose, by policy: the index rule always, the trained agent where the policy says Auto or Learned. Pure.
+
+Auto takes the agent where its manifest says that the guard accepted it (learn/streams/policy_guard.py) on streams like the cluster's; then
+it decides. With Learned it is asked on every cluster, and each choice must be no worse by the roll-forward.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ from typing import Final, NamedTuple
 
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.queue import rule
+from hyperscale.planner.queue.likeness import JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.queue_agent import NAME, AgentUnavailableError, QueueAgent, load_agent
 from hyperscale.planner.queue.rollout import Choose
 
 AGENT_UNAVAILABLE: Final = "LearnedQueueUnavailable"
+NO_WEIGHTS: Final = "the agent has no usable weights"
+NOT_JUDGED: Final = "the guard has not accepted the agent's weights"
+UNLIKE: Final = "the agent was judged on other streams"
 WEIGHTS: Final = "hyperscale.planner.learned.weights"
 
 
@@ -24,6 +32,19 @@ class Choosers(NamedTuple):
     """None where the policy does not ask for it, or there is none."""
     fallbacks: tuple[str, ...] = ()
     """AGENT_UNAVAILABLE where the policy asks for an agent that is not there."""
+    judged: JudgedStreams | None = None
+    """With order Auto: the streams on which the agent was accepted; only on such ones it is asked."""
+    decides: bool = False
+    """Whether the agent's choice stands without the roll-forward."""
+    reason: str = ""
+    """With order Auto: why there is no agent."""
+
+    def on(self, own: QueueProfile) -> Choosers:
+        """The choosers for a cluster: with order Auto without the agent where the cluster's streams are unlike those it was judged on."""
+        if self.judged is None or self.agent is None:
+            return self
+        difference = unlike(self.judged, own)
+        return self._replace(agent=None, decides=False, reason=f"{UNLIKE}: {difference}") if difference else self
 
 
 def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
@@ -32,9 +53,14 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     folder: of published weights; where it has none of the agent, those of the package count
     """
     by_rule = partial(rule.choose, settings=settings_of(policy))
-    if policy.order is not QueueOrder.LEARNED:
+    if policy.order not in {QueueOrder.AUTO, QueueOrder.LEARNED}:
         return Choosers(by_rule, None)
     agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
+    if policy.order is QueueOrder.AUTO:
+        judged = agent.manifest.judged if agent is not None else None
+        if agent is None or judged is None:
+            return Choosers(by_rule, None, reason=NO_WEIGHTS if agent is None else NOT_JUDGED)
+        return Choosers(by_rule, agent.choose, judged=judged, decides=True)
     return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
 
 

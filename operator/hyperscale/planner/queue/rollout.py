@@ -39,11 +39,14 @@ def weighted_mean_seconds(
     running: tuple[QueueRunningJob, ...],
     cluster: ClusterState,
     rule: Choose,
+    *,
+    settled: bool = False,
 ) -> float:
     """Weighted mean over `started` and `waiting` of the seconds from now to their end.
 
     started: run from now on; their slots are not in `cluster.free_slots` any more
     waiting: with their times on the empty cluster; rolled forward by `rule`
+    settled: nothing more starts before the next job ends, since that is what was chosen: to wait is not free
     """
     begun = tuple(started)
     total = sum_in_order(one.seconds * one.weight for one in begun)
@@ -51,22 +54,31 @@ def weighted_mean_seconds(
     active = (*running, *(QueueRunningJob(one.key, one.slots, one.seconds) for one in begun))
     for job in waiting[:MOST_ROLLED]:
         weight += job.weight
-    for job, ends in rolled_ends({job.key: job for job in waiting[:MOST_ROLLED]}, active, cluster, rule):
+    for job, ends in rolled_ends({job.key: job for job in waiting[:MOST_ROLLED]}, active, cluster, rule, settled=settled):
         total += job.weight * ends
     return total / weight if weight else 0.0
 
 
 def rolled_ends(
-    waiting: Mapping[str, PendingJob], running: tuple[QueueRunningJob, ...], cluster: ClusterState, rule: Choose
+    waiting: Mapping[str, PendingJob],
+    running: tuple[QueueRunningJob, ...],
+    cluster: ClusterState,
+    rule: Choose,
+    *,
+    settled: bool = False,
 ) -> Iterable[tuple[PendingJob, float]]:
     """Yield every waiting job and the second in which it ends.
 
     waiting: by key
+    settled: none of them starts before the first of `running` ends
     """
     left = dict(waiting)
     ends = [(job.remaining_seconds, job.key, job.slots) for job in running]
     heapq.heapify(ends)
     free, now = cluster.free_slots, 0.0
+    if settled and ends:
+        now, _, slots = heapq.heappop(ends)
+        free += slots
     while left:
         shown = tuple(_at_best(job, free) for job in left.values())
         active = tuple(QueueRunningJob(key, slots, end - now) for end, key, slots in sorted(ends))

@@ -99,7 +99,7 @@ def test_without_history_the_pending_jobs_set_the_scale() -> None:
 
 def test_the_packaged_agent_chooses_a_candidate() -> None:
     agent = load_agent(WEIGHTS)
-    jobs = [job("ns/a", 100.0, 60.0), job("ns/b", 10.0, 8.0, waited=50.0)]
+    jobs = [job("ns/a", 100.0, 60.0), job("ns/b", 10.0, 8.0, waited=0.5)]
     choice = agent.choose(jobs, BUSY, ClusterState(4, 8, 0.5))
     named = {(score.job, score.workers) for score in choice.scores}
     assert (choice.job, choice.workers) in named

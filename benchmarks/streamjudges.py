@@ -1,0 +1,106 @@
+"""Further streams: recorded arrivals that nothing was trained on, choosers that the guard must refuse, and a cluster's own history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks import clusterhistory, recordedstreams, streamruns
+from benchmarks.common import Row, goal
+from benchmarks.suites import Options
+from hyperscale.learn.streams.compare import compare
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out
+from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
+from hyperscale.learn.streams.policy_guard import judged
+from hyperscale.learn.streams.simulator import PARAMETERS, SHORTEST_FIRST, TUNED, Network, Policy, Simulator, StreamOutcome, agent, index
+from hyperscale.learn.streams.stream_lesson import network_of
+from hyperscale.planner.queue.queue_agent import load_agent
+
+WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
+RETRAINED: Final = "retrained from the history"
+TO_RULE_RECORDED: Final = 0.95
+TO_SHIPPED: Final = 0.97
+QUICK_REPLICATES: Final = 4
+GUARD_STREAMS: Final = 50
+WAIT_FLAG, AREA, RULE_FLAG = 9, 11, 25
+"""Features of a candidate; see planner/queue/features.py."""
+WAITS: Final = "always waits"
+STARVES: Final = "starves large jobs"
+EQUALS: Final = "equals the rule"
+HISTORY: Final = "later history of one cluster"
+
+
+def recorded(options: Options) -> Iterator[Row]:
+    """Every sealed trace: all methods, the upper confidence limit as goal. Raises ValueError where the streams are not the sealed ones."""
+    if not recordedstreams.there():
+        print("streams: no traces beside the repository (../shared/data)")
+        return
+    methods = {streamruns.RULE: index(TUNED), streamruns.SHORTEST: index(SHORTEST_FIRST), **streamruns.trained()}
+    for trace in recordedstreams.TRACES:
+        if recordedstreams.seal(trace) != recordedstreams.SEALS[trace]:
+            raise ValueError(f"{trace}: these are not the streams that were sealed")
+        streams = list(recordedstreams.replicates(trace))[:: 30 // QUICK_REPLICATES if options.quick else 1]
+        found = _runs(methods, [Simulator(one.seed, one.conditions, recorded=one.jobs) for one in streams])
+        for method in methods:
+            yield from streamruns.compared(trace, method, found)
+        for method in streamruns.trained():
+            own, rule = ([run.mean_completion for run in found[name]] for name in (method, streamruns.RULE))
+            what = f"{trace}: weighted completion / tuned rule, upper confidence limit"
+            yield goal(streamruns.BENCHMARK, what, method, compare(own, rule).high, TO_RULE_RECORDED, "ratio")
+
+
+def guard(options: Options) -> Iterator[Row]:
+    """What the guard says of the agents, and of three choosers that it must refuse."""
+    count = 25 if options.quick else GUARD_STREAMS
+    choosers = {
+        **streamruns.trained(),
+        WAITS: _chooser(WAIT_FLAG, 100.0),
+        STARVES: _chooser(AREA, -100.0),
+        EQUALS: _chooser(RULE_FLAG, 100.0),
+    }
+    for name, policy in choosers.items():
+        found = [*evidence(PLAIN, policy, held_out(count=count)), *evidence(HARD, policy, held_out(HARD_CONDITIONS, count))]
+        verdict = judged(found)
+        for metric, value in verdict.figures.items():
+            yield Row(streamruns.BENCHMARK, "guard", name, metric, value, "")
+        yield Row(streamruns.BENCHMARK, "guard", name, "refused by", float(len(verdict.refusals)), "; ".join(verdict.refusals))
+        if name in {WAITS, STARVES, EQUALS}:
+            yield goal(streamruns.BENCHMARK, "guard: accepted, of a chooser to be refused", name, float(verdict.accepted), 0.0, "")
+
+
+def history(options: Options) -> Iterator[Row]:
+    """The agent retrained from a simulated cluster's earlier history, on its later one, against the agent that ships."""
+    folder = WEIGHTS / "retrained"
+    if not (folder / "stream.json").is_file():
+        return
+    _, later = split(history_of(clusterhistory.runs()))
+    streams = judging_streams(later)[0][:: 10 if options.quick else 1]
+    shipped, agents = next(iter(streamruns.trained())), streamruns.trained()
+    methods: dict[str, Policy] = {streamruns.RULE: index(TUNED), streamruns.SHORTEST: index(SHORTEST_FIRST), shipped: agents[shipped]}
+    methods[RETRAINED] = agent(*network_of(load_agent(folder)))
+    found = _runs(methods, [Simulator(one.seed, one.conditions, recorded=one.recorded) for one in streams])
+    for method in methods:
+        yield from streamruns.compared(HISTORY, method, found)
+    own, other = ([run.mean_completion for run in found[name]] for name in (RETRAINED, shipped))
+    result = compare(own, other)
+    for metric, value in result._asdict().items():
+        yield Row(streamruns.BENCHMARK, HISTORY, RETRAINED, f"completion / shipped agent: {metric}", value, "ratio")
+    yield goal(streamruns.BENCHMARK, f"{HISTORY}: weighted completion / shipped agent", RETRAINED, result.ratio, TO_SHIPPED, "ratio")
+
+
+def _runs(methods: dict[str, Policy], simulators: list[Simulator]) -> dict[str, list[StreamOutcome]]:
+    found: dict[str, list[StreamOutcome]] = {name: [] for name in methods}
+    for simulator in simulators:
+        for name, policy in methods.items():
+            found[name].append(simulator.run(policy))
+    return found
+
+
+def _chooser(feature: int, weight: float) -> Policy:
+    """A network that goes by one feature."""
+    flat: Network = np.zeros(PARAMETERS, dtype=np.float32)
+    flat[PARAMETERS - 30 + feature] = weight
+    return agent(flat)

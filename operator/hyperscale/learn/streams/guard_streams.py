@@ -1,0 +1,68 @@
+"""What the guard judges a trained policy by: streams run under it and under the tuned rule, and what those streams were like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.learn.streams.compare import cases
+from hyperscale.learn.streams.policy_guard import StreamEvidence
+from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
+from hyperscale.learn.streams.simulator import TUNED, Policy, Simulator, index
+from hyperscale.learn.topologies import VALIDATION_SEEDS
+from hyperscale.model.graph import FloatArray
+from hyperscale.planner.queue.likeness import FigureRange, JudgedStreams
+
+PLAIN: Final = "held-out streams"
+HARD: Final = "held-out streams with noise and contention"
+HARD_CONDITIONS: Final = Conditions("geo", 0.9, noise=0.3, contention=True)
+HELD_OUT_STREAMS: Final = 125
+
+
+class GuardStream(NamedTuple):
+    """One stream to judge on."""
+
+    seed: int
+    conditions: Conditions
+    recorded: RecordedJobs | None = None
+
+
+def held_out(base: Conditions | None = None, count: int = HELD_OUT_STREAMS) -> list[GuardStream]:
+    """Validation streams of all shipped families and loads, under the conditions of `base`."""
+    return [GuardStream(VALIDATION_SEEDS + number, one) for number, one in enumerate(cases(count, base))]
+
+
+def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> list[StreamEvidence]:
+    """Each stream under the policy and under the rule with the shipped settings."""
+    compared = []
+    for stream in streams:
+        simulator = Simulator(stream.seed, stream.conditions, recorded=stream.recorded)
+        own, rule = simulator.run(policy), simulator.run(index(TUNED))
+        ratio = own.mean_completion / rule.mean_completion
+        waits = own.longest_wait, rule.longest_wait
+        compared.append(StreamEvidence(source, stream.conditions.family, ratio, *waits, simulator.mean_seconds))
+    return compared
+
+
+def judged_on(streams: Sequence[GuardStream], outcomes: Sequence[StreamEvidence], source: str) -> JudgedStreams:
+    """What the streams are like, by the figures that a cluster has of its own.
+
+    outcomes: of the policy on them; a starvation bound beyond its longest wait would have changed none of them
+    """
+    least_bound_runs = max(one.longest_wait_seconds / one.run_seconds for one in outcomes)
+    rows = np.array([_figures(stream) for stream in streams])
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    nodes, slots, spread, share, load = (FigureRange(float(least), float(most)) for least, most in zip(low, high, strict=True))
+    share = FigureRange(0.0, share.high)  # of the jobs that are pending at one time, which may all be small
+    return JudgedStreams(nodes, slots, spread, share, load, least_bound_runs, len(streams), source)
+
+
+def _figures(stream: GuardStream) -> FloatArray:
+    """(5,) nodes, worker slots, spread of speeds, share of the largest job, load."""
+    drawn = draw(stream.conditions, stream.seed, stream.recorded)
+    arrival, _, _, area = Simulator(stream.seed, stream.conditions, recorded=stream.recorded).stream.jobs_table()
+    nodes = len(drawn.speed)
+    load = float(area.mean()) / (float(np.diff(arrival).mean()) * nodes)
+    return np.array([nodes, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load])

@@ -1,0 +1,127 @@
+"""`hyperscale learn queue --history URL`: the agent trained further on streams like one cluster's own, judged on its later ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from safetensors.numpy import save
+
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict, PastRun
+from hyperscale.learn.publish import replace_file
+from hyperscale.learn.streams.compare import compare, completions
+from hyperscale.learn.streams.episodes import Training
+from hyperscale.learn.streams.gradient import parts_by_name
+from hyperscale.learn.streams.guard_streams import GuardStream, evidence, judged_on
+from hyperscale.learn.streams.history_streams import ClusterHistory, history_of, judging_streams, resampled, split
+from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
+from hyperscale.learn.streams.scenario import RecordedJobs
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, Simulator, agent
+from hyperscale.learn.streams.stream_lesson import network_of, weights_to_start, write_files
+from hyperscale.learn.streams.training import train as learn
+from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.likeness import JudgedStreams
+from hyperscale.planner.queue.queue_agent import AgentManifest, AgentUnavailableError, Prior, load_agent
+
+HISTORY: Final = "history.json"
+"""The runs, in the folder of the training: judged again without the database."""
+RECORDED: Final = "later history"
+DRAWN: Final = "streams drawn from the later history"
+RETRAINING: Final = Training(seed=0, steps=150, jobs=150, mixed=0.25, least_bound=8.0, most_bound=20.0, rate=4e-4, entropy=0.004)
+MAX_TO_USED: Final = 1.0
+"""Ratio to the weights in use on the later history."""
+
+
+def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
+    """Train the weights in use further on the earlier history; weights and manifest with the guard's verdict. Raises LessonError."""
+    runs = assignment.history or _kept(assignment.folder)
+    history = history_of(runs)
+    assignment.folder.mkdir(parents=True, exist_ok=True)
+    replace_file(assignment.folder / HISTORY, msgspec.json.encode(runs))
+    earlier, later = split(history)
+    start, config = weights_to_start(assignment.start or _shipped(), dataclasses.replace(RETRAINING, seed=assignment.seed))
+    low, high = max(0.4, history.load - 0.2), min(1.4, history.load + 0.2)
+    config = dataclasses.replace(config, low_load=low, high_load=high, nodes=history.nodes, history=earlier.digest)
+    if assignment.steps is not None:
+        config = dataclasses.replace(config, steps=assignment.steps)
+
+    def jobs(rng: np.random.Generator) -> RecordedJobs:
+        return resampled(earlier, config.jobs, rng)
+
+    network = learn(config, assignment.folder, report, assignment.resume, start, jobs)
+    return _write(network, config, later, assignment.folder)
+
+
+def guard_streams(later: ClusterHistory) -> dict[str, list[GuardStream]]:
+    """What a policy is judged on, by source."""
+    recorded, drawn = judging_streams(later)
+    return {RECORDED: recorded, DRAWN: drawn}
+
+
+def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStream]]) -> tuple[PolicyVerdict, JudgedStreams]:
+    """The guard's verdict on the cluster's own streams, and what those are like."""
+    policy = agent(network, knobs)
+    outcomes = [one for source, own in streams.items() for one in evidence(source, policy, own)]
+    return judged(outcomes), judged_on(streams[RECORDED], outcomes, "the cluster's later history")
+
+
+def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
+    """The guard on the later history, and no worse there than the weights in use. Raises LessonError."""
+    try:
+        own = network_of(load_agent(candidate))
+        used = network_of(load_agent(in_use)) if in_use is not None else None
+    except AgentUnavailableError as error:
+        raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
+    streams = guard_streams(split(history_of(_kept(candidate)))[1])
+    verdict, _ = guarded(*own, streams)
+    refusals, figures = list(verdict.refusals), dict(verdict.figures)
+    if used is not None:
+        figures["ratio to the weights in use"] = to_used = ratio(own, used, streams[RECORDED])
+        if not to_used <= MAX_TO_USED:
+            refusals.append(f"{to_used:.3f} of the weights in use, at most {MAX_TO_USED:g} is allowed")
+    reason = "; ".join(refusals) or "better than the rule on the cluster's later streams, and no worse than the weights in use"
+    return LessonVerdict(not refusals, reason, figures)
+
+
+def ratio(own: tuple[Network, RuleKnobs], other: tuple[Network, RuleKnobs], streams: list[GuardStream]) -> float:
+    """Geometric mean over streams of one agent's weighted completion over another's."""
+    runs = [Simulator(one.seed, one.conditions, recorded=one.recorded) for one in streams]
+    first, second = (completions([simulator.run(agent(*each)) for simulator in runs]) for each in (own, other))
+    return compare(first.tolist(), second.tolist()).ratio
+
+
+def _write(network: Network, config: Training, later: ClusterHistory, folder: Path) -> tuple[Path, ...]:
+    streams = guard_streams(later)
+    verdict, like = guarded(network, config.knobs, streams)
+    content = save(parts_by_name(network))
+    manifest = AgentManifest(
+        sha256=hashlib.sha256(content).hexdigest(),
+        features=features.VERSION,
+        prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
+        patience=MASK_PATIENCE,
+        command=f"hyperscale learn queue --history URL --seed {config.seed} --steps {config.steps}",
+        seed=config.seed,
+        figures=verdict.figures,
+        judged=like if verdict.accepted else None,
+        refusals=verdict.refusals,
+    )
+    return write_files(folder, content, manifest)
+
+
+def _kept(folder: Path) -> tuple[PastRun, ...]:
+    try:
+        return msgspec.json.decode((folder / HISTORY).read_bytes(), type=tuple[PastRun, ...])
+    except OSError:
+        raise LessonError(f"{folder} has no {HISTORY}; name the cluster's history with --history URL or FILE") from None
+    except msgspec.DecodeError as error:
+        raise LessonError(f"{folder / HISTORY} is damaged ({error}); name the cluster's history with --history again") from None
+
+
+def _shipped() -> Path:
+    return Path(str(resources.files("hyperscale.planner.learned") / "weights"))

@@ -1,0 +1,34 @@
+"""How long a chooser may keep GPUs idle: the bound that holds whatever it says. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.planner.queue.queue_types import Option, PendingJob
+
+IDLE_RUNS: Final = 0.5
+"""Own best runs that a job which fits may be kept waiting beyond its patience; see `idle_seconds_left`."""
+
+
+def quickest(job: PendingJob, free_slots: int) -> Option | None:
+    """The fastest of the worker counts that fit the free slots, the smaller of two that are equal; None where none fits."""
+    fitting = [option for option in job.options if option.fits and option.workers * job.slots_per_worker <= free_slots]
+    return min(fitting, key=lambda option: (option.seconds, option.workers), default=None)
+
+
+def idle_seconds_left(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> float | None:
+    """Seconds for which a chooser may still start nothing although this job fits; below 0 it may not; None where it does not fit.
+
+    A job that fits waits no longer than the free nodes cost it over the best ones (the ski rental argument, see `options.patient`), and
+    `idle_runs` of its best run more. Other jobs may start before it: that is what `starvation_seconds` bounds.
+    """
+    option = quickest(job, free_slots)
+    if option is None:
+        return None
+    return option.seconds + (idle_runs - 1.0) * job.best_empty_seconds - job.waited_seconds
+
+
+def overdue(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> Option | None:
+    """How the job would start, where nothing may be kept idle for others any more; else None."""
+    left = idle_seconds_left(job, free_slots, idle_runs)
+    return quickest(job, free_slots) if left is not None and left < 0.0 else None

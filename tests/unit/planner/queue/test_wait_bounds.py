@@ -1,0 +1,90 @@
+"""The bound on idle GPUs, and streams that are like those an agent was judged on."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from hyperscale.model.api.policy import QueueOrder, QueuePolicy
+from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
+from hyperscale.planner.queue.queue_policies import NOT_JUDGED, UNLIKE, Choosers, choosers
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, idle_seconds_left, overdue
+
+JUDGED = JudgedStreams(
+    nodes=FigureRange(16, 32),
+    worker_slots=FigureRange(16, 32),
+    speed_spread=FigureRange(1, 20),
+    largest_share=FigureRange(0.1, 0.5),
+    load=FigureRange(0.4, 1.2),
+    least_bound_runs=32.0,
+)
+LIKE = QueueProfile(nodes=20, worker_slots=20.0, speed_spread=2.0, largest_share=0.4, load=0.8, arrivals=100, bound_runs=math.inf)
+
+
+def job(seconds: float, best: float, waited: float) -> PendingJob:
+    return PendingJob("team/a", (Option(2, seconds, best),), waited_seconds=waited)
+
+
+def test_a_job_on_good_nodes_is_kept_waiting_a_part_of_its_own_run_at_most() -> None:
+    assert idle_seconds_left(job(100.0, 100.0, 0.0), 4) == pytest.approx(100.0 * IDLE_RUNS)
+    assert overdue(job(100.0, 100.0, 101.0 * IDLE_RUNS), 4) is not None
+
+
+def test_a_job_on_poor_nodes_is_kept_waiting_for_what_they_cost_and_that_part() -> None:
+    assert overdue(job(300.0, 100.0, 199.0), 4) is None
+    assert overdue(job(300.0, 100.0, 201.0 + 100.0 * IDLE_RUNS), 4) is not None
+
+
+def test_a_job_that_does_not_fit_bounds_no_waiting() -> None:
+    assert idle_seconds_left(job(math.inf, 100.0, 1e9), 4) is None
+    assert overdue(job(100.0, 100.0, 1e9), 1) is None
+
+
+def test_a_cluster_within_all_ranges_is_like_the_judged_streams() -> None:
+    assert unlike(JUDGED, LIKE) == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("nodes", 200, "nodes with GPUs: 200"),
+        ("worker_slots", 640.0, "typical workers in the cluster: 640"),
+        ("speed_spread", 90.0, "speed of the fastest GPU over the slowest: 90"),
+        ("largest_share", 0.9, "share of the largest job: 0.9"),
+        ("load", 3.0, "load: 3"),
+        ("load", math.nan, "load: nan"),
+        ("bound_runs", 16.0, "starvationSeconds: 16 mean runs"),
+        ("arrivals", MIN_ARRIVALS - 1, "19 jobs came"),
+    ],
+)
+def test_each_figure_outside_its_range_is_named(field: str, value: float, words: str) -> None:
+    assert words in unlike(JUDGED, msgspec.structs.replace(LIKE, **{field: value}))
+
+
+def never(*_: object) -> QueueChoice:
+    return QueueChoice(None)
+
+
+def test_an_unlike_cluster_is_decided_on_by_the_rule_and_the_reason_is_given() -> None:
+    asked = Choosers(never, never, judged=JUDGED, decides=True)
+    assert asked.on(LIKE).agent is never
+    other = asked.on(msgspec.structs.replace(LIKE, nodes=3))
+    assert other.agent is None
+    assert other.reason.startswith(UNLIKE)
+
+
+def test_the_default_order_uses_the_agent_only_with_a_judgement_in_its_manifest() -> None:
+    assert QueuePolicy().order is QueueOrder.AUTO
+    found = choosers(QueuePolicy())
+    assert (found.judged is not None) == (found.agent is not None)
+    assert found.agent is not None or found.reason == NOT_JUDGED
+    assert found.fallbacks == ()
+
+
+def test_the_order_rule_asks_no_agent() -> None:
+    found = choosers(QueuePolicy(order=QueueOrder.RULE))
+    assert (found.agent, found.reason) == (None, "")
+    assert found.rule((), (), ClusterState(4, 4)).job is None
