@@ -168,7 +168,7 @@ def filled(trace: Trace, rule: NodeRule, seed: int) -> Outcome:
                 continue
             node = rule.pick(rooms, size, fitting)
             rooms[node] -= sizes[size]
-            large += sizes[size, 0] if sizes[size, 0] == LARGE_GPUS else 0.0
+            large += LARGE_GPUS if sizes[size, 0] == LARGE_GPUS else 0.0
             rule.placed(rooms, node)
         if asked > SURE_LOAD * capacity:
             for size in np.flatnonzero(taken):

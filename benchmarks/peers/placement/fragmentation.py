@@ -2,7 +2,7 @@
 
 Best fit, dot product and FGD are as in the simulator of Weng et al. (USENIX ATC 2023, hkust-adsl/kubernetes-scheduler-simulator @
 29a1e4c): best fit weighs cores and GPUs left, by the largest node; their dot product takes the node with the least product of what is
-free and what is asked for. Tetris (SIGCOMM 2014), which they cite for it, takes the one with the largest: that is the fifth rule.
+free and what is asked for. Tetris (SIGCOMM 2014), which they cite for it, takes the node with the largest product.
 """
 
 from __future__ import annotations

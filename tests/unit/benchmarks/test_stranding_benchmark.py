@@ -23,6 +23,7 @@ def test_a_run_ends_when_no_size_fits_anywhere_and_takes_no_more_than_there_is(n
     # The smallest size asks for 2 cores and 4 GiB: a GPU stays free only where less is left.
     assert 0.0 <= outcome.stranded <= 12.0
     assert bound(SMALL, outcome.offered) <= outcome.stranded
+    assert {type(figure) for figure in (*outcome[:3], outcome.seconds)} == {float}, "rows are written as JSON"
     assert filled(SMALL, RULES[name](SMALL, 3), 3)[:3] == outcome[:3]
 
 
