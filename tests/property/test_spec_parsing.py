@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy
-from hyperscale.spec.rules import ONE_UPLINK_FIGURE
-from hyperscale.spec.rules import JOB_RULES
+from hyperscale.spec.rules import JOB_RULES, ONE_UPLINK_FIGURE
 from hyperscale.spec.written import write
 from tests.builders.wire import spec_of
 from tests.corpus.jobs import GOOD_JOBS
