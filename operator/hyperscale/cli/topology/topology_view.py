@@ -53,7 +53,7 @@ def _levels(summary: Summary) -> list[str]:
 
 
 def _nodes(summary: Summary) -> list[str]:
-    header = ("NODE", "PRODUCT", "MEMORY", "FREE", "GPUS", "UTIL", "HOTTEST", "DOMAIN", "STATE")
+    header: tuple[str, ...] = ("NODE", "PRODUCT", "MEMORY", "FREE", "GPUS", "UTIL", "HOTTEST", "DOMAIN", "STATE")
     shown = summary.nodes[:SHOWN_NODES]
     rows = [_node_cells(row) for row in shown]
     if any(row.network_bytes_per_second is not None for row in shown):
@@ -87,7 +87,9 @@ def _cards(row: NodeRow) -> str:
 
 
 def _uplinks(summary: Summary) -> list[str]:
-    rows = [(each.name, str(each.nodes), rate_text(each.bytes_per_second), rate_text(each.left_bytes_per_second)) for each in summary.uplinks]
+    rows = [
+        (each.name, str(each.nodes), rate_text(each.bytes_per_second), rate_text(each.left_bytes_per_second)) for each in summary.uplinks
+    ]
     return ["", *table(("UPLINKS OF", "NODES", "CARRY", "LEFT"), rows, right=frozenset({1, 2, 3}))] if rows else []
 
 
