@@ -10,9 +10,6 @@ instance types or overrides tell), and the latency that the table of instance ty
 measurements have. The columns cards and gbit are 0 inside of a node; sharp is "no" where a page says that NVLink SHARP was off or the GPU
 has none.
 
-The method hyperscale is the form that searches take: all hops are as loaded as the most loaded one. "loads apart" has the loads of cards
-and of links inside apart; "without SHARP" is for plans of nodes of which one has none.
-
 Peers in the same run: the flat ring of earlier versions (2 (n - 1) hops of the slowest latency, one bandwidth for all hops), the same with
 nominal rates, without the 0.8 of SUSTAINED, and with 25 GB/s for every inside.
 
@@ -37,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import common
 from benchmarks.common import Row
 from hyperscale.model.products import longest
-from hyperscale.planner.cost.collectives import algorithms, allreduce
+from hyperscale.planner.cost.collectives import allreduce
 from hyperscale.planner.graph.inside import BOARDS, SUSTAINED, exchange_of, observed
 from hyperscale.planner.graph.machines_table import INSTANCE_TYPES
 from hyperscale.planner.graph.tiers import RACK
@@ -96,16 +93,6 @@ class Point:
     def held_out(self) -> bool:
         """True where no constant was chosen by this kind of machine."""
         return self.kind not in TAUGHT_KINDS
-
-    @property
-    def ranks(self) -> int:
-        """GPUs of all nodes."""
-        return self.nodes * self.gpus
-
-    @property
-    def volume(self) -> float:
-        """Bytes that bus bandwidth counts."""
-        return 2.0 * (self.ranks - 1) / self.ranks * self.message_bytes
 
     @property
     def card_bytes_per_second(self) -> float:
@@ -183,41 +170,27 @@ def constant(point: Point) -> tuple[float, float]:
 
 def ring(point: Point, inside: Callable[[Point], tuple[float, float]]) -> float:
     """Bus bandwidth of a flat ring, GB/s: the peers' formula."""
+    ranks = point.nodes * point.gpus
     latency, bandwidth = inside(point) if point.gpus > 1 else (0.0, math.inf)
     if point.nodes > 1:
         latency = max(latency, RACK.latency_seconds)
         bandwidth = min(bandwidth, point.card_bytes_per_second)
-    return point.volume / (2.0 * (point.ranks - 1) * latency + point.volume / bandwidth) / 1e9
+    volume = 2.0 * (ranks - 1) / ranks * point.message_bytes
+    return volume / (2.0 * (ranks - 1) * latency + volume / bandwidth) / 1e9
 
 
-def ours(point: Point, *, with_sharp: bool = True) -> float:
+def ours(point: Point) -> float:
     """Bus bandwidth of the planner's fastest collective, GB/s: 2 (n - 1) / n of the message over the time, as nccl-tests has it."""
+    ranks = point.nodes * point.gpus
     inside = exchange_of(point.product, None, point.gpus)
-    rates = [inside.ring] * (point.gpus > 1) + [point.card_bytes_per_second] * (point.nodes > 1)
-    between = point.latency_seconds if point.nodes > 1 else 0.0
-    seconds = min(
-        each.between_hops * between + each.inside_hops * inside.latency_seconds + each.byte_factor * point.message_bytes / min(rates)
-        for each in allreduce(point.ranks, point.nodes, inside.sharp if point.sharp and with_sharp else 0.0)
-    )
-    return point.volume / seconds / 1e9
-
-
-def apart(point: Point) -> float:
-    """The same with the loads of cards and of links inside apart, and NCCL's own start."""
-    inside = exchange_of(point.product, None, point.gpus)
+    algorithms = allreduce(ranks, point.nodes, inside.sharp if point.sharp else 0.0)
     between = point.latency_seconds, 1.0 / point.card_bytes_per_second if point.nodes > 1 else 0.0
-    choices = algorithms(point.ranks, point.nodes, inside.sharp if point.sharp else 0.0)
-    return (
-        point.volume
-        / min(each.seconds(point.message_bytes, between, (inside.latency_seconds, 1.0 / inside.ring)) for each in choices)
-        / 1e9
-    )
+    seconds = min(each.seconds(point.message_bytes, between, (inside.latency_seconds, 1.0 / inside.ring)) for each in algorithms)
+    return 2.0 * (ranks - 1) / ranks * point.message_bytes / seconds / 1e9
 
 
 METHODS: Final[dict[str, Callable[[Point], float]]] = {
     OURS: ours,
-    "loads apart": apart,
-    "without SHARP": lambda point: ours(point, with_sharp=False),
     "flat ring": lambda point: ring(point, flat),
     "nominal rates": lambda point: ring(point, nominal),
     "25 GB/s": lambda point: ring(point, constant),

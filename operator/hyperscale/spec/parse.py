@@ -110,7 +110,7 @@ def check_uplinks(uplinks: tuple[UplinkOverride, ...]) -> None:
         if (uplink.bytes_per_second is None) == (uplink.oversubscription is None):
             raise SpecError(f"{path}[{index}]", ONE_UPLINK_FIGURE)
         if (uplink.level, uplink.domain) in domains:
-            domain = uplink.domain or "every domain"
+            domain = errors.shown(uplink.domain) if uplink.domain else "every domain"
             raise SpecError(f"{path}[{index}]", f"{domain} of {uplink.level} is given twice; write each domain of a level once")
         domains.add((uplink.level, uplink.domain))
 

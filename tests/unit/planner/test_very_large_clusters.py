@@ -51,13 +51,13 @@ def test_neighbourhoods_of_a_very_large_cluster_are_scored_by_a_bounded_number_o
 
 def test_the_inside_is_looked_up_once_for_each_kind_of_node(seen: ClusterSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
-    found = inside.observed
+    found = inside.exchange_of
 
-    def counted(product: str | None, paths: GpuPaths | None = None) -> tuple[float, float]:
+    def counted(product: str | None, paths: GpuPaths | None = None, gpus: int = 0) -> inside.Exchange:
         asked.append(product)
-        return found(product, paths)
+        return found(product, paths, gpus)
 
-    monkeypatch.setattr(inside, "observed", counted)
+    monkeypatch.setattr(inside, "exchange_of", counted)
     assert len(inside.insides(seen.nodes, POLICY).latency_seconds) == NODES
     assert len(asked) == 1
 

@@ -53,7 +53,7 @@ def _levels(summary: Summary) -> list[str]:
 
 
 def _nodes(summary: Summary) -> list[str]:
-    header = ("NODE", "PRODUCT", "MEMORY", "FREE", "GPUS", "UTIL", "HOTTEST", "DOMAIN", "STATE")
+    header: tuple[str, ...] = ("NODE", "PRODUCT", "MEMORY", "FREE", "GPUS", "UTIL", "HOTTEST", "DOMAIN", "STATE")
     shown = summary.nodes[:SHOWN_NODES]
     rows = [_node_cells(row) for row in shown]
     if any(row.network_bytes_per_second is not None for row in shown):

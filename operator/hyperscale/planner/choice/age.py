@@ -26,7 +26,7 @@ def _samples(plan: Plan, snapshot: ClusterSnapshot) -> Iterator[Sample]:
     for name in dict.fromkeys(worker.node for worker in plan.workers):
         node = _node(snapshot, name)
         if node is not None:
-            yield node.network_bytes_per_second
+            yield from (node.network_bytes_per_second, node.network_use_ratio)
             yield from (gpu.utilization_ratio for gpu in node.gpus)
     following = (*plan.workers[1:], *plan.workers[:1])
     for first, second in dict.fromkeys((one.node, other.node) for one, other in zip(plan.workers, following, strict=True)):

@@ -22,33 +22,16 @@ MIN_SHARP_RANKS: Final = 2
 
 
 class Collective(NamedTuple):
-    """One algorithm: seconds = between_hops · latency between + inside_hops · latency inside + byte_factor · bytes · seconds per byte.
-
-    The latencies are those of the slowest hop of each kind, the seconds per byte those of the most loaded hop.
-    """
+    """One algorithm with one protocol; see `Collective.seconds` for what the figures mean."""
 
     between_hops: float
     inside_hops: float
     byte_factor: float
-
-
-class Algorithm(NamedTuple):
-    """One algorithm with one protocol, cards and links inside apart."""
-
-    between_hops: float
-    inside_hops: float
-    between_byte_factor: float
-    """Times the bytes: what passes the network cards of a node each way; 0 on one node."""
-    inside_byte_factor: float
+    """Times the bytes: what passes the network cards of a node each way; on one node what passes a GPU's links."""
+    inside_byte_factor: float = 0.0
     """Times the bytes: what passes a GPU's links inside of a node each way; 0 where a node has one rank."""
-    base_seconds: float
+    base_seconds: float = 0.0
     """Launch, and NCCL's own handling of every hop between nodes."""
-
-    @property
-    def collective(self) -> Collective:
-        """The algorithm where one load counts for all hops, and the base as hops inside of RING_HOP where there are any."""
-        inside_hops = self.inside_hops + (self.base_seconds / (RING_HOP * MICROSECONDS) if self.inside_byte_factor else 0.0)
-        return Collective(self.between_hops, inside_hops, max(self.between_byte_factor, self.inside_byte_factor))
 
     def seconds(self, payload: float, between: tuple[float, float], inside: tuple[float, float]) -> float:
         """Return what `payload` bytes take.
@@ -56,7 +39,9 @@ class Algorithm(NamedTuple):
         between, inside: latency of the slowest hop and seconds per byte of the most loaded one, between nodes and inside of them
         """
         waits = self.base_seconds + self.between_hops * between[0] + self.inside_hops * inside[0]
-        return waits + payload * max(self.between_byte_factor * between[1], self.inside_byte_factor * inside[1])
+        if self.between_hops == 0.0:
+            return waits + self.inside_byte_factor * payload * inside[1]
+        return waits + payload * max(self.byte_factor * between[1], self.inside_byte_factor * inside[1])
 
 
 class Protocol(NamedTuple):
@@ -81,12 +66,7 @@ PROTOCOLS: Final = (LL128, SIMPLE)
 
 
 def allreduce(ranks: int, nodes: int, sharp_efficiency: float = 0.0) -> tuple[Collective, ...]:
-    """Return `algorithms` where one load counts for all hops; the fastest counts. Empty for one rank."""
-    return tuple(each.collective for each in algorithms(ranks, nodes, sharp_efficiency))
-
-
-def algorithms(ranks: int, nodes: int, sharp_efficiency: float = 0.0) -> tuple[Algorithm, ...]:
-    """Return NCCL's algorithms for `ranks` ranks on `nodes` nodes: rings, trees, NVLS; the fastest counts. Empty for one rank.
+    """Return the algorithms for `ranks` ranks on `nodes` nodes: rings, trees, NVLS; the fastest counts. Empty for one rank.
 
     sharp_efficiency: of NVLink SHARP, the least of the nodes (`Inside.sharp_efficiency`); 0 where switches do not add up
     """
@@ -100,35 +80,34 @@ def algorithms(ranks: int, nodes: int, sharp_efficiency: float = 0.0) -> tuple[A
     return (*rings, *trees, _sharp(ranks, nodes, sharp_efficiency) if ranks >= MIN_SHARP_RANKS * nodes else rings[-1])
 
 
-def _ring(ranks: int, nodes: int, protocol: Protocol) -> Algorithm:
+def _ring(ranks: int, nodes: int, protocol: Protocol) -> Collective:
     """2 (n - 1) hops, of which the crossings between nodes have their part; 2 (n - 1) / n of the bytes over each."""
     crossings = nodes if nodes > 1 else 0
     steps = 2.0 * (ranks - 1)
     between, inside = steps * crossings / ranks, steps * (ranks - crossings) / ranks
     factor = steps / ranks / protocol.ring_efficiency
     base = MICROSECONDS * (protocol.ring_base + between * protocol.ring_between)
-    hops = between, inside * protocol.ring_inside / RING_HOP
-    return Algorithm(*hops, factor if nodes > 1 else 0.0, factor if ranks > nodes else 0.0, base)
+    return Collective(between, inside * protocol.ring_inside / RING_HOP, factor, factor if ranks > nodes else 0.0, base)
 
 
-def _tree(ranks: int, nodes: int, protocol: Protocol) -> Algorithm:
+def _tree(ranks: int, nodes: int, protocol: Protocol) -> Collective:
     """Up and down a double binary tree: all bytes twice over the links of a GPU, over the cards as `_tree_load` says."""
     levels = 2.0 * math.ceil(math.log2(nodes))
     chain = 2.0 * max(ranks / nodes - 1.0, 0.0)
     inside = 2.0 / (protocol.tree_efficiency if nodes > 1 else protocol.tree_single_efficiency)
-    between = _tree_load(nodes) / protocol.tree_efficiency
+    between = _tree_load(nodes) / protocol.tree_efficiency if nodes > 1 else inside
     base = MICROSECONDS * (protocol.tree_base + levels * protocol.tree_between)
-    return Algorithm(levels, chain * protocol.tree_inside / RING_HOP, between, inside if ranks > nodes else 0.0, base)
+    return Collective(levels, chain * protocol.tree_inside / RING_HOP, between, inside if ranks > nodes else 0.0, base)
 
 
 def _tree_load(nodes: int) -> float:
     """Times the bytes over a node's cards each way. Every node is a leaf of one tree and inside the other; of two nodes each is a root."""
-    return {1: 0.0, 2: 1.0}.get(nodes, 2.0)
+    return 1.0 if nodes == 2 else 2.0
 
 
-def _sharp(ranks: int, nodes: int, efficiency: float) -> Algorithm:
+def _sharp(ranks: int, nodes: int, efficiency: float) -> Collective:
     """Each GPU gives all bytes to the switches once and passes its own part; between nodes the parts go up and down a tree."""
     members = ranks / nodes
     levels = 2.0 * math.ceil(math.log2(nodes))
     inside = (1.0 + 1.0 / members) / efficiency
-    return Algorithm(levels, 0.0, _tree_load(nodes), inside, SHARP_SECONDS + levels * SHARP_HOP_SECONDS)
+    return Collective(levels, 0.0, _tree_load(nodes) if nodes > 1 else inside, inside, SHARP_SECONDS + levels * SHARP_HOP_SECONDS)
