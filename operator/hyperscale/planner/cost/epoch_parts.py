@@ -66,6 +66,7 @@ class AllreduceParts:
     """Seconds of an epoch's allreduces by the fastest algorithm."""
 
     latency: float
+    """What the algorithm itself takes, counted."""
     transfer: float
     resource: Resource
     """That sets the pace of the bytes."""
@@ -88,15 +89,16 @@ def allreduce_parts(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> A
     several = [node for node in members if members.count(node) * costs.gpus_per_worker > 1]
     between = max((float(costs.latency_seconds[hop]) for hop in apart), default=0.0)
     inside = max((float(costs.latency_seconds[node, node]) for node in several), default=0.0)
-    inner = [source for source, target in hops if source == target] + (members if costs.gpus_per_worker > 1 else [])
-    loads = [HopLoad(float(costs.seconds_per_byte[node, node]), Resource(ResourceKind.INSIDE, (node,))) for node in inner]
-    most = max((*loads, *_card_loads(costs, members, apart), *_uplink_loads(costs, apart)), key=lambda load: load.seconds_per_byte)
-    ways = [
-        (float(way[0]) * between + float(way[1]) * inside, float(way[2]) * most.seconds_per_byte)
-        for way in volume.collectives[len(set(members))]
-    ]
-    latency, transfer = min(ways, key=lambda way: way[0] + way[1])
-    return AllreduceParts(latency, transfer, most.resource)
+    none = HopLoad(0.0, Resource(ResourceKind.LATENCY))
+    inner = [HopLoad(float(costs.seconds_per_byte[node, node]), Resource(ResourceKind.INSIDE, (node,))) for node in several]
+    outer = [*_card_loads(costs, members, apart), *_uplink_loads(costs, apart)]
+    within, across = (max(loads, key=lambda load: load.seconds_per_byte, default=none) for loads in (inner, outer))
+    ways: list[AllreduceParts] = []
+    for between_hops, inside_hops, between_bytes, inside_bytes, base in volume.collectives[len(set(members))].tolist():
+        over, through = between_bytes * across.seconds_per_byte, inside_bytes * within.seconds_per_byte
+        resource = across.resource if over >= through else within.resource
+        ways.append(AllreduceParts(base + between_hops * between + inside_hops * inside, max(over, through), resource))
+    return min(ways, key=lambda way: way.seconds)
 
 
 def _card_loads(costs: Costs, members: list[int], hops: list[tuple[int, int]]) -> list[HopLoad]:
