@@ -104,7 +104,7 @@ def plan_of(case: Case) -> Plan:
 
 
 FOUR = {"a": 1, "b": 1, "c": 1, "d": 1}
-EIGHT = {name: 1 for name in "abcdefgh"}
+EIGHT = dict.fromkeys("abcdefgh", 1)
 RACKS = {"a": 0, "b": 0, "c": 1, "d": 1}
 CASES = {
     "1 one GPU": Case({"a": 1, "b": 1}, 1, 1.0, 0.0, ("a",), "compute of a"),
