@@ -61,7 +61,7 @@ class Costs:
         return bool((self.filling_workers > 1.0).any())
 
     def card_slowness(self, nodes: IntArray, counts: IntArray) -> FloatArray:
-        """How many times slower than full the cards are of `nodes`, candidates of any shape, with so many workers each."""
+        """How many times slower than full the cards are of `nodes`, candidates of any shape, with `counts` workers each."""
         slowness: FloatArray = np.maximum(1.0, self.filling_workers[nodes] / np.maximum(counts, 1))
         return slowness
 

@@ -57,7 +57,7 @@ class HaloParts:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum."""
         return max(self.card + self.inside, self.uplink) + self.wait
 
 
@@ -73,7 +73,7 @@ class AllreduceParts:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum."""
         return self.latency + self.transfer
 
 
@@ -102,7 +102,7 @@ def allreduce_parts(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> A
 
 
 def _card_loads(costs: Costs, members: list[int], hops: list[tuple[int, int]]) -> list[HopLoad]:
-    """Of each hop between two nodes: of the link itself, or of the card that is slower because hops share it or ranks do not fill it."""
+    """Of each hop between two nodes: of its link, or of a card that hops share or too few ranks fill."""
     left = [source for source, _ in hops]
     load = {node: left.count(node) * card_slowness(costs, node, members.count(node)) for node in members}
     loads: list[HopLoad] = []
@@ -126,7 +126,7 @@ def _uplink_loads(costs: Costs, hops: list[tuple[int, int]]) -> list[HopLoad]:
 
 
 def card_slowness(costs: Costs, node: int, workers: int) -> float:
-    """How many times slower than full the cards of a node are with so many workers on it."""
+    """How many times slower than full the cards of a node are with `workers` workers."""
     return max(1.0, float(costs.filling_workers[node]) / workers)
 
 
