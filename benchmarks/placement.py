@@ -43,7 +43,7 @@ from hyperscale.learn import topologies, workloads  # noqa: E402
 
 SUITES: Final[dict[str, str]] = {
     "exact": "Small problems proven optimal: 12 to 16 nodes, and 32 nodes with 8 workers; checked by CP-SAT and by trying everything.",
-    "machines": "8 nodes of 8 H100, 400 Gb/s and 25 GbE: ranks share a node's inside and its card; every placement by a model of its own.",
+    "machines": "8 nodes of 8 H100, one card or eight: ranks share a node's inside and its cards; every placement by a model of its own.",
     "middle": "64 and 128 nodes: how far from the best known within 50 ms; equal-time annealing, FAQ and a genetic algorithm beside it.",
     "hulk": "Hulk's 47 machines, four and six tasks at once: sum of latency against the published assignment.",
     "together": "4 to 12 pending jobs at once: the sum of their objectives, placed together against one after the other.",

@@ -86,24 +86,23 @@ def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     again = path[-1] if path else -1
     keep = np.arange(len(weight)) != again  # one more on the last node is as the last one
     worst, slowest = np.where(keep, np.maximum(worst, halo), worst), np.where(keep, np.maximum(slowest, halo + rate * slow), slowest)
-    # Latency between two nodes and seconds per byte: 0 and the inside from a node to itself.
+    # Latency and seconds per byte between two nodes; 0 from a node to itself.
     apart = np.where(np.eye(len(weight), dtype=np.bool_), 0.0, latency)
-    hops = np.where(np.eye(len(weight), dtype=np.bool_), costs.seconds_per_byte, per_byte * np.maximum(alone[:, None], alone))
-    ring, within = [nothing, nothing], nothing
+    hops = per_byte * np.maximum(alone[:, None], alone)
+    ring, within = [nothing, nothing], [nothing, nothing]
     for at, figure in enumerate((apart, hops)):
         ring[at] = nothing + max((float(figure[pair]) for pair in pairwise(path)), default=0.0)
         for end in (*path[-1:], *(path[:1] if now == workers else ())):
             ring[at] = np.maximum(ring[at], figure[end])
-    for node in {*path}:
-        joined = np.arange(len(weight)) == node
-        within = np.maximum(within, np.where(inner | joined | (path.count(node) > 1), latency[node, node], 0.0))
-    if inner:
-        within = np.maximum(within, np.diagonal(latency))
-        ring[1] = np.maximum(ring[1], np.maximum(inside, max((float(inside[one]) for one in path), default=0.0)))
+    for at, own in enumerate((np.diagonal(latency), inside)):
+        for node in {*path}:
+            joined = np.arange(len(weight)) == node
+            within[at] = np.maximum(within[at], np.where(inner | joined | (path.count(node) > 1), own[node], 0.0))
+        within[at] = np.maximum(within[at], own) if inner else within[at]
     # As many nodes of the whole job as if the path were its fair sample.
     nodes = -(-(len({*path}) + np.where(np.isin(np.arange(len(weight)), list(path)), 0, 1)) * workers // now)
     found: FloatArray = slowest + tax * worst
-    return found + (1.0 + tax) * volume.allreduce_seconds(nodes, ring[0], within, ring[1])
+    return found + (1.0 + tax) * volume.allreduce_seconds(nodes, ring[0], within[0], ring[1], within[1])
 
 
 def same_first(path: tuple[int, ...], found: list[float]) -> list[tuple[int, float]]:

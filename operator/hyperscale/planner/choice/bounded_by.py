@@ -20,7 +20,7 @@ def bounded_by(problem: Problem, members: IntArray, resource: Resource) -> str:
     if resource.kind is ResourceKind.LINK:
         return f"link {names[0]} to {names[1]}"
     if resource.kind is ResourceKind.UPLINK:
-        return f"uplink {uplink_name(problem.graph.machine, *resource.uplink)}"
+        return f"uplink {uplink_name(problem.machine, *resource.uplink)}"
     if resource.kind is ResourceKind.OVERHEAD:
         return "overhead of steps"
     return f"{resource.kind} of {names[0]}" if names else str(resource.kind)
@@ -34,8 +34,14 @@ def allreduce_cost(problem: Problem, order: IntArray) -> AllreduceCost:
     if ranks == 1:
         return AllreduceCost(0.0, 0.0, measured=True)
     hops = slowest_hops(costs, positions[None, :])
-    nodes, between, inside, per_byte = (figure[0].item() for figure in hops)
-    by_algorithm = [(way.between_hops * between + way.inside_hops * inside, way.byte_factor * per_byte) for way in allreduce(ranks, nodes)]
+    nodes, between, inside, per_byte, inside_per_byte = (figure[0].item() for figure in hops)
+    by_algorithm = [
+        (
+            way.base_seconds + way.between_hops * between + way.inside_hops * inside,
+            max(way.byte_factor * per_byte, way.inside_byte_factor * inside_per_byte),
+        )
+        for way in allreduce(ranks, nodes, costs.sharp_efficiency)
+    ]
     latency, a_byte = min(by_algorithm, key=lambda way: way[0] + way[1] * problem.workload.gradient_bytes)
     pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)
     measured = problem.graph.link_costs(problem.nodes[order]).measured

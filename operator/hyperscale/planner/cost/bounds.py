@@ -54,12 +54,14 @@ def _least_communication(costs: Costs, slots: IntArray, workers: int, links: Bes
     links = BestLinks(*(figure if np.isfinite(figure) else 0.0 for figure in links))
     between = np.where(one, 0.0, links.between_seconds)
     inside = np.where(packed, links.inside_seconds, 0.0)
-    per_byte = np.where(one, links.inside_seconds_per_byte, links.between_seconds_per_byte)
+    per_byte = np.where(one, 0.0, links.between_seconds_per_byte)
+    inside_per_byte = np.where(packed, links.inside_seconds_per_byte, 0.0)
     # The mean rank sends its part of the boundary data, and waits for its farthest partner every round.
-    mean = np.where(packed & ~one, np.minimum(per_byte, links.inside_seconds_per_byte), per_byte)
+    least = np.where(packed, np.minimum(links.between_seconds_per_byte, links.inside_seconds_per_byte), per_byte)
+    mean = np.where(one, links.inside_seconds_per_byte, least)
     traffic = traffic_weight * volume.halo_bytes / costs.ranks(workers) * mean
     wait = weight * volume.rounds * np.where(one, links.inside_seconds, links.between_seconds)
-    seconds = traffic + wait + weight * volume.allreduce_seconds(nodes, between, inside, per_byte)
+    seconds = traffic + wait + weight * volume.allreduce_seconds(nodes, between, inside, per_byte, inside_per_byte)
     return float(np.where(one | apart, seconds, np.inf).min())
 
 

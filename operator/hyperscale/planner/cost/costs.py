@@ -45,6 +45,9 @@ class Costs:
     uplink_seconds_per_byte: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     """(levels, domains) inverse of what leaves a domain, one way, all its nodes together; 0 where unlimited."""
 
+    sharp_efficiency: float = 0.0
+    """Of NVLink SHARP, the least of all nodes that the job may use; 0 where switches of some do not add up."""
+
     @cached_property
     def filling_workers(self) -> FloatArray:
         """(m,) workers of one node whose GPUs fill its network cards; with w below it they get w / filling of what the cards carry."""
@@ -58,7 +61,7 @@ class Costs:
         return bool((self.filling_workers > 1.0).any())
 
     def card_slowness(self, nodes: IntArray, counts: IntArray) -> FloatArray:
-        """How many times slower than full the cards are of `nodes`, candidates of any shape, with so many workers each."""
+        """How many times slower than full the cards are of `nodes`, candidates of any shape, with `counts` workers each."""
         slowness: FloatArray = np.maximum(1.0, self.filling_workers[nodes] / np.maximum(counts, 1))
         return slowness
 
@@ -136,6 +139,7 @@ class Costs:
             self.rails[members] if len(self.rails) else self.rails,
             self.uplink_domains[:, members] if len(self.uplink_domains) else self.uplink_domains,
             self.uplink_seconds_per_byte,
+            self.sharp_efficiency,
         )
 
 
@@ -153,16 +157,19 @@ class ExchangeVolumes:
     ring_byte_factor: float
     """Seconds per byte of the slowest hop, likewise."""
     collectives: FloatArray = field(compare=False)
-    """(workers + 1, algorithms, 3) by number of different nodes; the fastest algorithm counts.
+    """(workers + 1, algorithms, 5) by number of different nodes; the fastest algorithm counts: see `Collective`.
 
-    Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop -> seconds of an epoch's allreduces."""
+    Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop between nodes, and inside -> seconds of an
+    epoch's allreduces, of which the slower of the last two counts; then seconds whatever the hops."""
 
-    def allreduce_seconds(self, nodes: IntArray, between: FloatArray, inside: FloatArray, per_byte: FloatArray) -> FloatArray:
+    def allreduce_seconds(
+        self, nodes: IntArray, between: FloatArray, inside: FloatArray, per_byte: FloatArray, inside_per_byte: FloatArray
+    ) -> FloatArray:
         """Seconds (...) of an epoch's allreduces over `nodes` nodes, with these slowest hops."""
         terms = self.collectives[nodes]
-        seconds: FloatArray = (
-            terms[..., 0] * between[..., None] + terms[..., 1] * inside[..., None] + terms[..., 2] * per_byte[..., None]
-        ).min(axis=-1)
+        transfer = np.maximum(terms[..., 2] * per_byte[..., None], terms[..., 3] * inside_per_byte[..., None])
+        waits = terms[..., 4] + terms[..., 0] * between[..., None] + terms[..., 1] * inside[..., None]
+        seconds: FloatArray = (waits + transfer).min(axis=-1)
         return seconds
 
 
@@ -178,7 +185,7 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((2, 1, 3)))
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((2, 1, 5)))
     return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
@@ -186,13 +193,14 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
-        collectives=_collectives(ranks, workers) * (steps, steps, steps * workload.gradient_bytes),
+        collectives=_collectives(ranks, workers, costs.sharp_efficiency)
+        * (steps, steps, steps * workload.gradient_bytes, steps * workload.gradient_bytes, steps),
     )
 
 
-def _collectives(ranks: int, workers: int) -> FloatArray:
-    """(workers + 1, algorithms, 3) of `collectives.allreduce` by number of nodes; row 0 is row 1."""
-    by_nodes = [allreduce(ranks, nodes) for nodes in range(1, workers + 1)]
+def _collectives(ranks: int, workers: int, sharp_efficiency: float) -> FloatArray:
+    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1."""
+    by_nodes = [allreduce(ranks, nodes, sharp_efficiency) for nodes in range(1, workers + 1)]
     most = max(len(algorithms) for algorithms in by_nodes)
     padded = [(*algorithms, *algorithms[:1] * (most - len(algorithms))) for algorithms in by_nodes]
     table: FloatArray = np.array([padded[0], *padded], dtype=np.float64)

@@ -57,7 +57,7 @@ class HaloParts:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum."""
         return max(self.card + self.inside, self.uplink) + self.wait
 
 
@@ -66,13 +66,14 @@ class AllreduceParts:
     """Seconds of an epoch's allreduces by the fastest algorithm."""
 
     latency: float
+    """What the algorithm itself takes, counted."""
     transfer: float
     resource: Resource
     """That sets the pace of the bytes."""
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum."""
         return self.latency + self.transfer
 
 
@@ -88,19 +89,20 @@ def allreduce_parts(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> A
     several = [node for node in members if members.count(node) * costs.gpus_per_worker > 1]
     between = max((float(costs.latency_seconds[hop]) for hop in apart), default=0.0)
     inside = max((float(costs.latency_seconds[node, node]) for node in several), default=0.0)
-    inner = [source for source, target in hops if source == target] + (members if costs.gpus_per_worker > 1 else [])
-    loads = [HopLoad(float(costs.seconds_per_byte[node, node]), Resource(ResourceKind.INSIDE, (node,))) for node in inner]
-    most = max((*loads, *_card_loads(costs, members, apart), *_uplink_loads(costs, apart)), key=lambda load: load.seconds_per_byte)
-    ways = [
-        (float(way[0]) * between + float(way[1]) * inside, float(way[2]) * most.seconds_per_byte)
-        for way in volume.collectives[len(set(members))]
-    ]
-    latency, transfer = min(ways, key=lambda way: way[0] + way[1])
-    return AllreduceParts(latency, transfer, most.resource)
+    none = HopLoad(0.0, Resource(ResourceKind.LATENCY))
+    inner = [HopLoad(float(costs.seconds_per_byte[node, node]), Resource(ResourceKind.INSIDE, (node,))) for node in several]
+    outer = [*_card_loads(costs, members, apart), *_uplink_loads(costs, apart)]
+    within, across = (max(loads, key=lambda load: load.seconds_per_byte, default=none) for loads in (inner, outer))
+    ways: list[AllreduceParts] = []
+    for between_hops, inside_hops, between_bytes, inside_bytes, base in volume.collectives[len(set(members))].tolist():
+        over, through = between_bytes * across.seconds_per_byte, inside_bytes * within.seconds_per_byte
+        resource = across.resource if over >= through else within.resource
+        ways.append(AllreduceParts(base + between_hops * between + inside_hops * inside, max(over, through), resource))
+    return min(ways, key=lambda way: way.seconds)
 
 
 def _card_loads(costs: Costs, members: list[int], hops: list[tuple[int, int]]) -> list[HopLoad]:
-    """Of each hop between two nodes: of the link itself, or of the card that is slower because hops share it or ranks do not fill it."""
+    """Of each hop between two nodes: of its link, or of a card that hops share or too few ranks fill."""
     left = [source for source, _ in hops]
     load = {node: left.count(node) * card_slowness(costs, node, members.count(node)) for node in members}
     loads: list[HopLoad] = []
@@ -124,7 +126,7 @@ def _uplink_loads(costs: Costs, hops: list[tuple[int, int]]) -> list[HopLoad]:
 
 
 def card_slowness(costs: Costs, node: int, workers: int) -> float:
-    """How many times slower than full the cards of a node are with so many workers on it."""
+    """How many times slower than full the cards of a node are with `workers` workers."""
     return max(1.0, float(costs.filling_workers[node]) / workers)
 
 

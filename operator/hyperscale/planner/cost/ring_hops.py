@@ -26,7 +26,9 @@ class SlowestHops(NamedTuple):
     inside_seconds: FloatArray
     """(B,) largest latency inside a node that has several ranks."""
     seconds_per_byte: FloatArray
-    """(B,) of the most loaded hop: cards and uplinks that several hops share counted."""
+    """(B,) of the most loaded hop between two nodes: cards and uplinks that several hops share counted; 0 where there is one node."""
+    inside_seconds_per_byte: FloatArray
+    """(B,) of the slowest inside of a node that has several ranks."""
 
 
 def slowest_hops(costs: Costs, orders: IntArray) -> SlowestHops:
@@ -35,14 +37,13 @@ def slowest_hops(costs: Costs, orders: IntArray) -> SlowestHops:
     ordered = np.sort(orders, axis=1)
     again = ordered[:, 1:] == ordered[:, :-1]
     between = np.where(orders != following, costs.latency_seconds[orders, following], 0.0).max(axis=1)
-    inside = np.where(again, costs.inside_latency_seconds[ordered[:, 1:]], 0.0).max(axis=1, initial=0.0)
-    per_byte = (costs.seconds_per_byte[orders, following] * hop_loads(costs, orders, following)).max(axis=1)
-    if costs.gpus_per_worker > 1:  # the ring passes all GPUs of a worker before the next worker
-        inside = costs.inside_latency_seconds[orders].max(axis=1)
-        per_byte = np.maximum(per_byte, costs.inside_seconds_per_byte[orders].max(axis=1))
+    several, counted = (orders, True) if costs.gpus_per_worker > 1 else (ordered[:, 1:], again)
+    inside = np.where(counted, costs.inside_latency_seconds[several], 0.0).max(axis=1, initial=0.0)
+    inside_per_byte = np.where(counted, costs.inside_seconds_per_byte[several], 0.0).max(axis=1, initial=0.0)
+    per_byte = (costs.apart_seconds_per_byte[orders, following] * hop_loads(costs, orders, following)).max(axis=1)
     for domains, uplinks in zip(costs.uplink_domains, costs.uplink_seconds_per_byte, strict=True):
         per_byte = np.maximum(per_byte, _uplink_hops(domains[orders], domains[following], uplinks))
-    return SlowestHops(orders.shape[1] - again.sum(axis=1), between, inside, per_byte)
+    return SlowestHops(orders.shape[1] - again.sum(axis=1), between, inside, per_byte, inside_per_byte)
 
 
 def _uplink_hops(source: IntArray, target: IntArray, uplinks: FloatArray) -> FloatArray:
@@ -64,10 +65,12 @@ def hops_seconds(costs: Costs, order: IntArray) -> tuple[FloatArray, FloatArray]
     shared = hop_loads(costs, order[None, :], following[None, :])[0]
     nodes, same, none = np.full(len(order), len(np.unique(order))), order == following, np.zeros(len(order))
     latency, per_byte = costs.latency_seconds[order, following], shared * costs.seconds_per_byte[order, following]
-    apart = volume.allreduce_seconds(nodes, np.where(same, 0.0, latency), np.where(same, latency, 0.0), per_byte)
+    between = np.where(same, 0.0, latency), np.where(same, 0.0, per_byte)
+    inside = np.where(same, latency, 0.0), np.where(same, per_byte, 0.0)
+    apart = volume.allreduce_seconds(nodes, between[0], inside[0], between[1], inside[1])
     if costs.gpus_per_worker == 1:
         return apart, none
-    return apart, volume.allreduce_seconds(nodes, none, costs.inside_latency_seconds[order], costs.inside_seconds_per_byte[order])
+    return apart, volume.allreduce_seconds(nodes, none, costs.inside_latency_seconds[order], none, costs.inside_seconds_per_byte[order])
 
 
 def crossings(costs: Costs, orders: IntArray, following: IntArray) -> FloatArray:

@@ -71,7 +71,7 @@ class Surroundings:
             np.partition(per_byte, place, axis=2)[:, :, place].max(axis=1),
         )
         nodes = 1 + (np.diff(np.sort(sets, axis=1), axis=1) != 0).sum(axis=1)
-        ring = volume.allreduce_seconds(nodes, second[0], np.zeros(count), second[1])
+        ring = volume.allreduce_seconds(nodes, second[0], np.zeros(count), second[1], np.zeros(count))
         arithmetic = share * costs.workload.epoch_flops / costs.flops_per_second[sets]
         seconds = (arithmetic + halo).max(axis=1) + ring + costs.communication_weight * (halo.max(axis=1) + ring)
         return np.where(fits & ~apart, seconds, np.inf)
@@ -90,6 +90,7 @@ class ConstructorState:
         self.members: IntArray = np.zeros(shape, dtype=np.int64)
         self.nodes: IntArray = np.zeros(count, dtype=np.int64)
         self.inside_latency: FloatArray = np.zeros(count)
+        self.inside_per_byte: FloatArray = np.zeros(count)
         self.per_byte_sum: FloatArray = np.zeros(shape)
         self.latency_max: FloatArray = np.zeros(shape)
         if around.inner:
@@ -129,14 +130,15 @@ class ConstructorState:
         halo = np.maximum(traffic + wait, self.halo_worst[:, None])
         joins = self.members > 0
         inside = np.where(joins | around.inner, costs.inside_latency_seconds, 0.0)
-        hop_per_byte = np.maximum(self.hop_per_byte, costs.inside_seconds_per_byte) if around.inner else self.hop_per_byte
+        inside_per_byte = np.where(joins | around.inner, costs.inside_seconds_per_byte, 0.0)
         nodes = -(-(self.nodes[:, None] + np.where(joins, 0, 1)) * around.workers // now)
-        hop = volume.allreduce_seconds(nodes, self.hop_latency, inside, hop_per_byte)
+        hop = volume.allreduce_seconds(nodes, self.hop_latency, inside, self.hop_per_byte, inside_per_byte)
         ring = volume.allreduce_seconds(
             nodes,
             np.maximum(self.ring_latency[:, None], self.hop_latency),
             np.maximum(self.inside_latency[:, None], inside),
-            np.maximum(self.ring_per_byte[:, None], hop_per_byte),
+            np.maximum(self.ring_per_byte[:, None], self.hop_per_byte),
+            np.maximum(self.inside_per_byte[:, None], inside_per_byte),
         )
         compute = costs.workload.epoch_flops / speed
         objective = compute + (1.0 + costs.communication_weight) * (halo + ring)
@@ -187,18 +189,20 @@ class ConstructorState:
         self.chosen = np.concatenate((self.chosen, added[:, None]), axis=1)
         joins = self.members[rows, added] > 0
         self.nodes = self.nodes + np.where(joins, 0, 1)
-        self.inside_latency = np.maximum(self.inside_latency, np.where(joins | around.inner, costs.inside_latency_seconds[added], 0.0))
+        several = joins | around.inner
+        self.inside_latency = np.maximum(self.inside_latency, np.where(several, costs.inside_latency_seconds[added], 0.0))
+        self.inside_per_byte = np.maximum(self.inside_per_byte, np.where(several, costs.inside_seconds_per_byte[added], 0.0))
         self.members[rows, added] += 1
         speed = costs.flops_per_second[added]
         self.speed_sum = self.speed_sum + speed
         self.speed_min = np.minimum(self.speed_min, speed)
-        latency, hops = costs.latency_seconds[added], costs.latency_seconds[added]
-        hops[np.arange(len(added)), added] = 0.0
+        latency, hops, per_byte = costs.latency_seconds[added], costs.latency_seconds[added], around.hop_per_byte[added]
+        hops[rows, added] = per_byte[rows, added] = 0.0
         self.per_byte_sum += costs.apart_seconds_per_byte[added]
         self.joint_sum += around.joint[added]
         np.maximum(self.latency_max, latency, out=self.latency_max)
         np.minimum(self.hop_latency, hops, out=self.hop_latency)
-        np.minimum(self.hop_per_byte, around.hop_per_byte[added], out=self.hop_per_byte)
+        np.minimum(self.hop_per_byte, per_byte, out=self.hop_per_byte)
         self.blocked |= costs.blocked[added]
 
 

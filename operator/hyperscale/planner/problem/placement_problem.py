@@ -13,10 +13,11 @@ from msgspec import structs
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
+from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray, Machine
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
+from hyperscale.planner.graph.machine_resources import without_own_traffic
 from hyperscale.planner.problem.candidates import Vetting, vet
 from hyperscale.planner.problem.corrections import compute_factors, link_factors
 from hyperscale.planner.problem.figures import figures_of
@@ -84,6 +85,18 @@ class Problem:
         """(m,) usable memory of one GPU; +inf where unknown."""
         return figures_of(self.graph).memory_bytes[self.nodes] * USABLE_MEMORY_RATIO
 
+    @cached_property
+    def machine(self) -> Machine:
+        """What the nodes share; workers that run already do not compete with themselves."""
+        if not self.pinned:
+            return self.graph.machine
+        return without_own_traffic(self.graph.machine, self.nodes[sorted({candidate for _, candidate in self.pinned})])
+
+    @cached_property
+    def sharp_efficiency(self) -> float:
+        """Of NVLink SHARP, the least of the candidates: what is fast on all nodes that the job may use."""
+        return float(self.graph.inside.sharp_efficiency[self.nodes].min(initial=1.0)) if len(self.nodes) else 0.0
+
     @property
     def capacity(self) -> int:
         """Workers that the candidates can host at once, also beyond what the job may have."""
@@ -101,7 +114,7 @@ class Problem:
             self.demand.gpus,
             self.request.seed,
             self.pinned,
-            machine_identity(self.graph.machine),
+            machine_identity(self.machine),
             *(array.tobytes() for array in arrays),
         )
 
@@ -111,7 +124,7 @@ class Problem:
         blocked = ~links.reachable
         latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
         bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
-        weight, machine = self.job.placement.communication_weight, machine_costs(self.graph.machine, self.nodes[members])
+        weight, machine = self.job.placement.communication_weight, machine_costs(self.machine, self.nodes[members])
         factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
         return Costs(
             flops_per_second=self.flops_per_second[members],
@@ -126,6 +139,7 @@ class Problem:
             rails=machine.rails,
             uplink_domains=machine.uplink_domains,
             uplink_seconds_per_byte=machine.uplink_seconds_per_byte,
+            sharp_efficiency=self.sharp_efficiency,
         )
 
     def uncorrected(self) -> Problem:

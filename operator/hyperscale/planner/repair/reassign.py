@@ -148,7 +148,7 @@ def _pool(problem: Problem, region: IntArray, seats: IntArray) -> IntArray:
     volume = volumes(problem.costs(anchors), workers)
     with np.errstate(divide="ignore"):
         per_byte = np.where(links.bandwidth_bytes_per_second > 0, 1.0 / links.bandwidth_bytes_per_second, np.inf)
-    machine = problem.graph.machine
+    machine = problem.machine
     left = cards_left(machine, problem.nodes[open_nodes])
     per_byte /= np.minimum(cards_left(machine, problem.nodes[anchors])[:, None], left)
     traffic = (volume.halo_bytes / workers + volume.ring_byte_factor) * per_byte

@@ -22,7 +22,8 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     if workers == 1:
         inside = halo_factor(costs, volume, workers) * alone(costs) + volume.rounds * costs.inside_latency_seconds
         one = np.ones(len(slots), dtype=np.int64)
-        ring = volume.allreduce_seconds(one, np.zeros(len(slots)), costs.inside_latency_seconds, costs.inside_seconds_per_byte)
+        none = np.zeros(len(slots))
+        ring = volume.allreduce_seconds(one, none, costs.inside_latency_seconds, none, costs.inside_seconds_per_byte)
         return np.where(slots > 0, compute + inside + ring, np.inf)
     partners = workers - 1
     wait = (max(volume.rounds, LEAST_ROUNDS) + volume.ring_latency_factor) / partners
@@ -95,6 +96,7 @@ class _GreedyState:
         self.members: FloatArray = np.zeros(shape)
         self.nodes: IntArray = np.zeros(count, dtype=np.int64)
         self.inside_latency: FloatArray = np.zeros(count)
+        self.inside_per_byte: FloatArray = np.zeros(count)
         self.hop_between = hop_seconds_per_byte(costs, workers)
         self.latency_max: FloatArray = np.zeros(shape)
         if self.inner:
@@ -131,14 +133,15 @@ class _GreedyState:
         halo = np.maximum(self._own_halo((self.workers - 1) / (now - 1)), self.halo_worst[:, None])
         joins = self.members > 0.0
         inside = np.where(joins | self.inner, costs.inside_latency_seconds, 0.0)
-        hop_per_byte = np.maximum(self.hop_per_byte, costs.inside_seconds_per_byte) if self.inner else self.hop_per_byte
+        inside_per_byte = np.where(joins | self.inner, costs.inside_seconds_per_byte, 0.0)
         # As many nodes of the whole job as if the members so far were its fair sample.
         nodes = -(-(self.nodes[:, None] + np.where(joins, 0, 1)) * self.workers // now)
         ring = volume.allreduce_seconds(
             nodes,
             np.maximum(self.ring_latency[:, None], self.hop_latency),
             np.maximum(self.inside_latency[:, None], inside),
-            np.maximum(self.ring_per_byte[:, None], hop_per_byte),
+            np.maximum(self.ring_per_byte[:, None], self.hop_per_byte),
+            np.maximum(self.inside_per_byte[:, None], inside_per_byte),
         )
         objective: FloatArray = costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
         return objective
@@ -158,17 +161,19 @@ class _GreedyState:
             self.left[self.rows, added] -= 1
         self.speed_sum += costs.flops_per_second[added]
         self.speed_min = np.minimum(self.speed_min, costs.flops_per_second[added])
-        latency, hops = costs.latency_seconds[added], costs.latency_seconds[added]
-        hops[np.arange(len(added)), added] = 0.0
+        latency, hops, per_byte = costs.latency_seconds[added], costs.latency_seconds[added], self.hop_between[added]
+        hops[np.arange(len(added)), added] = per_byte[np.arange(len(added)), added] = 0.0
         self.halo_worst = np.maximum(self.halo_worst, self._own_halo(1.0)[self.rows, added])
         joins = self.members[self.rows, added] > 0.0
         self.nodes += np.where(joins, 0, 1)
-        self.inside_latency = np.maximum(self.inside_latency, np.where(joins | self.inner, costs.inside_latency_seconds[added], 0.0))
+        several = joins | self.inner
+        self.inside_latency = np.maximum(self.inside_latency, np.where(several, costs.inside_latency_seconds[added], 0.0))
+        self.inside_per_byte = np.maximum(self.inside_per_byte, np.where(several, costs.inside_seconds_per_byte[added], 0.0))
         self.members[self.rows, added] += 1.0
         self.per_byte_sum += costs.apart_seconds_per_byte[added]
         np.maximum(self.latency_max, latency, out=self.latency_max)
         np.minimum(self.hop_latency, hops, out=self.hop_latency)
-        np.minimum(self.hop_per_byte, self.hop_between[added], out=self.hop_per_byte)
+        np.minimum(self.hop_per_byte, per_byte, out=self.hop_per_byte)
         self.blocked |= costs.blocked[added]
 
 

@@ -65,7 +65,7 @@ class Pools:
             links = problem.graph.link_costs_between(nodes[seeds], nodes)
             with np.errstate(divide="ignore"):
                 per_byte = np.where(links.bandwidth_bytes_per_second > 0, 1.0 / links.bandwidth_bytes_per_second, np.inf)
-            left = cards_left(problem.graph.machine, nodes)
+            left = cards_left(problem.machine, nodes)
             per_byte /= np.minimum(left[seeds][:, None], left)
             self._far = (seeds, links.latency_seconds, per_byte)
         return self._far

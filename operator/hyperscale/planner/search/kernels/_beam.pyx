@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy, memset
 
-from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, cards, hop_spb, reduce_seconds
+from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, cards, hop_bytes, reduce_seconds
 from hyperscale.util._splitmix cimport hashed
 
 cdef extern from *:
@@ -31,14 +31,15 @@ cdef extern from *:
     #define BEAM_RING(last, first) { \
         double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat; \
         double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte; \
-        double seconds = row[0] * lat + row[1] * beam_max(hop_inside, inner_lat[c]) + row[2] * beam_max(spb, inner_spb[c]); \
+        double within = beam_max(hop_inside_byte, inner_spb[c]); \
+        double seconds = row[4] + row[0] * lat + row[1] * beam_max(hop_inside, inner_lat[c]) + beam_max(row[2] * spb, row[3] * within); \
         ring[c] = seconds < ring[c] ? seconds : ring[c]; \
     }
 
     BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, int railed, const double *restrict weight, const double *restrict shut,
         const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb,
         const double *restrict slow, double last_slow, double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte,
-        double hop_inside, double halo_bytes, double flops, const double *row, int algorithms, double tax, double part,
+        double hop_inside, double hop_inside_byte, double halo_bytes, double flops, const double *row, int algorithms, double tax, double part,
         const double *restrict inner_lat, const double *restrict inner_spb, double *restrict scale, double *restrict rate,
         double *restrict ring) {
         for (int c = 0; c < m; c++) {
@@ -48,11 +49,11 @@ cdef extern from *:
             ring[c] = INFINITY;
         }
         if (railed)
-            for (int at = 0; at < algorithms; at++, row += 3)
+            for (int at = 0; at < algorithms; at++, row += 5)
                 for (int c = 0; c < m; c++)
                     BEAM_RING(last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c]))
         else
-            for (int at = 0; at < algorithms; at++, row += 3)
+            for (int at = 0; at < algorithms; at++, row += 5)
                 for (int c = 0; c < m; c++)
                     BEAM_RING(last_spb[c], first_spb[c])
         for (int c = 0; c < m; c++)
@@ -115,7 +116,7 @@ cdef extern from *:
     """
     void beam_alone(int m, int now, int k, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,
                     const double *last_spb, const double *first_lat, const double *first_spb, const double *slow, double last_slow,
-                    double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte, double hop_inside, double halo_bytes,
+                    double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte, double hop_inside, double hop_inside_byte, double halo_bytes,
                     double flops, const double *row, int algorithms, double tax, double part, const double *inner_lat,
                     const double *inner_spb, double *scale, double *rate, double *ring) noexcept nogil
     bint beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
@@ -151,7 +152,7 @@ cdef struct Beam:
     int width
     int states
     double typical        # links beside those of a member that count as if they were the same for all paths
-    double *hop           # (width, 3) of each path: the slowest hop's latency between nodes, seconds per byte, and latency inside a node
+    double *hop           # (width, 4) of each path: the slowest hop's latency and seconds per byte between nodes, and those inside one
     uint64_t *keys        # (width,) sum of the members' numbers, mixed
     int *members          # (width, k)
     double *sums          # (width, 2) of the weights and of their squares
@@ -265,11 +266,12 @@ cdef double _joined(const Beam *s, int state, int now, double known) noexcept no
             _card(q, b, mass) * (s.pay[own + j] + w * q.spb[<size_t> b * q.m + last]) + _within(q, b, mass))
         dearest, latest = max(dearest, halo), max(latest, halo + rate * s.slow[b])
     # The new one is as the last.
-    lat, spb = s.hop[3 * state], max(s.hop[3 * state + 1], q.inside[last])
+    lat, spb = s.hop[4 * state], s.hop[4 * state + 1]
     if now == q.k and members[0] != last:
-        lat, spb = max(lat, q.lat[<size_t> last * q.m + members[0]]), max(spb, hop_spb(q, last, members[0]))
+        lat, spb = max(lat, q.lat[<size_t> last * q.m + members[0]]), max(spb, hop_bytes(q, last, members[0]))
     return latest + q.communication_weight * dearest + (1.0 + q.communication_weight) * reduce_seconds(
-        q, _row(q, members, now - 1, now, 0), lat, max(s.hop[3 * state + 2], q.lat[<size_t> last * q.m + last]), spb)
+        q, _row(q, members, now - 1, now, 0), lat, max(s.hop[4 * state + 2], q.lat[<size_t> last * q.m + last]), spb,
+        max(s.hop[4 * state + 3], q.inside[last]))
 
 
 cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
@@ -283,8 +285,8 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     cdef double rounds = q.rounds * known, joined
     cdef bint some
     beam_alone(m, now, q.k, now > 1, q.railed, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
-               q.slow[last // m], q.slow[first // m], s.sums[2 * state], s.sums[2 * state + 1], s.hop[3 * state], s.hop[3 * state + 1],
-               s.hop[3 * state + 2], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.algorithms, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
+               q.slow[last // m], q.slow[first // m], s.sums[2 * state], s.sums[2 * state + 1], s.hop[4 * state], s.hop[4 * state + 1],
+               s.hop[4 * state + 2], s.hop[4 * state + 3], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.algorithms, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
     last_room = _close(s, state, now)
     if last_room >= 0:
         joined = _joined(s, state, now, known)
@@ -417,16 +419,14 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
         state, c = old.children[i].state, old.children[i].candidate
         at, before, w = <size_t> i * q.k, <size_t> state * q.k, q.weight[c]
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
-        memcpy(new.hop + 3 * i, old.hop + 3 * state, 3 * sizeof(double))
+        memcpy(new.hop + 4 * i, old.hop + 4 * state, 4 * sizeof(double))
         d = old.members[before + now - 2] if now > 1 else -1
         if d >= 0 and d != c:
-            new.hop[3 * i] = max(new.hop[3 * i], lat[d])
+            new.hop[4 * i] = max(new.hop[4 * i], lat[d])
         if d >= 0:
-            new.hop[3 * i + 1] = max(new.hop[3 * i + 1], hop_spb(q, c, d))
+            new.hop[4 * i + 1] = max(new.hop[4 * i + 1], hop_bytes(q, c, d))
         if q.inner or d == c:
-            new.hop[3 * i + 2] = max(new.hop[3 * i + 2], lat[c])
-        if q.inner:
-            new.hop[3 * i + 1] = max(new.hop[3 * i + 1], q.inside[c])
+            new.hop[4 * i + 2], new.hop[4 * i + 3] = max(new.hop[4 * i + 2], lat[c]), max(new.hop[4 * i + 3], q.inside[c])
         new.keys[i] = old.keys[state] + _mixed(c)
         new.sums[2 * i], new.sums[2 * i + 1] = old.sums[2 * state] + w, old.sums[2 * state + 1] + w * w
         memcpy(new.members + at, old.members + before, (now - 1) * sizeof(int))
@@ -454,14 +454,14 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
     s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (5 + 5 * k) + 14 * m, sizeof(double))
+    s.sums = <double *> calloc(w * (6 + 5 * k) + 14 * m, sizeof(double))
     s.children = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
     s.sorted = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
     if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL:
         return False
-    s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 5 * w, s.sums + (5 + k) * w
-    s.mass, s.inner, s.card = s.sums + (5 + 2 * k) * w, s.sums + (5 + 3 * k) * w, s.sums + (5 + 4 * k) * w
-    s.scale = s.sums + (5 + 5 * k) * w
+    s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 6 * w, s.sums + (6 + k) * w
+    s.mass, s.inner, s.card = s.sums + (6 + 2 * k) * w, s.sums + (6 + 3 * k) * w, s.sums + (6 + 4 * k) * w
+    s.scale = s.sums + (6 + 5 * k) * w
     s.rate, s.ring, s.slow, s.slowest = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m
     s.worst, s.own_pay, s.own_far = s.slowest + m, s.slowest + 2 * m, s.slowest + 3 * m
     s.score, s.shut, s.alone = s.slowest + 4 * m, s.slowest + 5 * m, s.slowest + 6 * m

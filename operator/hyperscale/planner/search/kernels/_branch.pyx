@@ -19,7 +19,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport (
-    Instance, Kernel, Workspace, cards, forget_slow, hop_lat, hop_spb, node_bytes, reduce_seconds, repeats, ring_cost, ring_polish,
+    Instance, Kernel, Workspace, cards, forget_slow, hop_bytes, hop_lat, hop_spb, node_bytes, reduce_seconds, repeats, ring_cost, ring_polish,
     set_cost, set_slow, workspace_free, workspace_new,
 )
 
@@ -51,6 +51,7 @@ cdef struct Search:
     int nodes             # different nodes of the members
     int least_nodes       # that hold all workers
     double inside         # largest latency inside a node of the members that has several ranks
+    double inside_spb     # and seconds per byte
     const double *row     # of the collectives for the set whose rings are tried
     int *cand             # (k + 1, m) candidates of each depth
     double *bound         # (k + 1, m) their bounds
@@ -116,8 +117,6 @@ cdef void _prepare(Search *s) noexcept nogil:
             s.near_spb[c * k + j] = s.near_spb[c * k + j - 1] + spb[j - 1] if j <= bytes else INFINITY
         s.ring_lat[c] = far[hops - 1] if hop_lats == hops else INFINITY
         s.ring_spb[c] = hop[hops - 1] if hop_bytes == hops else INFINITY
-        if s.q.inner:
-            s.ring_spb[c] = max(s.ring_spb[c], s.q.inside[c])
         s.twin[c] = c
         for d in range(c):
             if s.twin[d] == d and _twins(s.q, s.left, c, d):
@@ -196,8 +195,6 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
                 s.stat[4 * i + 1] = adds[0]
         s.stat[4 * i + 2] = far[hops - 1] if hops_lat == hops else INFINITY
         s.stat[4 * i + 3] = hop_byte[hops - 1] if hops_spb == hops else INFINITY
-        if s.q.inner:
-            s.stat[4 * i + 3] = max(s.stat[4 * i + 3], s.q.inside[b])
     s.work += depth * count
 
 
@@ -222,15 +219,15 @@ cdef double _ring_bound(const Search *s, int c, double between, double spb) noex
     """Least seconds of allreduce with the members, c and any rest; between, spb: of a hop that every ring over two nodes or more has."""
     cdef const Instance *q = s.q
     cdef int nodes = max(s.nodes + (s.here[c] == 0), s.least_nodes)
-    cdef double inside = s.inside, least = INFINITY
+    cdef double inside = s.inside, inside_spb = s.inside_spb, least = INFINITY
     if q.inner or s.here[c] > 0:
-        inside = max(inside, q.lat[<size_t> c * q.m + c])
+        inside, inside_spb = max(inside, q.lat[<size_t> c * q.m + c]), max(inside_spb, q.inside[c])
     if nodes == 1:
         if s.here[c] + s.left[c] >= q.k:
-            least = reduce_seconds(q, q.collectives + q.stride, 0.0, inside, q.inside[c]) if q.k > 1 or q.inner else 0.0
+            least = reduce_seconds(q, q.collectives + q.stride, 0.0, inside, 0.0, q.inside[c]) if q.k > 1 or q.inner else 0.0
         nodes = 2
     if nodes <= q.k and between < INFINITY and spb < INFINITY:
-        least = min(least, reduce_seconds(q, q.floors + <size_t> nodes * q.stride, between, inside, spb))
+        least = min(least, reduce_seconds(q, q.floors + <size_t> nodes * q.stride, between, inside, spb, inside_spb))
     return least
 
 
@@ -290,11 +287,12 @@ cdef int _filter(Search *s, int depth, int *cand, double *bound, int count, doub
     for j in range(rest):
         high -= top[j]
         low += bottom[j]
-    s.inside = 0.0
+    s.inside = s.inside_spb = 0.0
     for i in range(depth):
         ring_lat, ring_spb = max(ring_lat, s.stat[4 * i + 2]), max(ring_spb, s.stat[4 * i + 3])
         if s.q.inner or s.here[s.member[i]] > 1:
             s.inside = max(s.inside, s.q.lat[<size_t> s.member[i] * s.q.m + s.member[i]])
+            s.inside_spb = max(s.inside_spb, s.q.inside[s.member[i]])
     for j in range(count):
         value = _candidate_bound(s, depth, cand[j], total, squares, low, high, ring_lat, ring_spb)
         if value < s.limit:
@@ -445,21 +443,19 @@ cdef double _ring_floor(Search *s, const int *order) noexcept nogil:
         if lats > 0:
             hops = min(2, lats)
             between, per_byte = max(between, far[hops - 1]), max(per_byte, hop_byte[hops - 1])
-        if s.q.inner or lats == 0:
-            per_byte = max(per_byte, s.q.inside[order[r]])
     forget_slow(s.q, order)
     s.work += k * k
-    return reduce_seconds(s.q, s.row, between, s.inside, per_byte)
+    return reduce_seconds(s.q, s.row, between, s.inside, per_byte, s.inside_spb)
 
 
 cdef void _row_of(Search *s, const int *order) noexcept nogil:
     """s.row, s.inside: of the collectives for these members, and the largest latency inside a node of them with several ranks."""
     cdef int r, c, nodes = 0
-    s.inside = 0.0
+    s.inside = s.inside_spb = 0.0
     for r in range(s.q.k):
         c = order[r]
         if s.q.inner or s.q.held[c] > 0:
-            s.inside = max(s.inside, s.q.lat[<size_t> c * s.q.m + c])
+            s.inside, s.inside_spb = max(s.inside, s.q.lat[<size_t> c * s.q.m + c]), max(s.inside_spb, s.q.inside[c])
         nodes += s.q.held[c] == 0
         s.q.held[c] = 1
     for r in range(s.q.k):
@@ -497,8 +493,8 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
         s.open = min(s.open, floor)
         return
     if placed == k:
-        lat, spb = max(latency, hop_lat(s.q, ring[placed - 1], ring[0])), max(per_byte, hop_spb(s.q, ring[placed - 1], ring[0]))
-        value = without + tax * _inner_ring(s, ring, lat, spb)
+        lat, spb = max(latency, hop_lat(s.q, ring[placed - 1], ring[0])), max(per_byte, hop_bytes(s.q, ring[placed - 1], ring[0]))
+        value = without + tax * reduce_seconds(s.q, s.row, lat, s.inside, spb, s.inside_spb)
         if (s.shared or s.q.levels > 0) and not s.relaxed and value < s.limit:  # so far as if each hop had cards and uplinks for itself
             s.work += k
             value = without + tax * ring_cost(s.q, ring)
@@ -512,22 +508,13 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
         c = ring[j]
         if s.shared and _tried(ring, placed, j):
             continue
-        lat, spb = max(latency, hop_lat(s.q, ring[placed - 1], c)), max(per_byte, hop_spb(s.q, ring[placed - 1], c))
-        if without + tax * reduce_seconds(s.q, s.row, lat, s.inside, spb) < s.limit:
+        lat, spb = max(latency, hop_lat(s.q, ring[placed - 1], c)), max(per_byte, hop_bytes(s.q, ring[placed - 1], c))
+        if without + tax * reduce_seconds(s.q, s.row, lat, s.inside, spb, s.inside_spb) < s.limit:
             ring[j], ring[placed] = ring[placed], c
             _extend_ring(s, placed + 1, lat, spb, without, floor)
             ring[placed], ring[j] = ring[j], c
         if not floor < s.limit:
             return
-
-
-cdef double _inner_ring(const Search *s, const int *ring, double lat, double spb) noexcept nogil:
-    """Seconds of a ring with these slowest hops between workers; those inside a worker counted."""
-    cdef int r
-    if s.q.inner:
-        for r in range(s.q.k):
-            spb = max(spb, s.q.inside[ring[r]])
-    return reduce_seconds(s.q, s.row, lat, s.inside, spb)
 
 
 cdef bint _tried(const int *ring, int placed, int at) noexcept nogil:
@@ -565,7 +552,7 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
         raise MemoryError()
     s.q, s.upper, s.limit, s.open = q, upper, upper * SAME, INFINITY
     s.work, s.most, s.check, s.stopped, s.relaxed = 0, most, CHECK_WORK, False, len(pinned) > 0
-    s.nodes, s.inside, s.row = 0, 0.0, q.collectives
+    s.nodes, s.inside, s.inside_spb, s.row = 0, 0.0, 0.0, q.collectives
     s.near_lat, s.near_spb = numbers, numbers + m * k
     s.ring_lat, s.ring_spb = numbers + 2 * m * k, numbers + 2 * m * k + m
     s.P = numbers + 2 * m * k + 2 * m

@@ -24,7 +24,7 @@ cdef struct Instance:
     double ring_byte_factor      # what first members are ranked by; and of its seconds per byte
     int algorithms               # of an allreduce; the fastest counts
     int stride                   # numbers of a row of the two tables; 0 where all rows are the same
-    const double *collectives    # (k + 1, algorithms, 3) by number of nodes: latency between, latency inside, seconds per byte -> seconds
+    const double *collectives    # (k + 1, algorithms, 5) by number of nodes: latency between, inside, bytes between, inside, base -> seconds
     const double *floors         # the same of that many nodes or more, at least
     bint railed                  # one worker alone does not fill the cards of some node
     const double *filling        # (m,) workers of a node that fill its cards
@@ -61,7 +61,7 @@ cdef struct Workspace:
     int nodes                    # different nodes of the set whose rings are sought
     const double *row            # of the collectives for that many
     double inside_lat            # the largest latency inside a node of it that has several ranks
-    double floor_spb             # of the inside of the members' nodes, where a worker has several ranks
+    double inside_spb            # and seconds per byte
     double *P                    # (k,) seconds per byte to the others, weighted
     double *L                    # (k,) largest latency to the others
     double *L2                   # (k,) the next largest
@@ -87,6 +87,11 @@ cdef inline double hop_spb(const Instance *q, int a, int b) noexcept nogil:
     return q.spb[<size_t> a * q.m + b]
 
 
+cdef inline double hop_bytes(const Instance *q, int a, int b) noexcept nogil:
+    """The same of a hop between two nodes; what is inside a node counts apart."""
+    return 0.0 if a == b else hop_spb(q, a, b)
+
+
 cdef inline double hop_lat(const Instance *q, int a, int b) noexcept nogil:
     """Latency of a hop between two nodes; what is inside a node counts apart."""
     return 0.0 if a == b else q.lat[<size_t> a * q.m + b]
@@ -97,14 +102,14 @@ cdef inline double cards(const Instance *q, int c, double count) noexcept nogil:
     return q.filling[c] if q.railed and count < q.filling[c] else count
 
 
-cdef inline double reduce_seconds(const Instance *q, const double *row, double between, double inside, double spb) noexcept nogil:
+cdef inline double reduce_seconds(const Instance *q, const double *row, double between, double inside, double spb,
+                                  double inside_spb) noexcept nogil:
     """Seconds of an epoch's allreduces with these slowest hops, by the fastest algorithm of a row of the tables."""
     cdef int at
-    cdef double least = row[0] * between + row[1] * inside + row[2] * spb
-    if q.algorithms > 1:
-        least = min(least, row[3] * between + row[4] * inside + row[5] * spb)
-    for at in range(2, q.algorithms):
-        least = min(least, row[3 * at] * between + row[3 * at + 1] * inside + row[3 * at + 2] * spb)
+    cdef double least = row[4] + row[0] * between + row[1] * inside + max(row[2] * spb, row[3] * inside_spb)
+    for at in range(1, q.algorithms):
+        row += 5
+        least = min(least, row[4] + row[0] * between + row[1] * inside + max(row[2] * spb, row[3] * inside_spb))
     return least
 
 

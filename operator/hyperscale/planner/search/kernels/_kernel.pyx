@@ -7,8 +7,8 @@ their sum, g the ranks of a worker, D = W^2 - sum(w^2) / g, and n_r the workers 
     objective = max(compute_r + halo_r) + overhead + lambda * max(halo_r) + (1 + lambda) * allreduce
 c_r is n_r, and no less than the workers that fill the node's cards. What leaves a domain shares its uplinks: M (W - M) times their seconds
 per byte, M the weights inside, instead of the bracket where that is more. The allreduce is the least of some algorithms, each linear in the
-largest latency between nodes, the largest inside one with several ranks, and the seconds per byte of the most loaded hop: a node that the
-ring leaves c times gives each of these hops 1 / c of its cards, and so do uplinks. Bounds and estimates leave uplinks out. Pairs that cannot talk have a latency so large that no
+largest latency between nodes, the largest inside one with several ranks, and the seconds per byte of the most loaded hop between nodes or of
+the slowest such inside: a node that the ring leaves c times gives each of these hops 1 / c of its cards, and so do uplinks. Bounds and estimates leave uplinks out. Pairs that cannot talk have a latency so large that no
 placement with one can be mistaken for another; whatever exceeds CANNOT_WORK is +inf outside. Every loop runs in the order of its indices
 and nothing depends on addresses or time: same input, same output.
 """
@@ -162,24 +162,20 @@ cdef double ring_cost(const Instance *q, const int *order) noexcept nogil:
     """Allreduce seconds of an epoch; 0 for one rank."""
     cdef int r, a, b, k = q.k, nodes = 0
     cdef bint again = q.railed
-    cdef double between = 0.0, inside = 0.0, per_byte = 0.0
+    cdef double between = 0.0, inside = 0.0, per_byte = 0.0, inside_spb = 0.0
     if k == 1 and not q.inner:
         return 0.0
     for r in range(k):
         a = order[r]
-        if q.inner:
-            inside, per_byte = max(inside, q.lat[<size_t> a * q.m + a]), max(per_byte, q.inside[a])
-        if q.held[a] == 0:
-            nodes += 1
-        else:
-            inside = max(inside, q.lat[<size_t> a * q.m + a])
+        if q.inner or q.held[a] > 0:
+            inside, inside_spb = max(inside, q.lat[<size_t> a * q.m + a]), max(inside_spb, q.inside[a])
+        nodes += q.held[a] == 0
         q.held[a] += 1
     b = order[0]
     for r in range(k):
         a = b
         b = order[r + 1 if r + 1 < k else 0]
         if a == b:
-            per_byte = max(per_byte, q.inside[a])
             continue
         between = max(between, q.lat[<size_t> a * q.m + b])
         per_byte = max(per_byte, q.spb[<size_t> a * q.m + b])
@@ -196,7 +192,7 @@ cdef double ring_cost(const Instance *q, const int *order) noexcept nogil:
         q.times[order[r]] = q.held[order[r]] = 0
     if q.levels > 0:
         per_byte = max(per_byte, _uplink_path(q, order, k))
-    return reduce_seconds(q, q.collectives + <size_t> nodes * q.stride, between, inside, per_byte)
+    return reduce_seconds(q, q.collectives + <size_t> nodes * q.stride, between, inside, per_byte, inside_spb)
 
 
 cdef void set_slow(const Instance *q, const int *order, int without) noexcept nogil:
@@ -310,7 +306,7 @@ cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil:
         if k == 1:
             value = q.lat[<size_t> c * q.m + c]
             sum = own + halo * q.inside[c] * q.part * (1.0 - q.part) + q.rounds * value * q.inner
-            sum += reduce_seconds(q, q.collectives + q.stride, 0.0, value, q.inside[c])
+            sum += reduce_seconds(q, q.collectives + q.stride, 0.0, value, 0.0, q.inside[c])
         for j in range(count):
             sum += nearest[j]
         if 0 < count < partners:
@@ -331,23 +327,23 @@ cdef struct Sample:
     double between
     double inside
     double spb
+    double inside_spb
 
 
 cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now, double speed_sum, double speed_min, double halo_worst,
                          const Sample *ring) noexcept nogil:
     """Objective of the whole job as if the placement so far and candidate c, `now` workers together, were its fair sample."""
-    cdef double speed, own, inside = ring.inside, spb = max(ring.spb, ws.hspb[c])
+    cdef double speed, own, inside = ring.inside, inside_spb = ring.inside_spb
     if q.equal:
         speed = min(speed_min, q.speed[c]) * q.k
     else:
         speed = (speed_sum + q.speed[c]) * (<double> q.k / now)
     if q.inner or ws.here[c] > 0:
-        inside = max(inside, q.lat[<size_t> c * q.m + c])
-    if q.inner:
-        spb = max(spb, q.inside[c])
+        inside, inside_spb = max(inside, q.lat[<size_t> c * q.m + c]), max(inside_spb, q.inside[c])
     own = _greedy_halo(q, ws, c, (q.k - 1.0) / (now - 1.0))
     return q.epoch_flops / speed + (1.0 + q.communication_weight) * (
-        max(own, halo_worst) + reduce_seconds(q, ring.joined if ws.here[c] > 0 else ring.apart, max(ring.between, ws.hlat[c]), inside, spb))
+        max(own, halo_worst) + reduce_seconds(q, ring.joined if ws.here[c] > 0 else ring.apart, max(ring.between, ws.hlat[c]), inside,
+                                              max(ring.spb, ws.hspb[c]), inside_spb))
 
 
 cdef inline double _greedy_halo(const Instance *q, const Workspace *ws, int c, double scale) noexcept nogil:
@@ -361,7 +357,6 @@ cdef inline void _absorb(const Instance *q, Workspace *ws, int c) noexcept nogil
     cdef int i, d
     cdef const double *lat = q.lat + <size_t> c * q.m
     cdef const double *spb = q.spb + <size_t> c * q.m
-    cdef double own = ws.hspb[c]
     for i in range(ws.u):
         d = ws.usable[i]
         ws.psum[d] += spb[d]
@@ -373,7 +368,7 @@ cdef inline void _absorb(const Instance *q, Workspace *ws, int c) noexcept nogil
     else:
         for i in range(ws.u):
             ws.hspb[ws.usable[i]] = min(ws.hspb[ws.usable[i]], spb[ws.usable[i]])
-    ws.hlat[c], ws.hspb[c] = 0.0, min(own, q.inside[c])  # one more there has no hop to another node
+    ws.hlat[c] = ws.hspb[c] = 0.0  # one more there has no hop to another node
     ws.here[c] += 1
 
 
@@ -389,7 +384,7 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
     cdef int i, c, now, best
     cdef double value, least
     cdef double speed_sum = 0.0, speed_min = INFINITY, halo_worst = 0.0
-    cdef Sample ring = Sample(0, q.collectives, q.collectives, 0.0, 0.0, 0.0)
+    cdef Sample ring = Sample(0, q.collectives, q.collectives, 0.0, 0.0, 0.0, 0.0)
     for i in range(ws.u):
         _blank(q, ws, ws.usable[i])
     for now in range(start):
@@ -419,6 +414,7 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
         ring.nodes += ws.here[best] == 0
         if q.inner or ws.here[best] > 0:
             ring.inside = max(ring.inside, q.lat[<size_t> best * q.m + best])
+            ring.inside_spb = max(ring.inside_spb, q.inside[best])
         if ws.room[best] > 0:
             halo_worst = max(halo_worst, _greedy_halo(q, ws, best, 1.0))
         else:  # a pinned worker on a node that takes no others
@@ -470,7 +466,7 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
     for repairs in range(steps[0]):
         for r in range(k):
             other = order[r + 1 if r + 1 < k else 0]
-            ws.hl[r], ws.hb[r] = hop_lat(q, order[r], other), hop_spb(q, order[r], other)
+            ws.hl[r], ws.hb[r] = hop_lat(q, order[r], other), hop_bytes(q, order[r], other)
         _slowest_hops(ws.hl, k, slow_lat, 5)
         _slowest_hops(ws.hb, k, slow_spb, 5)
         least, move[0], move[1], move[2] = best * IMPROVES, -1, 0, 0
@@ -494,15 +490,13 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
 cdef void _set_floor(const Instance *q, const int *order, int without, Workspace *ws) noexcept nogil:
     """Say of `order` (k,) but the worker at `without`: its nodes, their row of the collectives, and the slowest inside of its nodes."""
     cdef int r, c
-    ws.nodes, ws.inside_lat, ws.floor_spb = 0, 0.0, 0.0
+    ws.nodes, ws.inside_lat, ws.inside_spb = 0, 0.0, 0.0
     for r in range(q.k):
         if r == without:
             continue
         c = order[r]
         if q.inner or q.held[c] > 0:
-            ws.inside_lat = max(ws.inside_lat, q.lat[<size_t> c * q.m + c])
-        if q.inner:
-            ws.floor_spb = max(ws.floor_spb, q.inside[c])
+            ws.inside_lat, ws.inside_spb = max(ws.inside_lat, q.lat[<size_t> c * q.m + c]), max(ws.inside_spb, q.inside[c])
         ws.nodes += q.held[c] == 0
         q.held[c] = 1
     for r in range(q.k):
@@ -514,7 +508,7 @@ cdef double _moved_ring(const Instance *q, const int *order, const unsigned char
                         double latency, double per_byte, double least, Workspace *ws) noexcept nogil:
     """Seconds after a move whose ring has these slowest hops; where nodes have several workers, their cards counted, unless that is too much."""
     cdef double seconds
-    seconds = reduce_seconds(q, ws.row, latency, ws.inside_lat, max(per_byte, ws.floor_spb))
+    seconds = reduce_seconds(q, ws.row, latency, ws.inside_lat, per_byte, ws.inside_spb)
     if not shared or seconds >= least:
         return seconds
     _ring_move(order, fixed, q.k, kind, hop, other, ws.trial)
@@ -530,6 +524,7 @@ cdef struct Ring:
     unsigned long long taken       # members of the path, a bit each
     const double *row              # of the collectives
     double inside_lat
+    double inside_spb
     double room                    # seconds that a ring must be below
     bint found
     double lat[MOST_RING * MOST_RING]
@@ -544,7 +539,7 @@ cdef struct Ring:
 cdef inline bint _fits(const Ring *s, int a, int b, double latency, double per_byte) noexcept nogil:
     """A ring with these slowest hops may have this one as well."""
     cdef int at = a * MOST_RING + b
-    return reduce_seconds(s.q, s.row, max(latency, s.lat[at]), s.inside_lat, max(per_byte, s.spb[at])) < s.room
+    return reduce_seconds(s.q, s.row, max(latency, s.lat[at]), s.inside_lat, max(per_byte, s.spb[at]), s.inside_spb) < s.room
 
 
 cdef bint _list_hops(Ring *s) noexcept nogil:
@@ -559,8 +554,8 @@ cdef bint _list_hops(Ring *s) noexcept nogil:
             if j == i:
                 continue
             s.lat[i * MOST_RING + j] = hop_lat(s.q, s.node[i], s.node[j])
-            s.spb[i * MOST_RING + j] = hop_spb(s.q, s.node[i], s.node[j])
-            seconds = reduce_seconds(s.q, s.row, s.lat[i * MOST_RING + j], s.inside_lat, s.spb[i * MOST_RING + j])
+            s.spb[i * MOST_RING + j] = hop_bytes(s.q, s.node[i], s.node[j])
+            seconds = reduce_seconds(s.q, s.row, s.lat[i * MOST_RING + j], s.inside_lat, s.spb[i * MOST_RING + j], s.inside_spb)
             if seconds >= s.room:
                 continue
             at = count
@@ -634,7 +629,7 @@ cdef void _extend(Ring *s, int count, double latency, double per_byte) noexcept 
             per_byte = max(per_byte, s.spb[at])
             if s.shared or s.q.levels > 0:
                 per_byte = _shared_hops(s, per_byte)
-            seconds = reduce_seconds(s.q, s.row, max(latency, s.lat[at]), s.inside_lat, per_byte)
+            seconds = reduce_seconds(s.q, s.row, max(latency, s.lat[at]), s.inside_lat, per_byte, s.inside_spb)
             if seconds < s.room:
                 s.room, s.found = seconds, True
                 memcpy(s.best, s.path, s.k * sizeof(int))
@@ -665,11 +660,11 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
     cdef int nodes[MOST_RING]
     cdef int copies[MOST_RING]
     cdef bint found = False
-    cdef double seconds, per_byte = 0.0, inner_spb = 0.0
+    cdef double seconds
     if q.k <= 3 or q.k > MOST_RING:
         seconds = ring_cost(q, order)
         return seconds if seconds < room else INFINITY
-    s.inside_lat = 0.0
+    s.inside_lat = s.inside_spb = 0.0
     set_slow(q, order, -1)
     for i in range(q.k):
         q.times[order[i]] += 1
@@ -678,14 +673,12 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
         if q.times[c] > 0:
             nodes[count], copies[count] = c, q.times[c]
             if q.inner or copies[count] > 1:
-                s.inside_lat, per_byte = max(s.inside_lat, q.lat[<size_t> c * q.m + c]), max(per_byte, q.inside[c])
-            if q.inner:
-                inner_spb = max(inner_spb, q.inside[c])
+                s.inside_lat, s.inside_spb = max(s.inside_lat, q.lat[<size_t> c * q.m + c]), max(s.inside_spb, q.inside[c])
             count += 1
             q.times[c] = 0
     s.q, s.row, s.room, s.places = q, q.collectives + <size_t> count * q.stride, room, places
     work[0] += <long long> q.k * q.k // HOPS_RATIO
-    if _search_ring(&s, nodes, count, False, per_byte):
+    if _search_ring(&s, nodes, count, False):
         found, at = True, 0
         for i in range(count):
             for copy in range(copies[s.best[i]]):
@@ -693,7 +686,7 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
                 at += 1
     if count < q.k:
         memcpy(nodes, order, q.k * sizeof(int))
-        if _search_ring(&s, nodes, q.k, True, inner_spb):
+        if _search_ring(&s, nodes, q.k, True):
             found = True
             for i in range(q.k):
                 order[i] = nodes[s.best[i]]
@@ -702,15 +695,12 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
     return s.room if found else INFINITY
 
 
-cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared, double per_byte) noexcept nogil:
-    """True where a ring of `count` members on these nodes is below s.room, which then is what it takes; the members' order is in s.best.
-
-    per_byte: of the slowest hop that every such ring has
-    """
+cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared) noexcept nogil:
+    """True where a ring of `count` members on these nodes is below s.room, which then is what it takes; the members' order is in s.best."""
     cdef int i, c, first = 0
-    cdef double latency = 0.0
+    cdef double latency = 0.0, per_byte = 0.0
     s.k, s.shared, s.found = count, shared, False
-    if reduce_seconds(s.q, s.row, 0.0, s.inside_lat, per_byte) >= s.room:
+    if reduce_seconds(s.q, s.row, 0.0, s.inside_lat, 0.0, s.inside_spb) >= s.room:
         return False
     memcpy(s.node, nodes, count * sizeof(int))
     if count <= 3:
@@ -718,11 +708,10 @@ cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared, double
             s.best[i] = s.path[i] = i
             c = nodes[(i + 1) % count]
             latency = max(latency, hop_lat(s.q, nodes[i], c))
-            if count > 1:
-                per_byte = max(per_byte, hop_spb(s.q, nodes[i], c))
+            per_byte = max(per_byte, hop_bytes(s.q, nodes[i], c))
         if s.q.levels > 0:
             per_byte = _shared_hops(s, per_byte)
-        latency = reduce_seconds(s.q, s.row, latency, s.inside_lat, per_byte)
+        latency = reduce_seconds(s.q, s.row, latency, s.inside_lat, per_byte, s.inside_spb)
         s.found = latency < s.room
         if s.found:
             s.room = latency
@@ -731,7 +720,7 @@ cdef bint _search_ring(Ring *s, const int *nodes, int count, bint shared, double
             if s.nears[i] < s.nears[first]:
                 first = i
         s.path[0], s.taken = first, <unsigned long long> 1 << first
-        _extend(s, 1, 0.0, per_byte)
+        _extend(s, 1, 0.0, 0.0)
     return s.found
 
 
@@ -763,10 +752,10 @@ cdef double _best_reversal(const Instance *q, const int *order, const int *slow_
         next = p + 1 if p + 1 < k else 0
         gone[1] = p
         latency = max(hop_lat(q, order[hop], order[p]), hop_lat(q, order[first], order[next]))
-        if reduce_seconds(q, ws.row, latency, ws.inside_lat, 0.0) >= least:
+        if reduce_seconds(q, ws.row, latency, ws.inside_lat, 0.0, ws.inside_spb) >= least:
             continue
         latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 2))
-        per_byte = max(hop_spb(q, order[hop], order[p]), hop_spb(q, order[first], order[next]))
+        per_byte = max(hop_bytes(q, order[hop], order[p]), hop_bytes(q, order[first], order[next]))
         per_byte = max(per_byte, _slowest_but(ws.hb, slow_spb, gone, 2))
         seconds = _moved_ring(q, order, NULL, 0, hop, other, shared, latency, per_byte, least, ws)
         if seconds < least:
@@ -781,8 +770,8 @@ cdef double _best_shift(const Instance *q, const int *order, const int *slow_lat
     cdef int other, p, next, k = q.k, first = hop + 1 if hop + 1 < k else 0, second = first + 1 if first + 1 < k else 0
     cdef int gone[3]
     cdef double latency, per_byte, bridge_lat, bridge_spb, seconds
-    bridge_lat, bridge_spb = hop_lat(q, order[hop], order[second]), hop_spb(q, order[hop], order[second])
-    if reduce_seconds(q, ws.row, bridge_lat, ws.inside_lat, bridge_spb) >= least:
+    bridge_lat, bridge_spb = hop_lat(q, order[hop], order[second]), hop_bytes(q, order[hop], order[second])
+    if reduce_seconds(q, ws.row, bridge_lat, ws.inside_lat, bridge_spb, ws.inside_spb) >= least:
         return least
     gone[0], gone[1] = hop, first
     for other in range(1, k - 1):
@@ -790,10 +779,10 @@ cdef double _best_shift(const Instance *q, const int *order, const int *slow_lat
         next = p + 1 if p + 1 < k else 0
         gone[2] = p
         latency = max(bridge_lat, max(hop_lat(q, order[first], order[p]), hop_lat(q, order[first], order[next])))
-        if reduce_seconds(q, ws.row, latency, ws.inside_lat, 0.0) >= least:
+        if reduce_seconds(q, ws.row, latency, ws.inside_lat, 0.0, ws.inside_spb) >= least:
             continue
         latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 3))
-        per_byte = max(bridge_spb, max(hop_spb(q, order[first], order[p]), hop_spb(q, order[first], order[next])))
+        per_byte = max(bridge_spb, max(hop_bytes(q, order[first], order[p]), hop_bytes(q, order[first], order[next])))
         per_byte = max(per_byte, _slowest_but(ws.hb, slow_spb, gone, 3))
         seconds = _moved_ring(q, order, NULL, 1, hop, other, shared, latency, per_byte, least, ws)
         if seconds < least:
@@ -822,8 +811,8 @@ cdef double _best_swap(const Instance *q, const int *order, const unsigned char 
             p = p + 1 if p + 1 < k else 0
             to = order[other if p == a else a if p == other else p]
             latency = max(latency, hop_lat(q, from_, to))
-            per_byte = max(per_byte, hop_spb(q, from_, to))
-            if reduce_seconds(q, ws.row, latency, ws.inside_lat, per_byte) >= least:
+            per_byte = max(per_byte, hop_bytes(q, from_, to))
+            if reduce_seconds(q, ws.row, latency, ws.inside_lat, per_byte, ws.inside_spb) >= least:
                 break
         else:
             latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 4))
@@ -916,15 +905,13 @@ cdef Rest _rest_of(const Instance *q, const int *order, int position, Workspace 
             q.times[a] += 1
             continue
         if a == b:
-            s.plain_spb = max(s.plain_spb, q.inside[a])
             continue
         s.lat, s.plain_spb = max(s.lat, q.lat[<size_t> a * q.m + b]), max(s.plain_spb, q.spb[<size_t> a * q.m + b])
         q.times[a] += 1
     for r in range(k):
         a, b = order[r], order[(r + 1) % k]
-        if r != position and (r + 1) % k != position:
-            s.spb = max(s.spb, q.inside[a] if a == b else q.spb[<size_t> a * q.m + b] * max(_share(q, ws, a), _share(q, ws, b)))
-    s.plain_spb, s.spb = max(s.plain_spb, ws.floor_spb), max(s.spb, ws.floor_spb)
+        if r != position and (r + 1) % k != position and a != b:
+            s.spb = max(s.spb, q.spb[<size_t> a * q.m + b] * max(_share(q, ws, a), _share(q, ws, b)))
     s.before_share, s.after_share = max(_share(q, ws, before), 1.0), max(_share(q, ws, after), 1.0)
     for r in range(k):
         q.times[order[r]] = 0
@@ -957,7 +944,7 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
     gathers: a worker that joins others of its node may take a place in the ring beside them instead
     """
     cdef int r, j, i, c, b, before, after, k = q.k
-    cdef double total = 0.0, squares = 0.0, weighted, latency, w, t, rate, scale, base, ring, hop_latency, hop_byte, inside
+    cdef double total = 0.0, squares = 0.0, weighted, latency, w, t, rate, scale, base, ring, hop_latency, hop_byte, inside, inside_spb
     cdef const double *row
     cdef double own, own_lat, halo, slowest, worst, value, now = limit
     cdef double tax = q.communication_weight
@@ -1000,19 +987,17 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
         scale = q.halo_bytes / max(t * t - (squares + w * w) * q.part, 1e-12 * t * t)
         base = q.overhead_seconds
         if k == 1:
-            ring = reduce_seconds(q, q.collectives + q.stride, 0.0, lat[c], q.inside[c]) if q.inner else 0.0
+            ring = reduce_seconds(q, q.collectives + q.stride, 0.0, lat[c], 0.0, q.inside[c]) if q.inner else 0.0
         else:
-            hop_latency, hop_byte, inside, row = rest.lat, rest.plain_spb, ws.inside_lat, ws.row
+            hop_latency, hop_byte, inside, inside_spb, row = rest.lat, rest.plain_spb, ws.inside_lat, ws.inside_spb, ws.row
             if ws.here[c] == 0:
                 hop_latency = max(hop_latency, max(lat[before], lat[after]))
                 hop_byte = cards(q, c, 1.0)
                 hop_byte = max(rest.spb, max(spb[before] * max(rest.before_share, hop_byte), spb[after] * max(rest.after_share, hop_byte)))
                 row += q.stride
-            else:
-                inside = max(inside, lat[c])
-            if q.inner:
-                inside, hop_byte = max(inside, lat[c]), max(hop_byte, q.inside[c])
-            ring = reduce_seconds(q, row, hop_latency, inside, hop_byte)
+            if q.inner or ws.here[c] > 0:
+                inside, inside_spb = max(inside, lat[c]), max(inside_spb, q.inside[c])
+            ring = reduce_seconds(q, row, hop_latency, inside, hop_byte, inside_spb)
         base += (1.0 + tax) * ring
         slowest, worst, own, own_lat = rate * w / q.speed[c], 0.0, 0.0, (lat[c] if q.inner else 0.0)
         for r in range(k):
@@ -1105,7 +1090,7 @@ cdef class Kernel:
 
     speed, weight, inside: (m,) · latency, per_byte: (m, m) symmetric, BLOCKED_SECONDS where two nodes cannot talk; per_byte 0 on its diagonal
     slots: (m,) int32 · gpus: ranks of a worker · filling: (m,) workers of a node that fill its cards
-    collectives, floors: (k + 1, algorithms, 3) by number of nodes, and the least of so many or more
+    collectives, floors: (k + 1, algorithms, 5) by number of nodes, and the least of so many or more
     domains: (levels, m) int32 · uplinks: (levels, domains). All others float64; the caller does not change them while this lives.
     Raises MemoryError, and ValueError where sizes do not fit. Every method raises ValueError where an array has another length than it
     says, and IndexError where an order names no candidate.
@@ -1122,8 +1107,8 @@ cdef class Kernel:
         if (len(weight) != m or len(inside) != m or len(slots) != m or latency.shape[0] != m or latency.shape[1] != m
                 or per_byte.shape[0] != m or per_byte.shape[1] != m):
             raise ValueError(f"figures of other than {m} candidates")
-        if (collectives.shape[0] != workers + 1 or collectives.shape[1] < 1 or collectives.shape[2] != 3 or floors.shape[0] != workers + 1
-                or floors.shape[1] != collectives.shape[1] or floors.shape[2] != 3):
+        if (collectives.shape[0] != workers + 1 or collectives.shape[1] < 1 or collectives.shape[2] != 5 or floors.shape[0] != workers + 1
+                or floors.shape[1] != collectives.shape[1] or floors.shape[2] != 5):
             raise ValueError(f"algorithms of an allreduce of other than {workers} workers")
         if len(filling) != m or uplinks.shape[0] != levels or (levels and domains.shape[1] != m):
             raise ValueError(f"cards or uplinks of other than {m} candidates")
@@ -1134,7 +1119,7 @@ cdef class Kernel:
                           lat=&latency[0, 0], spb=&per_byte[0, 0], inside=&inside[0], slots=&slots[0], rounds=max(rounds, LEAST_ROUNDS),
                           halo_bytes=halo_bytes, ring_latency_factor=ring_latency_factor, ring_byte_factor=ring_byte_factor,
                           epoch_flops=epoch_flops, overhead_seconds=overhead_seconds, communication_weight=communication_weight,
-                          algorithms=<int> collectives.shape[1], stride=<int> (3 * collectives.shape[1]), collectives=&collectives[0, 0, 0],
+                          algorithms=<int> collectives.shape[1], stride=<int> (5 * collectives.shape[1]), collectives=&collectives[0, 0, 0],
                           floors=&floors[0, 0, 0], railed=False, filling=&filling[0], levels=<int> levels, domains=<int> uplinks.shape[1],
                           domain=NULL, uplink=NULL, times=NULL)
         if levels > 0 and uplinks.shape[1] > 0:

@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport (
-    Instance, Kernel, Workspace, gather, hop_lat, hop_spb, node_bytes, objective, repeats, ring_cost, ring_within,
+    Instance, Kernel, Workspace, gather, hop_bytes, hop_lat, node_bytes, objective, repeats, ring_cost, ring_within,
 )
 from hyperscale.planner.search.kernels._walks cimport below, free_ranks, halo_scale, ring_seconds
 from hyperscale.util._splitmix cimport unit
@@ -62,6 +62,7 @@ cdef struct Segment:
     double between        # the slowest hop of the ring that stays
     double hop_byte
     double inside         # the largest latency inside a node of the rest that has several ranks
+    double inside_spb     # and seconds per byte
     double stays          # seconds of the objective that a ring takes which is no slower
     const double *figures # of the collectives, for no more nodes than the whole has
     bint exact            # for as many
@@ -118,23 +119,21 @@ cdef void _take_away(Segment *s) noexcept nogil:
     for i in range(s.ws.u):
         s.ws.used[s.ws.usable[i]] = 0
     s.n = k - s.length
-    s.between = s.hop_byte = s.inside = 0.0
+    s.between = s.hop_byte = s.inside = s.inside_spb = 0.0
     for i in range(s.n):
         r = (s.start + s.length + i) % k
         c = s.member[i] = s.order[r]
         if q.inner or q.times[c] > 0:
-            s.inside = max(s.inside, q.lat[<size_t> c * q.m + c])
+            s.inside, s.inside_spb = max(s.inside, q.lat[<size_t> c * q.m + c]), max(s.inside_spb, q.inside[c])
         nodes += q.times[c] == 0
         q.times[c] += 1
         s.weigh[i], s.slow[i] = q.weight[c], q.weight[c] / q.speed[c]
         s.pay[i], s.far[i] = 0.0, (q.lat[<size_t> c * q.m + c] if q.inner else 0.0)
-        if q.inner:
-            s.hop_byte = max(s.hop_byte, q.inside[c])
         if s.fixed == NULL or not s.fixed[r]:
             s.ws.used[c] += 1
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
         if i:
-            s.between, s.hop_byte = max(s.between, hop_lat(q, c, s.member[i - 1])), max(s.hop_byte, hop_spb(q, c, s.member[i - 1]))
+            s.between, s.hop_byte = max(s.between, hop_lat(q, c, s.member[i - 1])), max(s.hop_byte, hop_bytes(q, c, s.member[i - 1]))
         for j in range(i):
             r = s.member[j]
             s.pay[i] += s.weigh[j] * spb[r]
@@ -152,7 +151,7 @@ cdef void _take_away(Segment *s) noexcept nogil:
         q.times[s.member[i]] = 0
     s.exact = nodes == k and not q.railed
     s.figures = q.floors + <size_t> max(1, nodes) * q.stride
-    s.stays = ring_seconds(q, s.figures, s.between, s.inside, s.hop_byte)
+    s.stays = ring_seconds(q, s.figures, s.between, s.inside, s.hop_byte, s.inside_spb)
 
 
 cdef void _find_dearest(Segment *s, double weight, double squares) noexcept nogil:
@@ -220,8 +219,8 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
 
 cdef inline double _over(const Segment *s, int a, int b) noexcept nogil:
     """Seconds that a hop between two candidates adds to the ring that stays."""
-    cdef double between = max(s.between, hop_lat(s.q, a, b)), spb = max(s.hop_byte, hop_spb(s.q, a, b))
-    return ring_seconds(s.q, s.figures, between, s.inside, spb) - s.stays
+    cdef double between = max(s.between, hop_lat(s.q, a, b)), spb = max(s.hop_byte, hop_bytes(s.q, a, b))
+    return ring_seconds(s.q, s.figures, between, s.inside, spb, s.inside_spb) - s.stays
 
 
 cdef bint _reach(Segment *s) noexcept nogil:
@@ -274,11 +273,12 @@ cdef bint _same(const Segment *s) noexcept nogil:
     return True
 
 
-cdef bint _path(Segment *s, int place, double weight, double squares, double between, double hop_byte, double inside) noexcept nogil:
+cdef bint _path(Segment *s, int place, double weight, double squares, double between, double hop_byte, double inside,
+                double inside_spb) noexcept nogil:
     """True where paths from `place` on are found below the limit; the best is in s.found, and the limit is what it costs."""
     cdef const Instance *q = s.q
     cdef int x, c, i, last = s.member[s.n + place - 1] if place else s.before, k = q.k
-    cdef double w, lat, spb, most, ring, own
+    cdef double w, lat, spb, most, ring, own, own_spb
     cdef bint found = False
     for x in range(s.listed):
         if s.bound[x] >= s.limit or s.work > s.until:
@@ -286,12 +286,13 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
         c = s.list[x]
         if not s.reach[place * q.m + x] or not _room(s, c, place):
             continue
-        lat, spb, own = max(between, hop_lat(q, last, c)), max(hop_byte, hop_spb(q, last, c)), inside
+        lat, spb, own = max(between, hop_lat(q, last, c)), max(hop_byte, hop_bytes(q, last, c)), inside
+        own_spb = inside_spb
         if place == s.length - 1:
-            lat, spb = max(lat, hop_lat(q, s.after, c)), max(spb, hop_spb(q, s.after, c))
+            lat, spb = max(lat, hop_lat(q, s.after, c)), max(spb, hop_bytes(q, s.after, c))
         if q.inner:
-            own, spb = max(own, q.lat[<size_t> c * q.m + c]), max(spb, q.inside[c])
-        ring = ring_seconds(s.q, s.figures, lat, own, spb)
+            own, own_spb = max(own, q.lat[<size_t> c * q.m + c]), max(own_spb, q.inside[c])
+        ring = ring_seconds(s.q, s.figures, lat, own, spb, own_spb)
         if s.bound[x] + (ring - s.stays) >= s.limit:
             continue
         s.work += NODE_WORK
@@ -300,7 +301,7 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
         if most >= s.limit:
             continue
         if place < s.length - 1:
-            found = _path(s, place + 1, weight + w, squares + w * w, lat, spb, own) or found
+            found = _path(s, place + 1, weight + w, squares + w * w, lat, spb, own, own_spb) or found
         elif not _same(s):
             memcpy(s.tried, s.order, k * sizeof(int))
             for i in range(s.length):
@@ -372,7 +373,7 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
         _list(s, weight, squares)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
         s.until = s.work + MOST_WORK
-        if _places(s) < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.between, s.hop_byte, s.inside):
+        if _places(s) < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.between, s.hop_byte, s.inside, s.inside_spb):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
         ring_within(s.q, s.order, s.fixed, ring_cost(s.q, s.order), LAST_PLACES, &s.work, s.ws)

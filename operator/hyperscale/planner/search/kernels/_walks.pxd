@@ -11,9 +11,10 @@ cdef inline int below(uint64_t *random, int count) noexcept nogil:
     return <int> (((draw(random) >> 32) * <uint64_t> count) >> 32)
 
 
-cdef inline double ring_seconds(const Instance *q, const double *row, double between, double inside, double spb) noexcept nogil:
+cdef inline double ring_seconds(const Instance *q, const double *row, double between, double inside, double spb,
+                                double inside_spb) noexcept nogil:
     """Seconds of the objective that a ring takes with these slowest hops, by a row of the collectives."""
-    return (1.0 + q.communication_weight) * reduce_seconds(q, row, between, inside, spb)
+    return (1.0 + q.communication_weight) * reduce_seconds(q, row, between, inside, spb, inside_spb)
 
 
 cdef inline double halo_scale(const Instance *q, double total, double squares) noexcept nogil:

@@ -58,7 +58,7 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
         volume.steps * costs.workload.step_overhead_seconds,
         costs.communication_weight,
         volume.collectives,
-        # Of so many nodes or more.
+        # Of that number of nodes or more.
         np.ascontiguousarray(np.minimum.accumulate(volume.collectives[::-1], axis=0)[::-1]),
         costs.filling_workers,
         np.ascontiguousarray(costs.uplink_domains, dtype=np.int32),
