@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,8 +38,8 @@ from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, MetricsState, Node, Quality, Sample
-from hyperscale.model.corrections import MAX_FACTOR, Corrections, Factor, PartKind
 from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, Factor, PartKind
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
@@ -272,25 +272,28 @@ def judge(seed: int, methods: dict[str, Method], slow_cards: bool = False) -> Ju
     cluster = true_cluster(chance, slow_cards)
     stream = [question(chance, cluster) for _ in range(max(LOOKS))]
     asked = [question(chance, cluster) for _ in range(QUESTIONS)]
-    seconds: dict[tuple[str, int], list[float]] = {}
-    held: dict[int, list[bool]] = {}
-    for name, method in methods.items():
-        noise, runs = np.random.default_rng([seed, 21]), list[TaughtRun]()
-        for number in range(max(LOOKS) + 1):
-            if number in LOOKS:
-                plans = [_asked(cluster, each, method, runs) for each in asked]
-                seconds[name, number] = [true_seconds(cluster, each, plan)[0] for each, plan in zip(asked, plans, strict=True)]
-                if name == OURS:
-                    held[number] = [_holds(plan, true) for plan, true in zip(plans, seconds[name, number], strict=True)]
-            if number < len(stream) and method is not nothing:
-                plan = _asked(cluster, stream[number], method, runs)
-                runs.append(run_of(noise, cluster, stream[number], plan))
+    plans = {(name, runs): chosen for name, method in methods.items() for runs, chosen in _played(cluster, method, stream, asked, seed)}
+    seconds = {key: [true_seconds(cluster, *pair)[0] for pair in zip(asked, chosen, strict=True)] for key, chosen in plans.items()}
     best = [true_seconds(cluster, each, _asked(cluster, each, lambda runs, name: cluster.truth[name], []))[0] for each in asked]
     least = [min(best[at], *(figures[at] for figures in seconds.values())) for at in range(len(asked))]
-    regrets = {
-        key: statistics.fmean(figure / low - 1.0 for figure, low in zip(figures, least, strict=True)) for key, figures in seconds.items()
-    }
-    return Judged(regrets, held)
+    regrets = {key: statistics.fmean(map(_regret, figures, least)) for key, figures in seconds.items()}
+    return Judged(regrets, {runs: list(map(_holds, plans[OURS, runs], seconds[OURS, runs])) for runs in LOOKS})
+
+
+def _played(
+    cluster: TrueCluster, method: Method, stream: Sequence[Question], asked: Sequence[Question], seed: int
+) -> Iterator[tuple[int, list[Plan]]]:
+    """After each number of runs that the method placed, its plans for what is asked."""
+    noise, runs = np.random.default_rng([seed, 21]), list[TaughtRun]()
+    for number in range(max(LOOKS) + 1):
+        if number in LOOKS:
+            yield number, [_asked(cluster, each, method, runs) for each in asked]
+        if number < len(stream) and method is not nothing:
+            runs.append(run_of(noise, cluster, stream[number], _asked(cluster, stream[number], method, runs)))
+
+
+def _regret(seconds: float, least: float) -> float:
+    return seconds / least - 1.0
 
 
 def _asked(cluster: TrueCluster, asked: Question, method: Method, runs: Runs) -> Plan:

@@ -11,8 +11,8 @@ import numpy as np
 
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
-from hyperscale.model.corrections import PredictedPart
 from hyperscale.model.graph import IntArray
+from hyperscale.model.history.corrections import PredictedPart
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
@@ -63,15 +63,23 @@ def correction(problem: Problem, order: IntArray, figures: Breakdown, stated: St
     calibration, corrections = _calibration(problem, order), problem.request.corrections
     works = 0.0 < stated.seconds < math.inf and 0.0 < figures.epoch_seconds < math.inf
     searched = rounded(figures.epoch_seconds / stated.seconds) if corrections is not None and works else 1.0
-    seconds = _curve_seconds(problem, order, calibration.curve) if calibration is not None and calibration.curve is not None else None
-    if calibration is not None and calibration.curve is not None and seconds is not None and works:
-        curve, factor = calibration.curve, rounded(seconds / figures.epoch_seconds * searched)
-        return Correction(calibration.products, factor, curve.log_error, curve.runs, by_curve=True, search_factor=searched)
+    if calibration is not None and works and (by_curve := _by_curve(problem, order, figures, calibration, searched)) is not None:
+        return by_curve
     if corrections is not None:
         products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
         expected = rounded(stated.expected_seconds / stated.seconds) if works else 1.0
         return Correction(products, expected, rounded(corrections.spread), corrections.runs, search_factor=searched)
     return Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs) if calibration is not None else None
+
+
+def _by_curve(problem: Problem, order: IntArray, figures: Breakdown, calibration: Calibration, searched: float) -> Correction | None:
+    """The workload's own curve where it reaches the placement; searched: what the search multiplied its seconds with."""
+    curve = calibration.curve
+    seconds = _curve_seconds(problem, order, curve) if curve is not None else None
+    if curve is None or seconds is None:
+        return None
+    factor = rounded(seconds / figures.epoch_seconds * searched)
+    return Correction(calibration.products, factor, curve.log_error, curve.runs, by_curve=True, search_factor=searched)
 
 
 def shown_ratio(correction: Correction | None) -> float:
