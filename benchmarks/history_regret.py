@@ -267,7 +267,7 @@ METHODS: Final[dict[str, tuple[Method, tuple[int, ...]]]] = {
     GLOBAL: (one_factor, FEW_LOOKS),
 }
 """With the numbers of runs after which each is asked."""
-SLOW_CARDS: Final = {NONE: (nothing, FEW_LOOKS), OURS: (ours, FEW_LOOKS)}
+SLOW_CARDS: Final[dict[str, tuple[Method, tuple[int, ...]]]] = {NONE: (nothing, FEW_LOOKS), OURS: (ours, FEW_LOOKS)}
 
 
 class Judged(NamedTuple):
