@@ -12,7 +12,7 @@ import numpy as np
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
-from hyperscale.model.history.corrections import PredictedPart
+from hyperscale.model.history.corrections import Corrections, PredictedPart
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
@@ -89,19 +89,22 @@ def shown_ratio(correction: Correction | None) -> float:
 
 def source(correction: Correction | None, problem: Problem, order: IntArray) -> tuple[str, ...]:
     """Sentences on what finished runs changed: the factors that the search worked with, and the curve of an epoch that a curve predicts."""
-    sentences = []
-    if problem.request.corrections is not None:
-        nodes = [problem.graph.nodes[position] for position in problem.nodes[np.unique(order)]]
-        sentences.append(applied(problem.request.corrections, nodes))
-    hope = correction.factor / correction.search_factor - 1.0 if correction is not None and not correction.by_curve else 0.0
-    if hope > NOTABLE_HOPE:
-        sentences.append(f"Few runs have tried such hardware: the search counted it {100.0 * hope:.0f} % faster than expected, to learn.")
+    sentences = _by_history(problem.request.corrections, correction, problem, order) if problem.request.corrections is not None else []
     if correction is not None and correction.by_curve:
         gpus = correction.products or "such GPUs"
         sentences.append(
             f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone."
         )
     return tuple(sentences)
+
+
+def _by_history(corrections: Corrections, correction: Correction | None, problem: Problem, order: IntArray) -> list[str]:
+    """Sentences on the factors that chose, and on what the search hoped for."""
+    sentences = [applied(corrections, [problem.graph.nodes[position] for position in problem.nodes[np.unique(order)]])]
+    hope = shown_ratio(correction) - 1.0 if correction is not None and not correction.by_curve else 0.0
+    if hope > NOTABLE_HOPE:
+        sentences.append(f"Few runs have tried such hardware: the search counted it {100.0 * hope:.0f} % faster than expected, to learn.")
+    return sentences
 
 
 def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
