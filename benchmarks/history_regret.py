@@ -294,9 +294,15 @@ def judge(seed: int, methods: dict[str, tuple[Method, tuple[int, ...]]], slow_ca
     seconds = {key: [true_seconds(cluster, *pair)[0] for pair in zip(asked, chosen, strict=True)] for key, chosen in plans.items()}
     best = [true_seconds(cluster, each, _asked(cluster, each, lambda runs, name: cluster.truth[name], []))[0] for each in asked]
     least = [min(best[at], *(figures[at] for figures in seconds.values())) for at in range(len(asked))]
-    regrets = {key: statistics.fmean(map(_regret, figures, least)) for key, figures in seconds.items()}
-    held = {runs: list(map(_holds, plans[OURS, runs], seconds[OURS, runs])) for runs in methods[OURS][1]}
-    return Judged(regrets, held)
+    return Judged(
+        regrets={key: statistics.fmean(map(_regret, figures, least)) for key, figures in seconds.items()},
+        held=_held(plans, seconds),
+    )
+
+
+def _held(plans: dict[tuple[str, int], list[Plan]], seconds: dict[tuple[str, int], list[float]]) -> dict[int, list[bool]]:
+    """Whether the ranges of our plans held, by runs."""
+    return {runs: list(map(_holds, chosen, seconds[name, runs])) for (name, runs), chosen in plans.items() if name == OURS}
 
 
 def _played(
