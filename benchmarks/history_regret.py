@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,14 +38,15 @@ from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, MetricsState, Node, Quality, Sample
-from hyperscale.model.corrections import MAX_FACTOR, Corrections, Factor, PartKind
 from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, Factor, PartKind
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.repair.fixed_shares import held_breakdown
+from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.workload.profile import profile
 
 NAME: Final = "history_regret"
@@ -56,13 +57,17 @@ GLOBAL: Final = "one factor"
 PRODUCT: Final = "product means"
 LOOKS: Final = (0, 4, 8, 16, 24, 48)
 JUDGED: Final = 24
+FEW_LOOKS: Final = (0, JUDGED)
+"""Of one factor and of what only compares with us."""
 LIMIT: Final = 0.25
 QUESTIONS: Final = 12
-SEEDS: Final = 12
+SEEDS: Final = 10
 MIN_RUNS: Final = 5
 DEVIATION: Final = 0.05
 DISTURBED: Final = 0.05
 LARGEST: Final = math.log(2.0)
+HEURISTIC: Final = Heuristic()
+"""Keeps searches that several methods ask for."""
 POLICY: Final = PolicySpec(communication_weight=0.0, tolerance_percent=0)
 LEVELS: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "rack")
 PRODUCTS: Final = ("NVIDIA-A100-SXM4-80GB", "Tesla-V100-SXM2-32GB", "NVIDIA-A10", "NVIDIA-L40S")
@@ -176,7 +181,7 @@ def question(chance: np.random.Generator, cluster: TrueCluster) -> Question:
 def chosen(cluster: TrueCluster, asked: Question, corrections: Corrections | None) -> Plan | None:
     """The plan under these corrections; peers' have no errors, so that nothing is explored with them."""
     request = PlanRequest(job_key="team/job", job=asked.job, free_gpus=asked.free, corrections=corrections)
-    plan = make_plan(request, cluster.graph, profile(asked.job), POLICY)
+    plan = make_plan(request, cluster.graph, profile(asked.job), POLICY, planners=(HEURISTIC,))
     return plan if isinstance(plan, Plan) else None
 
 
@@ -254,7 +259,15 @@ def _bounded(factor: float) -> float:
     return min(max(factor, 1.0 / MAX_FACTOR), MAX_FACTOR)
 
 
-METHODS: Final[dict[str, Method]] = {OURS: ours, GREEDY: greedy, NONE: nothing, GLOBAL: one_factor, PRODUCT: product_means}
+METHODS: Final[dict[str, tuple[Method, tuple[int, ...]]]] = {
+    NONE: (nothing, LOOKS),
+    OURS: (ours, LOOKS),
+    PRODUCT: (product_means, LOOKS),
+    GREEDY: (greedy, FEW_LOOKS),
+    GLOBAL: (one_factor, FEW_LOOKS),
+}
+"""With the numbers of runs after which each is asked."""
+SLOW_CARDS: Final[dict[str, tuple[Method, tuple[int, ...]]]] = {NONE: (nothing, FEW_LOOKS), OURS: (ours, FEW_LOOKS)}
 
 
 class Judged(NamedTuple):
@@ -266,31 +279,46 @@ class Judged(NamedTuple):
     """Whether the range of each plan held the true seconds, by runs."""
 
 
-def judge(seed: int, methods: dict[str, Method], slow_cards: bool = False) -> Judged:
+def judge(seed: int, methods: dict[str, tuple[Method, tuple[int, ...]]], slow_cards: bool = False) -> Judged:
     """Methods on one cluster."""
     chance = np.random.default_rng([seed, 20])
     cluster = true_cluster(chance, slow_cards)
     stream = [question(chance, cluster) for _ in range(max(LOOKS))]
     asked = [question(chance, cluster) for _ in range(QUESTIONS)]
-    seconds: dict[tuple[str, int], list[float]] = {}
-    held: dict[int, list[bool]] = {}
-    for name, method in methods.items():
-        noise, runs = np.random.default_rng([seed, 21]), list[TaughtRun]()
-        for number in range(max(LOOKS) + 1):
-            if number in LOOKS:
-                plans = [_asked(cluster, each, method, runs) for each in asked]
-                seconds[name, number] = [true_seconds(cluster, each, plan)[0] for each, plan in zip(asked, plans, strict=True)]
-                if name == OURS:
-                    held[number] = [_holds(plan, true) for plan, true in zip(plans, seconds[name, number], strict=True)]
-            if number < len(stream) and method is not nothing:
-                plan = _asked(cluster, stream[number], method, runs)
-                runs.append(run_of(noise, cluster, stream[number], plan))
+    plans = {
+        (name, runs): chosen
+        for name, (method, looks) in methods.items()
+        for runs, chosen in _played(cluster, method, stream[: max(looks)], asked, seed)
+        if runs in looks
+    }
+    seconds = {key: [true_seconds(cluster, *pair)[0] for pair in zip(asked, chosen, strict=True)] for key, chosen in plans.items()}
     best = [true_seconds(cluster, each, _asked(cluster, each, lambda runs, name: cluster.truth[name], []))[0] for each in asked]
     least = [min(best[at], *(figures[at] for figures in seconds.values())) for at in range(len(asked))]
-    regrets = {
-        key: statistics.fmean(figure / low - 1.0 for figure, low in zip(figures, least, strict=True)) for key, figures in seconds.items()
-    }
-    return Judged(regrets, held)
+    return Judged(
+        regrets={key: statistics.fmean(map(_regret, figures, least)) for key, figures in seconds.items()},
+        held=_held(plans, seconds),
+    )
+
+
+def _held(plans: dict[tuple[str, int], list[Plan]], seconds: dict[tuple[str, int], list[float]]) -> dict[int, list[bool]]:
+    """Whether the ranges of our plans held, by runs."""
+    return {runs: list(map(_holds, chosen, seconds[name, runs])) for (name, runs), chosen in plans.items() if name == OURS}
+
+
+def _played(
+    cluster: TrueCluster, method: Method, stream: Sequence[Question], asked: Sequence[Question], seed: int
+) -> Iterator[tuple[int, list[Plan]]]:
+    """After each number of runs that the method placed, its plans for what is asked."""
+    noise, runs = np.random.default_rng([seed, 21]), list[TaughtRun]()
+    for number in range(len(stream) + 1):
+        if number in (LOOKS if len(stream) > JUDGED else FEW_LOOKS):
+            yield number, [_asked(cluster, each, method, runs) for each in asked]
+        if number < len(stream) and method is not nothing:
+            runs.append(run_of(noise, cluster, stream[number], _asked(cluster, stream[number], method, runs)))
+
+
+def _regret(seconds: float, least: float) -> float:
+    return seconds / least - 1.0
 
 
 def _asked(cluster: TrueCluster, asked: Question, method: Method, runs: Runs) -> Plan:
@@ -310,7 +338,7 @@ def rows(seeds: Sequence[int]) -> list[Row]:
     judged = [judge(seed, METHODS) for seed in seeds]
     means = _means(judged)
     made = [Row(NAME, f"{runs} runs", method, "regret", mean, "ratio") for (method, runs), mean in means.items()]
-    cards = _means([judge(seed, {OURS: ours, NONE: nothing}, slow_cards=True) for seed in seeds])
+    cards = _means([judge(seed, SLOW_CARDS, slow_cards=True) for seed in seeds])
     made += [Row(NAME, f"slow cards, {runs} runs", method, "regret", mean, "ratio") for (method, runs), mean in cards.items()]
     for runs in LOOKS:
         held = [each for one in judged for each in one.held[runs]]

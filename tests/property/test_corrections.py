@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hyperscale.evaluate.calibration.speed_fit import corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
-from hyperscale.model.corrections import MAX_FACTOR, Corrections, Factor, PartKind, PredictedPart
+from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, Factor, PartKind, PredictedPart
 from hyperscale.planner.check.artifact import to_json
 from tests.builders.clusters import PRODUCTS, planned, random_cluster, training
 

@@ -17,6 +17,7 @@ from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.scheduler.queue_entry import joins
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.job import PlannerChoice
+from hyperscale.model.history.corrections import Corrections, Factor
 from hyperscale.model.plan import Calibration, Infeasible, Plan
 from hyperscale.model.preview import from_lines, to_lines
 from hyperscale.spec.parse import parse_job
@@ -73,7 +74,7 @@ def previewed(stage: Stage, spec: dict[str, Any], labels: dict[str, str]) -> Dec
     parsed = parse_job(resource("preview", spec, labels))
     job = JobInput(parsed, "preview", "team", "preview.yaml", resource("preview", spec, labels))
     known = KnownInputs(state.policy, state.snapshot, "Operator", "", state=state)
-    request = question_about(job.key, parsed, state.policy, state.calibration(parsed))
+    request = question_about(job.key, parsed, state.policy, state.calibration(parsed), corrections=state.placement_corrections(parsed))
     return Preview(known, 600.0).decide([AskedJob(job, request, outcome_of(job, parsed))])
 
 
@@ -89,6 +90,10 @@ def answer_of(decided: Decided) -> Plan | Infeasible | str:
 async def compare(nodes: int, gpus: int, before: list[dict[str, Any]], spec: dict[str, Any], labels: dict[str, str]) -> None:
     stage = Stage(nodes=nodes, gpus=gpus)
     stage.reader.calibrations = {"GCN": (Calibration("NVIDIA-A100-SXM4-80GB", 1.7, 0.2, 9),)}
+    stage.reader.corrections = {
+        "GCN": Corrections(untried=Factor("", 1.2, 0.3, 9), runs=9),
+        "": Corrections(untried=Factor("", 1.0, 0.8, 0)),
+    }
     for number, running in enumerate(before):
         await stage.run(stage.add(f"before-{number}", **running))
     for key in [key for key in stage.cache.jobs if key not in stage.cache.mpijobs]:

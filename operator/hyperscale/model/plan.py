@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
 from hyperscale.model.api.node_links import NodeLinks
-from hyperscale.model.corrections import MAX_PARTS, PredictedPart
+from hyperscale.model.history.corrections import MAX_PARTS, PredictedPart
 from hyperscale.model.step_curves import StepTime
 
 MAX_REJECTED = 32

@@ -9,7 +9,7 @@ import msgspec
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import HistoryPlacement, PolicySpec
-from hyperscale.model.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.plan import Calibration
 
 PODS: Final = "pods"

@@ -16,7 +16,7 @@ from hyperscale.model.admission_query import Arrivals, Claim, RunningShare
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
-from hyperscale.model.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import AskedSize, chosen_corrections
 from hyperscale.model.step_curves import Workload, workload_of

@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
 from hyperscale.evaluate.calibration.taught_run import SAME_NAMESPACE, TaughtRun, measured_compute, usable, weights
-from hyperscale.model.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
+from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
 
 RACK = "rack"
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.api.policy import GpuModel, HistoryPlacement, HistoryPolicy, PolicySpec
-from hyperscale.model.corrections import MEASURED, Corrections, Factor, PartKind
+from hyperscale.model.history.corrections import MEASURED, Corrections, Factor, PartKind
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest, chosen_corrections
 from hyperscale.planner.check.artifact import to_json

@@ -132,11 +132,11 @@ def _corrected(predicted: Prediction) -> str:
     calibration = predicted.calibration
     if calibration is None:
         return ""
-    gpus = calibration.products or "such GPUs"
-    runs = counted(calibration.runs, "finished run")
+    gpus, runs = calibration.products or "such GPUs", counted(calibration.runs, "finished run")
     if calibration.by_curve:
         return f"; predicted from the steps of {runs} of this workload on {gpus} (spread {calibration.spread:.2g})"
-    return f"; corrected by {calibration.factor:.3g}, the median of {runs} on {gpus} (spread {calibration.spread:.2g})"
+    taught = f"the median of {runs} on {gpus}" if calibration.search_factor == 1.0 else f"what {runs} of its architecture and others taught"
+    return f"; corrected by {calibration.factor:.3g}, {taught} (spread {calibration.spread:.2g})"
 
 
 def _unseen(record: ExplainedJob) -> Explanation:

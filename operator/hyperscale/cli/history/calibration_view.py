@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hyperscale.cli.text_tables import table
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.stage_verdict import Coverage, StageVerdict
-from hyperscale.model.corrections import Corrections, Factor
+from hyperscale.model.history.corrections import Corrections, Factor
 
 HEADER: Final = ("STAGE", "RUNS", "JUDGED", "CALIBRATED", "REASON", "BIAS", "SPREAD", "DRIFT", "IN 68 %", "IN 95 %")
 NUMBERS: Final = frozenset({1, 2, 5, 6, 7})

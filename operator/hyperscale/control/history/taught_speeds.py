@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
-from hyperscale.model.corrections import Corrections, PredictedPart
+from hyperscale.model.history.corrections import Corrections, PredictedPart
 
 if TYPE_CHECKING:
     import sqlalchemy as sql

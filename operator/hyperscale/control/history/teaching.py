@@ -9,7 +9,7 @@ from hyperscale.control.history.taught_speeds import Speeds
 from hyperscale.control.history.workload_curves import Curves
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.lessons import Lessons
-from hyperscale.model.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.plan import Calibration
 from hyperscale.model.step_curves import Workload
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.scheduler.queue_entry import QueueEntry, SpecRevision, read_entry, revision_of, waits
+from hyperscale.control.scheduler.queue_entry import QueueEntry, SpecRevision, revision_of, taught_entry, taught_since, waits
 from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.model.admission_query import (
     MAX_TURN_JOBS,
@@ -105,12 +105,8 @@ class Pending:
         edition = revision_of(record)
         entry = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
-        stale = entry is not None and entry.request.corrections is not self._reader.placement_corrections(entry.request.job, policy)
-        if entry is None or stale or entry.edition != edition or entry.policy != policy or entry.volumes != volumes:
-            job, view = self._reader.plannable(record.resource, self._cache.policies), self._cache.mpijobs.get(key)
-            calibration = self._reader.calibration(job) if job is not None else ()
-            corrections = self._reader.placement_corrections(job, policy) if job is not None else None
-            entry = read_entry(key, record, job, policy, calibration, view, volumes, corrections)
+        if entry is None or (entry.edition, entry.policy, entry.volumes) != (edition, policy, volumes) or taught_since(entry, self._reader):
+            entry = taught_entry(self._reader, key, record, policy, self._cache.mpijobs.get(key), self._cache.policies)
             if entry is None:
                 self._entries.pop(key, None)
                 return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -9,11 +10,12 @@ from msgspec.structs import replace
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import resizable
 from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, queued_since, run_is_over
+from hyperscale.control.specs.parsed_specs import JobReader, Json
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
-from hyperscale.model.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NodeRule, PlanRequest
@@ -97,6 +99,22 @@ def read_entry(
         volumes=volumes,
         stopped=stop is not None,
     )
+
+
+def taught_entry(
+    reader: JobReader, key: Key, record: JobRecord, policy: PolicySpec, view: MpiJobView | None, policies: Mapping[str, Json]
+) -> QueueEntry | None:
+    """The same with what history teaches about the job; None also where it cannot be planned."""
+    job = reader.plannable(record.resource, policies)
+    if job is None:
+        return None
+    taught = reader.calibration(job), reader.placement_corrections(job, policy)
+    return read_entry(key, record, job, policy, taught[0], view, reader.volumes(key).rules, taught[1])
+
+
+def taught_since(entry: QueueEntry, reader: JobReader) -> bool:
+    """Whether history chooses placements by other factors now than when the entry was read."""
+    return entry.request.corrections is not reader.placement_corrections(entry.request.job, entry.policy)
 
 
 def with_workers(request: PlanRequest, workers: int) -> PlanRequest:

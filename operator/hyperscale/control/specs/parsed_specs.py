@@ -14,8 +14,8 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes, is_sized
 from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice, StartPolicy
 from hyperscale.model.api.policy import PolicySpec, PreferenceMode
-from hyperscale.model.corrections import Corrections
 from hyperscale.model.decision import Reason
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan

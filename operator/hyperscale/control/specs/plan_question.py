@@ -15,7 +15,7 @@ from hyperscale.control.render.template import RESERVED_VOLUMES, RenderError, wo
 from hyperscale.model import constants
 from hyperscale.model.api.job import OBJECT_NAME_HELP, JobSpec, is_object_name
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration, Infeasible
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, measured_compute, weights
-from hyperscale.model.corrections import MAX_NAMED, PartKind
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.history.corrections import MAX_NAMED, PartKind, PredictedPart
 
 PRIORS: Final = {
     PartKind.OVERHEAD: 0.7,
@@ -109,40 +108,62 @@ class Design:
 
 def design_of(runs: Sequence[TaughtRun]) -> Design:
     """Return the arrays of usable runs, oldest first."""
-    rates = {part.name: part.rate for run in runs for part in run.parts if part.kind is PartKind.COMPUTE and part.rate > 0.0}
-    keys = _keys(runs)
+    keys, counts = _keys(runs), weights(runs)
     place = {key: at for at, key in enumerate(keys)}
-    shape = len(runs), len(keys)
-    arithmetic, exchanged, network, carried = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for row, run in enumerate(runs):
-        of_links, whole = run.seconds(PartKind.LINK), run.seconds(PartKind.LINK) + run.seconds(PartKind.INSIDE)
-        for part in run.parts:
-            at = place.get((part.kind, part.name))
-            if part.kind is PartKind.COMPUTE and at is not None:
-                arithmetic[row, at] = part.seconds * _drift(part.rate, rates.get(part.name, 0.0))
-                exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
-            elif part.kind is PartKind.CARD and at is not None and of_links > 0.0:
-                carried[row, at] = min(1.0, part.seconds / of_links)
-            elif at is not None and part.kind is not PartKind.OVERHEAD:
-                network[row, at] = part.seconds
-    counts = weights(runs)
-    split = [(row, seconds) for row, run in enumerate(runs) if (seconds := measured_compute(run)) is not None]
+    rates = _newest_rates(runs)
+    seconds = _seconds(runs, place, rates)
+    split = [(row, measured) for row, run in enumerate(runs) if (measured := measured_compute(run)) is not None]
     return Design(
         runs=len(runs),
         keys=keys,
         prior=np.array([PRIORS[kind] for kind, _ in keys]),
         counts=np.array([_count(runs, key) for key in keys], dtype=np.int64),
         rates=rates,
-        arithmetic=arithmetic,
-        network=network,
-        exchanged=exchanged,
-        carried=carried,
+        arithmetic=seconds.arithmetic,
+        network=seconds.network,
+        exchanged=seconds.exchanged,
+        carried=seconds.carried,
         architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
         overhead=np.array([run.seconds(PartKind.OVERHEAD) for run in runs]),
         observed=np.array([*range(len(runs)), *(row for row, _ in split)], dtype=np.int64),
-        logarithms=np.array([*(math.log(run.measured_seconds) for run in runs), *(math.log(seconds) for _, seconds in split)]),
+        logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, measured in split)]),
         weight=np.array([*counts, *(COMPUTE_WEIGHT * counts[row] for row, _ in split)]),
     )
+
+
+class _Seconds(NamedTuple):
+    """Arrays of `Design` while they are filled, each (r, f)."""
+
+    arithmetic: FloatArray
+    exchanged: FloatArray
+    network: FloatArray
+    carried: FloatArray
+
+    def take(self, row: int, at: int, run: TaughtRun, part: PredictedPart, rate: float) -> None:
+        """Enter a part of a run; rate: that its product's factor refers to."""
+        of_links = run.seconds(PartKind.LINK)
+        whole = of_links + run.seconds(PartKind.INSIDE)
+        if part.kind is PartKind.COMPUTE:
+            self.arithmetic[row, at] = part.seconds * _drift(part.rate, rate)
+            self.exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
+        elif part.kind is PartKind.CARD:
+            self.carried[row, at] = min(1.0, part.seconds / of_links) if of_links > 0.0 else 0.0
+        else:
+            self.network[row, at] = part.seconds
+
+
+def _seconds(runs: Sequence[TaughtRun], place: Mapping[Key, int], rates: Mapping[str, float]) -> _Seconds:
+    seconds = _Seconds(*(np.zeros((len(runs), len(place))) for _ in range(4)))
+    for row, run in enumerate(runs):
+        for part in run.parts:
+            if part.kind is not PartKind.OVERHEAD and (part.kind, part.name) in place:
+                seconds.take(row, place[part.kind, part.name], run, part, rates.get(part.name, 0.0))
+    return seconds
+
+
+def _newest_rates(runs: Sequence[TaughtRun]) -> dict[str, float]:
+    """FLOP/s that the newest run of each product was predicted with."""
+    return {part.name: part.rate for run in runs for part in run.parts if part.kind is PartKind.COMPUTE and part.rate > 0.0}
 
 
 def _keys(runs: Sequence[TaughtRun]) -> tuple[Key, ...]:

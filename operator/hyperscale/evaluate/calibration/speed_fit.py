@@ -19,8 +19,8 @@ import numpy as np
 from hyperscale.evaluate.calibration.speed_design import Design, design_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
-from hyperscale.model.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind
 from hyperscale.model.graph import FloatArray
+from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind
 from hyperscale.model.plan import MIN_SPREAD
 
 MAX_TAUGHT: Final = 400

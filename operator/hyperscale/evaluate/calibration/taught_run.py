@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
-from hyperscale.model.corrections import PartKind, PredictedPart
+from hyperscale.model.history.corrections import PartKind, PredictedPart
 
 ABSURD: Final = math.log(20.0)
 """Of ln(measured / predicted): a larger one is no measurement."""

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from hyperscale.model.corrections import MAX_CARDS, MAX_NAME_LENGTH, MAX_PARTS, PartKind, PredictedPart
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.model.history.corrections import MAX_CARDS, MAX_NAME_LENGTH, MAX_PARTS, PartKind, PredictedPart
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.cost.objective import Costs, halo_seconds, ring_costs, volumes
 from hyperscale.planner.problem.corrections import link_groups, product_name

@@ -11,8 +11,8 @@ import numpy as np
 
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
-from hyperscale.model.corrections import PredictedPart
 from hyperscale.model.graph import IntArray
+from hyperscale.model.history.corrections import Corrections, PredictedPart
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
@@ -63,15 +63,23 @@ def correction(problem: Problem, order: IntArray, figures: Breakdown, stated: St
     calibration, corrections = _calibration(problem, order), problem.request.corrections
     works = 0.0 < stated.seconds < math.inf and 0.0 < figures.epoch_seconds < math.inf
     searched = rounded(figures.epoch_seconds / stated.seconds) if corrections is not None and works else 1.0
-    seconds = _curve_seconds(problem, order, calibration.curve) if calibration is not None and calibration.curve is not None else None
-    if calibration is not None and calibration.curve is not None and seconds is not None and works:
-        curve, factor = calibration.curve, rounded(seconds / figures.epoch_seconds * searched)
-        return Correction(calibration.products, factor, curve.log_error, curve.runs, by_curve=True, search_factor=searched)
+    if calibration is not None and works and (by_curve := _by_curve(problem, order, figures, calibration, searched)) is not None:
+        return by_curve
     if corrections is not None:
         products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
         expected = rounded(stated.expected_seconds / stated.seconds) if works else 1.0
         return Correction(products, expected, rounded(corrections.spread), corrections.runs, search_factor=searched)
     return Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs) if calibration is not None else None
+
+
+def _by_curve(problem: Problem, order: IntArray, figures: Breakdown, calibration: Calibration, searched: float) -> Correction | None:
+    """The workload's own curve where it reaches the placement; searched: what the search multiplied its seconds with."""
+    curve = calibration.curve
+    seconds = _curve_seconds(problem, order, curve) if curve is not None else None
+    if curve is None or seconds is None:
+        return None
+    factor = rounded(seconds / figures.epoch_seconds * searched)
+    return Correction(calibration.products, factor, curve.log_error, curve.runs, by_curve=True, search_factor=searched)
 
 
 def shown_ratio(correction: Correction | None) -> float:
@@ -81,19 +89,22 @@ def shown_ratio(correction: Correction | None) -> float:
 
 def source(correction: Correction | None, problem: Problem, order: IntArray) -> tuple[str, ...]:
     """Sentences on what finished runs changed: the factors that the search worked with, and the curve of an epoch that a curve predicts."""
-    sentences = []
-    if problem.request.corrections is not None:
-        nodes = [problem.graph.nodes[position] for position in problem.nodes[np.unique(order)]]
-        sentences.append(applied(problem.request.corrections, nodes))
-    hope = correction.factor / correction.search_factor - 1.0 if correction is not None and not correction.by_curve else 0.0
-    if hope > NOTABLE_HOPE:
-        sentences.append(f"Few runs have tried such hardware: the search counted it {100.0 * hope:.0f} % faster than expected, to learn.")
+    sentences = _by_history(problem.request.corrections, correction, problem, order) if problem.request.corrections is not None else []
     if correction is not None and correction.by_curve:
         gpus = correction.products or "such GPUs"
         sentences.append(
             f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone."
         )
     return tuple(sentences)
+
+
+def _by_history(corrections: Corrections, correction: Correction | None, problem: Problem, order: IntArray) -> list[str]:
+    """Sentences on the factors that chose, and on what the search hoped for."""
+    sentences = [applied(corrections, [problem.graph.nodes[position] for position in problem.nodes[np.unique(order)]])]
+    hope = shown_ratio(correction) - 1.0 if correction is not None and not correction.by_curve else 0.0
+    if hope > NOTABLE_HOPE:
+        sentences.append(f"Few runs have tried such hardware: the search counted it {100.0 * hope:.0f} % faster than expected, to learn.")
+    return sentences
 
 
 def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:

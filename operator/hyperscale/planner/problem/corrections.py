@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import Node
-from hyperscale.model.corrections import MEASURED, NOTHING_COMMON, UNLABELLED, Corrections, Factor, PartKind, PredictedPart
 from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
+from hyperscale.model.history.corrections import MEASURED, NOTHING_COMMON, UNLABELLED, Corrections, Factor, PartKind, PredictedPart
 from hyperscale.model.products import stated
 from hyperscale.planner.problem.speeds import Speed
 from hyperscale.util.float_sums import sum_in_order
@@ -111,17 +112,25 @@ def log_error(corrections: Corrections, parts: Sequence[PredictedPart]) -> float
 
 def applied(corrections: Corrections, nodes: Sequence[Node]) -> str:
     """A sentence that names the factors behind a plan on these nodes."""
-    by_product = {factor.name: factor for factor in corrections.products}
-    products = sorted({product_name(node) for node in nodes})
-    compute = [f"{name} {by_product[name].bounded:.2f}" for name in products if name in by_product][:SHOWN]
-    untried = [name for name in products if name not in by_product][:SHOWN]
-    links = [f"{factor.name} {factor.bounded:.2f}" for factor in corrections.tiers][:SHOWN]
-    slow = [f"{node.name} {factor:.2f}" for node in nodes if (factor := _by_name(corrections.cards).get(node.name, 1.0)) > NOTABLE][:SHOWN]
-    said = [f"compute {', '.join(compute)}"] if compute else []
-    said += [f"{', '.join(untried)} untried, {corrections.untried.bounded:.2f}"] if untried else []
-    said += [f"links {', '.join(links)}"] if links else []
-    said += [f"cards {', '.join(slow)}"] if slow else []
-    return f"Chosen with factors of seconds from {corrections.all_runs} finished runs: {'; '.join(said) or 'none apply'}."
+    products, slow = {product_name(node) for node in nodes}, _slow_cards(corrections, nodes)
+    untried = sorted(products - {factor.name for factor in corrections.products})
+    kinds = (
+        ("compute", [factor for factor in corrections.products if factor.name in products]),
+        ("untried", [replace(corrections.untried, name=name) for name in untried]),
+        ("links", corrections.tiers),
+        ("cards", slow),
+    )
+    said = "; ".join(f"{kind} {_listed(factors)}" for kind, factors in kinds if factors)
+    return f"Chosen with factors of seconds from {corrections.all_runs} finished runs: {said or 'none apply'}."
+
+
+def _slow_cards(corrections: Corrections, nodes: Sequence[Node]) -> list[Factor]:
+    names = {node.name for node in nodes}
+    return [factor for factor in corrections.cards if factor.name in names and factor.bounded > NOTABLE]
+
+
+def _listed(factors: Sequence[Factor]) -> str:
+    return ", ".join(f"{factor.name} {factor.bounded:.2f}" for factor in factors[:SHOWN])
 
 
 def _weighed(factors: Sequence[Factor], untried_error: float, part: PredictedPart) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from hyperscale.control.history.taught_speeds import Speeds, stated_parts_of
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.policy import HistoryPlacement, HistoryPolicy, PolicySpec
-from hyperscale.model.corrections import PartKind, PredictedPart
+from hyperscale.model.history.corrections import PartKind, PredictedPart
 from hyperscale.model.plan import Plan
 from tests.builders.clusters import POLICY, PRODUCTS, gpu_node, planned, snapshot, training
 from tests.unit.control.history.test_finished_runs import history, run, server  # noqa: F401 - fixtures

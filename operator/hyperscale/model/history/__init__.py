@@ -1,0 +1,1 @@
+"""In: nothing. Out: what finished runs teach the planners."""
