@@ -28,7 +28,7 @@ from hyperscale.planner.queue.queue_check import unsound_plans
 from hyperscale.planner.together import joint_starts
 from hyperscale.planner.together.in_sequence import Sequences
 from hyperscale.planner.together.shared_nodes import SharedNodes, TogetherJob, shared_nodes
-from hyperscale.planner.together.start_together import BegunJob, FoundTogether, TogetherPlanner
+from hyperscale.planner.together.start_together import BegunJob, NodesTogether, TogetherPlanner
 from hyperscale.planner.together.together_search import JointStart, place_together
 
 BENCHMARK: Final = "together"
@@ -67,7 +67,7 @@ class _Timed(TogetherPlanner):
 
     wall_seconds = cpu_seconds = 0.0
 
-    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> FoundTogether | None:
+    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> NodesTogether | None:
         """As the planner's."""
         wall, cpu = time.perf_counter(), time.process_time()
         found = super().search(jobs, movable)

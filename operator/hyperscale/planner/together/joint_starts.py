@@ -38,7 +38,7 @@ MAX_MACHINES: Final = 256
 GROWN: Final = 3
 """Machines that it begins from."""
 APART_RATIO: Final = 10.0
-"""A pair that cannot talk costs so many times the dearest that can."""
+"""A pair that cannot talk costs this multiple of the dearest that can."""
 
 
 def joint_starts(shared: SharedNodes) -> list[JointStart]:
@@ -105,12 +105,12 @@ def classified(shared: SharedNodes, network: ClassNetwork | None = None, base: S
     """
     from scipy.optimize import linear_sum_assignment
 
-    known = network or packaged()
+    classifier = network or packaged()
     places, wanted = _places(shared), sum(shared.workers)
-    if known is None or not wanted <= len(places) <= MAX_MACHINES:
+    if classifier is None or not wanted <= len(places) <= MAX_MACHINES:
         return
     given = shared if base is None else replace(shared, one_by_one=tuple(base))
-    logits = known.logits(class_features(given))
+    logits = classifier.logits(class_features(given))
     seats = np.repeat(np.arange(len(shared.workers)), list(shared.workers))
     gain = (logits[:-1] - logits[-1])[seats][:, places]
     _, chosen = linear_sum_assignment(-gain)

@@ -205,7 +205,7 @@ def _pairs_again(shared: SharedNodes, orders: list[IntArray], seconds: FloatArra
         if one is None or other is None:
             continue
         pair = np.array([first, second])
-        values = np.array([_true(shared, index, *found) for index, found in zip((first, second), (one, other), strict=True)])
+        values = np.array([_true(shared, index, *placement) for index, placement in zip((first, second), (one, other), strict=True)])
         within = bool((values <= shared.limits[pair] * LIMIT_ROUNDING).all())
         if within and float(shared.weights[pair] @ values) < float(shared.weights[pair] @ seconds[pair]) * BETTER:
             orders[first], orders[second], seconds[pair] = one[0], other[0], values
