@@ -23,6 +23,7 @@ from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem, pose
 from hyperscale.planner.problem.worker_demand import demand_of
+from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.together.joint_starts import joint_starts
 from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, TogetherJob, shared_nodes
 from hyperscale.planner.together.together_search import Starts, place_together
@@ -120,7 +121,7 @@ class TogetherPlanner:
         if placed.total > placed.before * (1.0 - MIN_SAVING_RATIO):
             return None
         names = {
-            index: [self._graph.nodes[position].name for position in shared.positions(at, placed.orders[at])]
+            index: [self._graph.nodes[position].name for position in shared.positions(at, canonical(placed.orders[at][None, :])[0])]
             for at, index in enumerate(movable)
         }
         return NodesTogether(names, placed.start)
