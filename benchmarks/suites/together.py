@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,9 +27,10 @@ from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.queue.queue_check import unsound_plans
 from hyperscale.planner.together import joint_starts
+from hyperscale.planner.together.class_network import published_classes
 from hyperscale.planner.together.in_sequence import Sequences
 from hyperscale.planner.together.shared_nodes import SharedNodes, TogetherJob, shared_nodes
-from hyperscale.planner.together.start_together import BegunJob, FoundTogether, TogetherPlanner
+from hyperscale.planner.together.start_together import BegunJob, NodesTogether, TogetherPlanner
 from hyperscale.planner.together.together_search import JointStart, place_together
 
 BENCHMARK: Final = "together"
@@ -39,6 +41,7 @@ LIMIT_RATIO: Final = 0.95
 LIMIT_SECONDS: Final = 0.1
 QUICK_QUESTIONS: Final = 2
 MIN_STARTED: Final = 4
+STARTS: Final = partial(joint_starts.joint_starts, network=published_classes())
 ARRIVAL_EVERY: Final = 4
 """Every so many questions are looked at in order of arrival too."""
 
@@ -67,7 +70,7 @@ class _Timed(TogetherPlanner):
 
     wall_seconds = cpu_seconds = 0.0
 
-    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> FoundTogether | None:
+    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> NodesTogether | None:
         """As the planner's."""
         wall, cpu = time.perf_counter(), time.process_time()
         found = super().search(jobs, movable)
@@ -105,11 +108,11 @@ def run(options: Options) -> list[Row]:
 def _warm() -> None:
     """A worker process reads weights and libraries once, whatever is asked."""
     drawn = jointcases.case("geo", 1)
-    TogetherPlanner(drawn.graph, POLICY, drawn.profile, plan_in_order)(jointcases.one_by_one(drawn))
+    TogetherPlanner(drawn.graph, POLICY, drawn.profile, plan_in_order, STARTS)(jointcases.one_by_one(drawn))
 
 
 def _outcome(drawn: JointCase, begun: Sequence[BegunJob], *, with_peers: bool) -> Outcome:
-    planner = _Timed(drawn.graph, POLICY, drawn.profile, plan_in_order)
+    planner = _Timed(drawn.graph, POLICY, drawn.profile, plan_in_order, STARTS)
     whole = time.process_time()
     answer = planner(begun)
     whole = time.process_time() - whole
@@ -142,7 +145,7 @@ def _peers(drawn: JointCase, begun: Sequence[BegunJob], cpu_seconds: float) -> d
     ]
     shared = shared_nodes(jobs)
     before = shared.total(list(shared.one_by_one))
-    starts = joint_starts.joint_starts(shared)
+    starts = STARTS(shared)
     alone = {start.name: start for start in starts}
     others = [start for start in starts if start.name != joint_starts.CLASSIFIED]
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -21,6 +22,8 @@ from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.service.frames import AskTurns, ClusterFrame, Turned
+from hyperscale.planner.service.worker import PlannerService
 from hyperscale.planner.together.start_together import FAILED, Together, TogetherPlanner, posed_like
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import gpu_node, snapshot, training
@@ -153,3 +156,12 @@ def test_a_job_with_other_needs_is_posed_anew() -> None:
     apart = msgspec.structs.replace(second, apart=True)
     assert posed_like(pose(first, graph, profile(first.job), POLICY), second, profile(second.job)) is not None
     assert posed_like(pose(first, graph, profile(first.job), POLICY), apart, profile(second.job)) is None
+
+
+def test_the_planner_process_places_jobs_together() -> None:
+    service, cluster = PlannerService(time.monotonic), fast_and_slow()
+    service.learn(ClusterFrame("cluster", cluster, POLICY))
+    answer = service.answer(AskTurns(1, "cluster", AdmissionRequest(jobs=JOBS)))
+    assert isinstance(answer, Turned)
+    assert all(start.plan.reasons[0].startswith("placed together with 1 other job") for start in answer.turns.starts)
+    assert unsound(answer.turns, AdmissionRequest(jobs=JOBS), cluster) == ()

@@ -55,7 +55,7 @@ def take_turns(
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
     looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
     entries = [entry for entry in looks.values() if entry is not None]
-    unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
+    unseen = _unseen([key for key, entry in looks.items() if entry is None])
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
@@ -64,15 +64,20 @@ def take_turns(
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
     holds = _holds(entries, chosen) + unseen
-    starts = chosen.starts()
-    steps: tuple[str, ...] = ()
-    if together is not None and len(starts) > 1 and not chosen.ledger.reserved and not desk.hurried():
-        starts, steps = _placed_together(starts, chosen, together)
+    starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 
 
-def _placed_together(starts: tuple[Start, ...], chosen: _Sequence, together: Together) -> tuple[tuple[Start, ...], tuple[str, ...]]:
-    """The same starts on nodes that suit all of them, and the steps down on the way."""
+def _unseen(keys: Sequence[str]) -> tuple[Deferral, ...]:
+    """Jobs that there was no time for."""
+    return tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key in keys)
+
+
+def _placed_together(chosen: _Sequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
+    """The starts on nodes that suit all of them, and the steps down on the way; as chosen where time is short or nodes are reserved."""
+    starts = chosen.starts()
+    if together is None or len(starts) < 2 or chosen.ledger.reserved or chosen.desk.hurried():
+        return starts, ()
     answer = together([_begun(start, chosen) for start in starts])
     moved = tuple(
         replace(start, plan=plan, run_seconds=run_seconds(chosen.entries[start.key].queued.request, plan))

@@ -52,6 +52,8 @@ from hyperscale.planner.service.frames import (
     pack,
     read_question,
 )
+from hyperscale.planner.together.class_network import published_classes
+from hyperscale.planner.together.joint_starts import joint_starts
 from hyperscale.planner.together.start_together import TogetherPlanner
 from hyperscale.planner.workload.profile import profile
 from hyperscale.util.child_process import begin
@@ -75,6 +77,7 @@ class PlannerService:
         self._graphs: dict[str, ClusterGraph] = {}
         self._desks: dict[str, PlacementOracle] = {}
         self._planners = planners(weights)
+        self._classes = published_classes(weights)
         self._choosers: Memo[Choosers] = Memo(KEPT_WORLDS)
         self._heuristic = next(planner for planner in self._planners if isinstance(planner, Heuristic))
 
@@ -116,7 +119,12 @@ class PlannerService:
         cluster = self._clusters[ask.cluster]
         desk = self._desk(cluster, ask.question.deadline_seconds, started)
         together = TogetherPlanner(
-            self._graph(cluster), cluster.policy, lambda request: profile(request.job), plan_in_order, expired=desk.expired
+            self._graph(cluster),
+            cluster.policy,
+            lambda request: profile(request.job),
+            plan_in_order,
+            partial(joint_starts, network=self._classes),
+            desk.expired,
         )
         return take_turns(ask.question, desk, cluster.policy.queue, self._choosers_of(cluster.policy.queue), together)
 

@@ -109,9 +109,13 @@ def load_classes(folder: Path | Traversable) -> ClassNetwork:
     return ClassNetwork({name: tensor.astype(np.float64) for name, tensor in loaded.items()})
 
 
-def packaged_classes() -> ClassNetwork | None:
-    """The network that ships with this program; None where its weights are missing or of another version."""
+def published_classes(folder: Path | None = None) -> ClassNetwork | None:
+    """The network in a folder of published weights, else the one that ships with this program; None where it cannot be used.
+
+    Then the search has one start fewer.
+    """
     try:
-        return load_classes(files(WEIGHTS))
+        published = folder is not None and (folder / f"{NAME}.json").exists()
+        return load_classes(folder if folder is not None and published else files(WEIGHTS))
     except (ClassesError, ModuleNotFoundError):
         return None

@@ -42,13 +42,13 @@ class Sequences:
             if key not in self._placed:
                 self.placements += 1
                 self._placed[key] = placed(self._shared, index, left)
-            found = self._placed[key]
-            if found is None:
+            placement = self._placed[key]
+            if placement is None:
                 return None, math.inf
-            orders[index], value = found
+            orders[index], value = placement
             within = value <= self._shared.limits[index] * LIMIT_ROUNDING
             total += float(self._shared.weights[index]) * value if within else math.inf
-            left = left - taken(self._shared, index, found[0])
+            left = left - taken(self._shared, index, placement[0])
         return [orders[index] for index in range(len(self._shared.workers))], total
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from hyperscale.planner.assign.assign_problem import sized
 from hyperscale.planner.assign.search import descended, grown
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.together.class_features import class_features, pair_seconds
-from hyperscale.planner.together.class_network import ClassNetwork, packaged_classes
+from hyperscale.planner.together.class_network import ClassNetwork
 from hyperscale.planner.together.in_sequence import Sequences
 from hyperscale.planner.together.shared_nodes import SharedNodes
 from hyperscale.planner.together.together_search import JointStart
@@ -38,13 +37,13 @@ MAX_MACHINES: Final = 256
 GROWN: Final = 3
 """Machines that it begins from."""
 APART_RATIO: Final = 10.0
-"""A pair that cannot talk costs so many times the dearest that can."""
+"""A pair that cannot talk costs this multiple of the dearest that can."""
 
 
-def joint_starts(shared: SharedNodes) -> list[JointStart]:
-    """All starts that have a place for every job."""
+def joint_starts(shared: SharedNodes, network: ClassNetwork | None = None) -> list[JointStart]:
+    """All starts that have a place for every job; without the network, none by classification."""
     ordered = list(other_orders(shared))
-    return [*ordered, *link_sum(shared), *classified(shared, base=ordered[0].orders if ordered else None)]
+    return [*ordered, *link_sum(shared), *classified(shared, network, ordered[0].orders if ordered else None)]
 
 
 def other_orders(shared: SharedNodes) -> Iterator[JointStart]:
@@ -98,19 +97,18 @@ def link_sum(shared: SharedNodes) -> Iterator[JointStart]:
         yield JointStart(LINK_SUM, orders)
 
 
-def classified(shared: SharedNodes, network: ClassNetwork | None = None, base: Sequence[IntArray] | None = None) -> Iterator[JointStart]:
+def classified(shared: SharedNodes, network: ClassNetwork | None, base: Sequence[IntArray] | None = None) -> Iterator[JointStart]:
     """The likeliest assignment of nodes to jobs by the graph network, with as many workers as each job has (Hungarian method).
 
     base: placements that the network sees; None: those one after the other
     """
     from scipy.optimize import linear_sum_assignment
 
-    known = network or packaged()
     places, wanted = _places(shared), sum(shared.workers)
-    if known is None or not wanted <= len(places) <= MAX_MACHINES:
+    if network is None or not wanted <= len(places) <= MAX_MACHINES:
         return
     given = shared if base is None else replace(shared, one_by_one=tuple(base))
-    logits = known.logits(class_features(given))
+    logits = network.logits(class_features(given))
     seats = np.repeat(np.arange(len(shared.workers)), list(shared.workers))
     gain = (logits[:-1] - logits[-1])[seats][:, places]
     _, chosen = linear_sum_assignment(-gain)
@@ -119,12 +117,6 @@ def classified(shared: SharedNodes, network: ClassNetwork | None = None, base: S
     orders = seated_orders(shared, places, group)
     if orders is not None:
         yield JointStart(CLASSIFIED, orders)
-
-
-@cache
-def packaged() -> ClassNetwork | None:
-    """The network that ships with this program, read once; None where there is none."""
-    return packaged_classes()
 
 
 def seated_orders(shared: SharedNodes, places: IntArray, group: IntArray) -> list[IntArray] | None:

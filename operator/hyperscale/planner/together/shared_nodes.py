@@ -186,7 +186,7 @@ def shared_nodes(jobs: Sequence[TogetherJob]) -> SharedNodes:
 
 
 def job_costs(workers: int, nodes: IntArray, costs: Costs, slots: IntArray) -> JobCosts:
-    """A job with so many workers among its candidates on `nodes` (m,), which have `slots` (m,).
+    """A job of `workers` workers among its candidates on `nodes` (m,), which have `slots` (m,).
 
     Equal shares are fixed in advance: a node that cannot hold one has no slot; else memory is judged at the end.
     """
@@ -275,7 +275,7 @@ def _resources(jobs: Sequence[TogetherJob], graph: ClusterGraph, nodes: IntArray
             node = with_held(node, amounts)
         others = (free_cpu(node), free_memory(node), *(free_further(node, name) for name in further))
         free[row] = (float(gpus[row]), *(min(PLENTY, max(0.0, amount) + ROUNDING) for amount in others))
-    # What is free but of no use to a job that asks for nothing of it must not look taken.
+    # What is free but that no job asks for must not look taken.
     free[:, 1:] = np.where((demand[:, 1:] > 0.0).any(axis=0), free[:, 1:], PLENTY)
     return demand, free
 

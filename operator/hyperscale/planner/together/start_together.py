@@ -23,12 +23,13 @@ from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem, pose
 from hyperscale.planner.problem.worker_demand import demand_of
+from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.together.joint_starts import joint_starts
-from hyperscale.planner.together.shared_nodes import TogetherJob, shared_nodes
+from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, TogetherJob, shared_nodes
 from hyperscale.planner.together.together_search import Starts, place_together
 
 MAX_TOGETHER: Final = 12
-"""Jobs placed together; of more the first ones. The search takes up to 100 ms for so many."""
+"""Jobs placed together; of more the first ones. The search takes up to 100 ms for 12."""
 MAX_TOGETHER_WORKERS: Final = 256
 """Workers of all these jobs."""
 MIN_SAVING_RATIO: Final = 0.01
@@ -50,7 +51,7 @@ class BegunJob(NamedTuple):
     weight: float = 1.0
     """What a second of its run counts in the queue."""
     slack_ratio: float = 1.0
-    """Its run may take so many times that of `plan`."""
+    """Its run may take this multiple of that of `plan`."""
 
 
 class TogetherAnswer(NamedTuple):
@@ -64,7 +65,7 @@ class TogetherAnswer(NamedTuple):
     fallbacks: tuple[str, ...] = ()
 
 
-class FoundTogether(NamedTuple):
+class NodesTogether(NamedTuple):
     """What the search says."""
 
     names: Mapping[int, Sequence[str]]
@@ -105,7 +106,7 @@ class TogetherPlanner:
         except Exception:  # a fault here must not keep jobs from starting: their plans one after the other are sound
             return before._replace(fallbacks=(FAILED,))
 
-    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> FoundTogether | None:
+    def search(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> NodesTogether | None:
         """Nodes of the jobs at `movable`; None where the plans one after the other are as good, or time is up."""
         requests = _beside_the_others(jobs, movable)
         posed: list[TogetherJob] = []
@@ -116,29 +117,30 @@ class TogetherPlanner:
         shared = shared_nodes(posed)
         if not shared.fits(shared.one_by_one):
             return None
-        found = place_together(shared, self._starts, seed=jobs[0].request.seed)
-        if found.total > found.before * (1.0 - MIN_SAVING_RATIO):
+        placed = place_together(shared, self._starts, seed=jobs[0].request.seed)
+        if placed.total > placed.before * (1.0 - MIN_SAVING_RATIO):
             return None
         names = {
-            index: [self._graph.nodes[position].name for position in shared.positions(at, found.orders[at])]
+            index: [self._graph.nodes[position].name for position in shared.positions(at, canonical(placed.orders[at][None, :])[0])]
             for at, index in enumerate(movable)
         }
-        return FoundTogether(names, found.start)
+        return NodesTogether(names, placed.start)
 
     def _together(self, jobs: Sequence[BegunJob], movable: Sequence[int]) -> TogetherAnswer | None:
         """None where nothing is saved."""
-        found = self.search(jobs, movable)
-        plans = self._described(jobs, found.names) if found is not None else None
-        if found is None or plans is None:
+        together = self.search(jobs, movable)
+        plans = self._described(jobs, together.names) if together is not None else None
+        if together is None or plans is None:
             return None
         sums = [math.fsum(_weight(job) * plan.objective for job, plan in zip(jobs, each, strict=True)) for each in (_plans(jobs), plans)]
         saved = 1.0 - sums[1] / sums[0] if sums[0] > 0.0 else 0.0
-        if saved < MIN_SAVING_RATIO:
+        within = all(plan.objective <= job.slack_ratio * job.plan.objective * LIMIT_ROUNDING for job, plan in zip(jobs, plans, strict=True))
+        if saved < MIN_SAVING_RATIO or not within:
             return None
         others = f"{len(movable) - 1} other job{'s' if len(movable) > 2 else ''}"
         sentence = f"placed together with {others}: the sum of their predicted runs is {100.0 * saved:.1f} % lower than one after the other"
-        worded = tuple(_with_reason(plan, sentence) if index in found.names else plan for index, plan in enumerate(plans))
-        return TogetherAnswer(worded, saved, found.start)
+        worded = tuple(_with_reason(plan, sentence) if index in together.names else plan for index, plan in enumerate(plans))
+        return TogetherAnswer(worded, saved, together.start)
 
     def _posed(self, job: BegunJob, request: PlanRequest, others: Sequence[Problem]) -> TogetherJob:
         order = tuple(self._graph.index[worker.node] for worker in job.plan.workers)

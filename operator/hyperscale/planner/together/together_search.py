@@ -78,23 +78,31 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
 
     starts: further assignments to begin from · effort: factor of the steps
     """
-    first = JointStart(ONE_BY_ONE, list(shared.one_by_one))
-    given = [first, *(start for start in (starts(shared) if starts is not None else ()) if shared.fits(start.orders))]
-    annealing = Annealing.of(shared)
+    given = _given(shared, starts)
+    annealing = Annealing.of(shared) if len(shared.workers) > 1 else None
     totals = {start.name: annealing.total(start.orders) if annealing is not None else shared.total(start.orders) for start in given}
     before = totals[ONE_BY_ONE]
-    best = JointPlacement(tuple(first.orders), before, before, ONE_BY_ONE, totals)
-    if annealing is None or len(shared.workers) < 2:
-        usable = [start for start in given if totals[start.name] < best.total]
-        for start in sorted(usable, key=lambda start: totals[start.name])[:1]:
-            best = dataclasses.replace(best, orders=tuple(start.orders), total=totals[start.name], start=start.name)
-        return _settled(shared, best)
+    best = JointPlacement(tuple(given[0].orders), before, before, ONE_BY_ONE, totals)
+    if annealing is None:
+        start = min(given, key=lambda start: totals[start.name])
+        return _settled(shared, _better(best, start, totals[start.name]))
     alive = [(totals[start.name], number, start) for number, start in enumerate(given) if number == 0 or math.isfinite(totals[start.name])]
-    for rank, start in enumerate(_rounds(annealing, alive, seed, effort)):
-        total = annealing.total(start.orders)
-        if total < best.total * (1.0 - 1e-12) or (rank == 0 and total == best.total):
-            best = dataclasses.replace(best, orders=tuple(start.orders), total=total, start=start.name)
+    for start in _rounds(annealing, alive, seed, effort):
+        best = _better(best, start, annealing.total(start.orders))
     return _settled(shared, best)
+
+
+def _given(shared: SharedNodes, starts: Starts | None) -> list[JointStart]:
+    """The placements one after the other, and the further starts that take no place twice."""
+    further = starts(shared) if starts is not None else []
+    return [JointStart(ONE_BY_ONE, list(shared.one_by_one)), *(start for start in further if shared.fits(start.orders))]
+
+
+def _better(best: JointPlacement, start: JointStart, total: float) -> JointPlacement:
+    """`best` with the placements of `start` where their total is lower by more than rounding."""
+    if not total < best.total * (1.0 - 1e-12):
+        return best
+    return dataclasses.replace(best, orders=tuple(start.orders), total=total, start=start.name)
 
 
 def _rounds(annealing: Annealing, given: Sequence[tuple[float, int, JointStart]], seed: int, effort: float) -> list[JointStart]:
@@ -205,7 +213,7 @@ def _pairs_again(shared: SharedNodes, orders: list[IntArray], seconds: FloatArra
         if one is None or other is None:
             continue
         pair = np.array([first, second])
-        values = np.array([_true(shared, index, *found) for index, found in zip((first, second), (one, other), strict=True)])
+        values = np.array([_true(shared, index, *placement) for index, placement in zip((first, second), (one, other), strict=True)])
         within = bool((values <= shared.limits[pair] * LIMIT_ROUNDING).all())
         if within and float(shared.weights[pair] @ values) < float(shared.weights[pair] @ seconds[pair]) * BETTER:
             orders[first], orders[second], seconds[pair] = one[0], other[0], values
