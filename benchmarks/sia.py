@@ -1,15 +1,16 @@
 """Our rounds in the published simulator of Sia (SOSP 2023), with its workloads and cluster, against its Sia and its Gavel.
 
-Run: python benchmarks/sia.py --simulator FOLDER [--python PYTHON] [--traces NAME...] [--runs FILE] [--quick] [--json FILE]
+Run: python benchmarks/sia.py --simulator FOLDER [--python PYTHON] [--traces NAME...] [--methods NAME...] [--runs FILE]
+                              [--quick] [--json FILE]
 
 FOLDER is `sia-simulator` of https://github.com/siasosp23/artifacts. It has no licence file, so it is not shipped: without it the benchmark
 says so and ends. PYTHON is an interpreter with cvxpy, cylp, ecos, autograd, pandas, rich, msgspec, numpy and scipy (default: this one).
 `--runs FILE` writes every finished run to FILE and takes those of the same sources from it: a run that was cut off goes on.
 
   hyperscale rounds               planner/rounds with its defaults, batch sizes fixed; it knows of a job what Sia knows
-  hyperscale rounds, free batch   the same where the simulator tunes batch sizes (with --free)
+  hyperscale rounds, free batch   the same where the simulator tunes batch sizes
   Sia, fixed batch                as published, --disable_bsz_tuning: the primary comparison
-  Sia, free batch                 as published: batch sizes are tuned while a job runs (with --free)
+  Sia, free batch                 as published: batch sizes are tuned while a job runs
   Gavel                           as published: the workload's GPU counts, true throughputs
 
 64 GPUs: 6 nodes of 4 T4, 2 of 8 A100, 3 of 8 RTX 2080 Ti. Rounds of 60 s, Gavel's of 360 s. Settings were chosen on philly-3 and saturn-2;
@@ -70,13 +71,14 @@ def main() -> int:
     arguments.add_argument("--python", default=sys.executable, help="interpreter with the simulator's packages")
     arguments.add_argument("--traces", nargs="+", metavar="NAME", help="e.g. philly-1 saturn-3 newtrace-1")
     arguments.add_argument("--runs", type=Path, metavar="FILE", help="finished runs, one JSON a line; those in it are not run again")
-    arguments.add_argument("--free", action="store_true", help="also with free batch sizes")
+    arguments.add_argument("--methods", nargs="+", choices=sorted(METHODS.values()), help="default: all; ours and sia always run")
     given = arguments.parse_args()
     if not (given.simulator / "multi_simulator.py").exists():
         print(f"sia: no simulator in {given.simulator}; fetch siasosp23/artifacts and pass its folder sia-simulator. Nothing was run.")
         return 0
     traces = given.traces or (QUICK_TRACES if given.quick else TRACES)
-    methods = [OURS, FIXED] if given.quick else [OURS, FIXED, GAVEL, *((TUNED, FREE) if given.free else ())]
+    wanted = given.methods or (() if given.quick else METHODS.values())
+    methods = [method for method, name in METHODS.items() if name in wanted or method in (OURS, FIXED)]
     figures = {}
     for trace in traces:
         for method in methods:

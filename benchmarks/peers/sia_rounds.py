@@ -132,19 +132,20 @@ def _rates(info: Any, shapes: Sequence[tuple[str, int, int, int]]) -> dict[Shape
     rates: dict[Shape, float] = {}
     for pool, name in enumerate(names):
         gpus = np.array([count for kind, _, _, count in shapes if kind == name])
-        if not learned:
-            rates |= {
-                (pool, int(n)): float(info.cluster_throughputs[name] * n**FIRST_SCALING)
-                for n in gpus
-                if n <= min(FIRST_GPUS, per_node[name])
-            }
-            continue
-        source = name if name in learned else learned[0]
-        factor = 1.0 if source == name else info.cluster_throughput_ratios[name][source]
-        nodes = np.ceil(gpus / per_node[source])
-        goodput = np.asarray(info.speedup_fn[source].get_goodput(nodes.astype(np.float32), gpus.astype(np.float32)), dtype=np.float64)
-        rates |= {(pool, int(n)): float(rate * factor) for n, rate in zip(gpus, goodput, strict=True) if rate > 0.0 and np.isfinite(rate)}
-    return rates
+        if learned:
+            source = name if name in learned else learned[0]
+            goodput = _learned(info, name, source, np.ceil(gpus / per_node[source]), gpus)
+        else:
+            gpus = gpus[gpus <= min(FIRST_GPUS, per_node[name])]
+            goodput = info.cluster_throughputs[name] * gpus**FIRST_SCALING
+        rates |= {(pool, int(count)): float(rate) for count, rate in zip(gpus, goodput, strict=True)}
+    return {shape: rate for shape, rate in rates.items() if 0.0 < rate < np.inf}
+
+
+def _learned(info: Any, name: str, source: str, nodes: Any, gpus: Any) -> Any:
+    """Goodput on `name` by what the job has learnt on `source`."""
+    goodput = info.speedup_fn[source].get_goodput(nodes.astype(np.float32), gpus.astype(np.float32))
+    return np.asarray(goodput, dtype=np.float64) * (1.0 if source == name else info.cluster_throughput_ratios[name][source])
 
 
 def _given(grants: Sequence[RoundGrant], question: Sequence[RoundJob], records: Mapping[str, _Record]) -> dict[str, Shape]:

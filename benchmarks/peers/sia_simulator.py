@@ -192,8 +192,11 @@ def _figures(cluster: Any, seconds: list[float], wall: float) -> dict[str, float
         "decision p95": 1e3 * float(np.percentile(seconds, 95)),
         "wall": wall,
     }
-    for name in sorted({job.app_name for job in done}):
-        figures[f"mean completion of {name}"] = float(
-            np.mean([(job.completion_time - job.submission_time) / 3600 for job in done if job.app_name == name])
-        )
-    return figures
+    return figures | _by_application(done)
+
+
+def _by_application(done: list[Any]) -> dict[str, float]:
+    hours: dict[str, list[float]] = {}
+    for job in done:
+        hours.setdefault(job.app_name, []).append((job.completion_time - job.submission_time) / 3600)
+    return {f"mean completion of {name}": float(np.mean(values)) for name, values in sorted(hours.items())}

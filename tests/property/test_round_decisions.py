@@ -16,32 +16,33 @@ from hyperscale.planner.rounds.round_types import GpuOption, GpuPool, RoundJob, 
 SIZES = (1, 2, 4, 8)
 
 
+def _job(key: str, rng: np.random.Generator, free: list[int]) -> RoundJob:
+    """A job that may hold some of what is `free`, by pool; `free` changes."""
+    scaling = rng.uniform(0.2, 1.0)
+    offered = [(pool, size) for pool in range(len(free)) for size in SIZES if rng.random() < 0.7]
+    options = tuple(GpuOption(pool, size, float(rng.uniform(0.0, 3.0) * size**scaling)) for pool, size in offered)
+    fitting = [index for index, option in enumerate(options) if option.gpus <= free[option.pool]]
+    current = int(rng.choice(fitting)) if fitting and rng.random() < 0.6 else None
+    if current is not None:
+        free[options[current].pool] -= options[current].gpus
+    return RoundJob(
+        key,
+        options,
+        current,
+        attained=float(rng.exponential(5000.0)),
+        remaining=float(rng.exponential(5000.0)) if rng.random() < 0.3 else None,
+        restart_seconds=float(rng.uniform(0.0, 300.0)),
+        unchanged_seconds=float(rng.uniform(0.0, 600.0)),
+        movable=bool(rng.random() < 0.8),
+    )
+
+
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[tuple[RoundJob, ...], tuple[GpuPool, ...], RoundSettings]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     pools = tuple(GpuPool(f"pool-{index}", int(rng.integers(1, 25))) for index in range(draw(st.integers(1, 3))))
     free = [pool.gpus for pool in pools]
-    jobs = []
-    for number in range(draw(st.integers(0, 9))):
-        scaling = rng.uniform(0.2, 1.0)
-        offered = [(pool, size) for pool in range(len(pools)) for size in SIZES if rng.random() < 0.7]
-        options = tuple(GpuOption(pool, size, float(rng.uniform(0.0, 3.0) * size**scaling)) for pool, size in offered)
-        fitting = [index for index, option in enumerate(options) if option.gpus <= free[option.pool]]
-        current = int(rng.choice(fitting)) if fitting and rng.random() < 0.6 else None
-        if current is not None:
-            free[options[current].pool] -= options[current].gpus
-        jobs.append(
-            RoundJob(
-                f"a/{number}",
-                options,
-                current,
-                attained=float(rng.exponential(5000.0)),
-                remaining=float(rng.exponential(5000.0)) if rng.random() < 0.3 else None,
-                restart_seconds=float(rng.uniform(0.0, 300.0)),
-                unchanged_seconds=float(rng.uniform(0.0, 600.0)),
-                movable=bool(rng.random() < 0.8),
-            )
-        )
+    jobs = [_job(f"a/{number}", rng, free) for number in range(draw(st.integers(0, 9)))]
     bound = draw(st.one_of(st.none(), st.integers(0, 3)))
     return tuple(jobs), pools, RoundSettings(max_changes=bound, curve=draw(st.sampled_from((-0.5, 0.0, 1.0))))
 

@@ -43,7 +43,7 @@ def test_a_running_job_gives_gpus_to_one_that_arrives() -> None:
 
 
 def test_a_job_that_has_just_changed_keeps_its_gpus() -> None:
-    jobs = (RoundJob("a/a", EVEN, current=3, unchanged_seconds=60.0), RoundJob("a/b", EVEN))
+    jobs = (RoundJob("a/a", EVEN, current=3, unchanged_seconds=30.0), RoundJob("a/b", EVEN))
     assert _gpus(next_round(jobs, POOLS), jobs) == {"a/a": 8, "a/b": 0}
 
 

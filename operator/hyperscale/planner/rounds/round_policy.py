@@ -101,11 +101,14 @@ class _Table:
         if len(changing) <= max_changes:
             return list(chosen)
         gains = {row: self._value(row, chosen[row]) - self._value(row, self.jobs[row].current) for row in changing}
-        may = set(sorted(changing, key=lambda row: (-gains[row], row))[:max_changes])
-        keeps = [row for row, place in enumerate(self.held) if place > 0 and row not in may]
+        may = sorted(changing, key=lambda row: (-gains[row], row))[:max_changes]
+        return self._without([row for row, place in enumerate(self.held) if place > 0 and row not in set(may)], free)
+
+    def _without(self, kept: Sequence[int], free: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int | None]:
+        """An answer in which the jobs of the rows `kept` keep what they hold."""
         room = free.copy()
-        np.subtract.at(room, self.pools[self.held[keeps]], self.gpus[self.held[keeps]])
-        rows = [row for row in range(len(self.jobs)) if row not in set(keeps)]
+        np.subtract.at(room, self.pools[self.held[kept]], self.gpus[self.held[kept]])
+        rows = sorted(set(range(len(self.jobs))) - set(kept))
         answer = [job.current for job in self.jobs]
         for row, place in zip(rows, assign(self.values[rows], self.pools, self.gpus, room), strict=True):
             answer[row] = self.option_of[row].get(int(place))

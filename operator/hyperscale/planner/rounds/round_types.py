@@ -57,13 +57,13 @@ class RoundSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Work left of a job that has done nothing, in seconds on its fastest single GPU; only where it is unknown."""
     growth: float = 0.5
     """Work left is longer by so much for each unit of work done; only where it is unknown."""
-    priority: float = 0.25
+    priority: float = 0.1
     """Power of the work left by which short jobs count more."""
     curve: float = -0.5
     """Power of the speed in a job's value. Lower spreads GPUs more evenly; 1 gives them where they add the most speed."""
     idle_speed: float = 0.05
     """Speed that a waiting job counts with, relative to its fastest single GPU."""
-    hold_seconds: float = 180.0
+    hold_seconds: float = 60.0
     """A job keeps what it holds for so long after a start or change."""
     min_gain_ratio: float = 0.5
     """A change must make the job's end so much sooner than it is predicted to: smaller gains change nothing."""
