@@ -16,8 +16,8 @@ MIN_SECONDS_PER_BYTE: Final = 1e-18
 MAX_SECONDS_PER_BYTE: Final = 1.0
 MAX_LATENCY_SECONDS: Final = 1e4
 """Figures outside of these are of no link; products of those within stay finite."""
-EVEN: Final = 0.01
-"""Links that differ by no more than this part count as equal: no order of ranks wins anything that can be measured."""
+EVEN: Final = 0.1
+"""Links that differ by no more than this part count as equal: probes of one link do, and an order of ranks would follow them."""
 
 
 class UnusableLinksError(ValueError):
