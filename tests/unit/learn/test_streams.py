@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect, g
 from hyperscale.learn.streams.gradient import log_probabilities
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
+    FEATURES,
+    PARAMETERS,
     SHORTEST_FIRST,
     SMALLEST_FIRST,
     TUNED,
@@ -31,6 +34,7 @@ from hyperscale.learn.streams.simulator import (
 )
 from hyperscale.learn.streams.training import train
 
+WAIT_FLAG = 9
 SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
 EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), index(TUNED), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
 
@@ -62,7 +66,16 @@ def test_the_agent_before_training_is_the_rule() -> None:
     network = initial(Training())
     for number, conditions in enumerate(cases(5)):
         simulator = Simulator(number, replace(conditions, jobs=40))
-        assert simulator.run(agent(network)).mean_completion == simulator.run(index(TUNED)).mean_completion
+        assert simulator.run(agent(network, idle_runs=math.inf)).mean_completion == simulator.run(index(TUNED)).mean_completion
+
+
+def test_under_the_bound_an_agent_that_always_waits_still_starts_what_fits() -> None:
+    waits = np.zeros(PARAMETERS, dtype=np.float32)
+    waits[PARAMETERS - FEATURES + WAIT_FLAG] = 100.0
+    simulator = Simulator(3, Conditions("geo", 0.9, jobs=40))
+    free, bounded = (simulator.run(agent(waits, idle_runs=runs)) for runs in (math.inf, 0.5))
+    assert bounded.longest_wait < free.longest_wait
+    assert bounded.mean_completion < free.mean_completion
 
 
 def test_contention_only_slows_down() -> None:
