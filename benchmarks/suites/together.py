@@ -176,27 +176,32 @@ def _rows(order: str, outcomes: Sequence[Outcome]) -> list[Row]:
     """Figures of all questions and by family."""
     rows: list[Row] = []
     for family in (*dict.fromkeys(outcome.family for outcome in outcomes), "all"):
-        some = [outcome for outcome in outcomes if family in (outcome.family, "all")]
-        case = f"{family}, {order}"
-        rows += [
-            Row(BENCHMARK, case, OURS, "questions", float(len(some)), ""),
-            Row(BENCHMARK, case, OURS, "sum over one after the other, mean", _mean(outcome.ratio for outcome in some), "ratio"),
-            Row(BENCHMARK, case, OURS, "sum over one after the other, median", float(np.median([each.ratio for each in some])), "ratio"),
-            Row(BENCHMARK, case, OURS, "sum over one after the other, highest", max(outcome.ratio for outcome in some), "ratio"),
-            Row(BENCHMARK, case, OURS, "questions where nothing is saved", float(sum(not outcome.start for outcome in some)), ""),
-        ]
-        for clock, seconds in (
-            ("processor", [each.cpu_seconds for each in some]),
-            ("processor, with plans and checks,", [each.whole_seconds for each in some]),
-            ("wall", [each.wall_seconds for each in some]),
-        ):
-            rows += [
-                Row(BENCHMARK, case, OURS, f"{clock} time, mean", 1e3 * float(np.mean(seconds)), "ms"),
-                Row(BENCHMARK, case, OURS, f"{clock} time, 95 %", 1e3 * percentile(seconds, 0.95), "ms"),
-                Row(BENCHMARK, case, OURS, f"{clock} time, highest", 1e3 * max(seconds), "ms"),
-            ]
-        rows += _compared(case, some)
+        rows += _of_family(f"{family}, {order}", [outcome for outcome in outcomes if family in (outcome.family, "all")])
     return rows + _wins(order, outcomes)
+
+
+def _of_family(case: str, some: Sequence[Outcome]) -> list[Row]:
+    """Figures of some questions."""
+    ratios = [outcome.ratio for outcome in some]
+    rows = [
+        Row(BENCHMARK, case, OURS, "questions", float(len(some)), ""),
+        Row(BENCHMARK, case, OURS, "sum over one after the other, mean", _mean(ratios), "ratio"),
+        Row(BENCHMARK, case, OURS, "sum over one after the other, median", float(np.median(ratios)), "ratio"),
+        Row(BENCHMARK, case, OURS, "sum over one after the other, highest", max(ratios), "ratio"),
+        Row(BENCHMARK, case, OURS, "questions where nothing is saved", float(sum(not outcome.start for outcome in some)), ""),
+    ]
+    clocks = {
+        "processor": [each.cpu_seconds for each in some],
+        "processor, with plans and checks,": [each.whole_seconds for each in some],
+        "wall": [each.wall_seconds for each in some],
+    }
+    for clock, seconds in clocks.items():
+        rows += [
+            Row(BENCHMARK, case, OURS, f"{clock} time, mean", 1e3 * float(np.mean(seconds)), "ms"),
+            Row(BENCHMARK, case, OURS, f"{clock} time, 95 %", 1e3 * percentile(seconds, 0.95), "ms"),
+            Row(BENCHMARK, case, OURS, f"{clock} time, highest", 1e3 * max(seconds), "ms"),
+        ]
+    return rows + _compared(case, some)
 
 
 def _compared(case: str, outcomes: Sequence[Outcome]) -> list[Row]:

@@ -40,15 +40,12 @@ async def test_a_running_job_is_offered_a_node_that_joined(mode: str) -> None:
 
 async def test_jobs_that_wait_start_together_on_nodes_that_joined() -> None:
     stage = Stage(nodes=1)
-    keys = [stage.add(f"job-{number}", epochs=100 + number) for number in range(3)]
-    first = {key: (await stage.ask(key)).outcome for key in keys}
-    assert sum(isinstance(outcome, Plan) for outcome in first.values()) == 1
-    started = next(key for key, outcome in first.items() if isinstance(outcome, Plan))
-    plan = first[started]
+    first, second, third = (stage.add(f"job-{number}", epochs=100 + number) for number in range(3))
+    plan = (await stage.ask(first)).outcome
     assert isinstance(plan, Plan)
-    stage.start(started, plan)
+    assert not isinstance((await stage.ask(second)).outcome, Plan)
+    stage.start(first, plan)
     stage.cache.replace("Node", [gpu_node(f"node-{number}", 2) for number in range(3)])
-    plans = await stage.run(*(key for key in keys if key != started))
-    assert set(plans) == set(keys) - {started}
-    joined = {name for name, gpus in taken(plans).items() if gpus}
-    assert joined == {"node-1", "node-2"}
+    plans = await stage.run(second, third)
+    assert set(plans) == {second, third}
+    assert set(taken(plans)) == {"node-1", "node-2"}

@@ -74,7 +74,7 @@ def _unseen(keys: Sequence[str]) -> tuple[Deferral, ...]:
 
 
 def _placed_together(chosen: _Sequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
-    """The starts on nodes that suit all of them, and the steps down on the way; as chosen where time is short or nodes are reserved."""
+    """The starts on nodes that suit all of them, and steps down; as chosen where time is short or nodes are reserved."""
     starts = chosen.starts()
     if together is None or len(starts) < 2 or chosen.ledger.reserved or chosen.desk.hurried():
         return starts, ()

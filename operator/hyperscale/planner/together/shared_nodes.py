@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 Int32Array = npt.NDArray[np.int32]
 
-MAX_SHARED_NODES: Final = 192
+MAX_SHARED_NODES: Final = 128
 """Nodes that the jobs are placed among; of a larger cluster those of the plans made one by one and of the best neighbourhoods."""
+POOLS: Final = 3
+"""Jobs whose best neighbourhoods are looked for in a large cluster, those with most workers."""
 PARTNERS: Final = 8
 """Nearest candidates that a move prefers."""
 LIMIT_ROUNDING: Final = 1.0 + 1e-9
@@ -232,9 +234,9 @@ def _pool(jobs: Sequence[TogetherJob], usable: Sequence[IntArray]) -> IntArray:
     if len(every) <= MAX_SHARED_NODES:
         return every
     chosen = dict.fromkeys(position for job in jobs for position in job.order)
-    # Jobs alike look in the same neighbourhoods: each different one is asked once.
-    asked = {(job.problem.identity[1:], job.workers): index for index, job in enumerate(jobs)}
-    pools = [_nearby(jobs[index], usable[index]) for index in sorted(asked.values())]
+    # Scoring the neighbourhoods of a large cluster takes some ten milliseconds a job.
+    asked = sorted(range(len(jobs)), key=lambda index: (-jobs[index].workers, index))[:POOLS]
+    pools = [_nearby(jobs[index], usable[index]) for index in asked]
     limit = max(MAX_SHARED_NODES, len(chosen))
     for rank in range(max(len(pool) for pool in pools)):
         for pool in pools:

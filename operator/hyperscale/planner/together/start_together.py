@@ -132,10 +132,8 @@ class TogetherPlanner:
         plans = self._described(jobs, together.names) if together is not None else None
         if together is None or plans is None:
             return None
-        sums = [math.fsum(_weight(job) * plan.objective for job, plan in zip(jobs, each, strict=True)) for each in (_plans(jobs), plans)]
-        saved = 1.0 - sums[1] / sums[0] if sums[0] > 0.0 else 0.0
-        within = all(plan.objective <= job.slack_ratio * job.plan.objective * LIMIT_ROUNDING for job, plan in zip(jobs, plans, strict=True))
-        if saved < MIN_SAVING_RATIO or not within:
+        saved = _saved_ratio(jobs, plans)
+        if saved < MIN_SAVING_RATIO:
             return None
         others = f"{len(movable) - 1} other job{'s' if len(movable) > 2 else ''}"
         sentence = f"placed together with {others}: the sum of their predicted runs is {100.0 * saved:.1f} % lower than one after the other"
@@ -175,8 +173,14 @@ def posed_like(other: Problem, request: PlanRequest, workload: WorkloadProfile) 
     return dataclasses.replace(other, request=request, workload=workload, slots=slots, utilization=use, utilization_known=use_known)
 
 
-def _plans(jobs: Sequence[BegunJob]) -> tuple[Plan, ...]:
-    return tuple(job.plan for job in jobs)
+def _saved_ratio(jobs: Sequence[BegunJob], plans: Sequence[Plan]) -> float:
+    """Part of the weighted sum that the plans save; 0 where one of them takes longer than its job may."""
+    pairs = list(zip(jobs, plans, strict=True))
+    if any(plan.objective > job.slack_ratio * job.plan.objective * LIMIT_ROUNDING for job, plan in pairs):
+        return 0.0
+    before = math.fsum(_weight(job) * job.plan.objective for job in jobs)
+    after = math.fsum(_weight(job) * plan.objective for job, plan in pairs)
+    return 1.0 - after / before if before > 0.0 else 0.0
 
 
 def movable_jobs(jobs: Sequence[BegunJob]) -> list[int]:
