@@ -180,7 +180,8 @@ def _best_rings(case: Case, held: IntArray) -> FloatArray:
     per_byte = case.per_byte[0, 1] * np.where(held > 0, _slower(case, held), 1.0).max(axis=1)
     pairs, which = np.unique(np.stack((nodes, per_byte), axis=1), axis=0, return_inverse=True)
     seconds = np.array([_allreduce(case, int(count), float(case.latency[0, 1]), float(byte)) for count, byte in pairs])
-    return seconds[which.ravel()]
+    best: FloatArray = seconds[which.ravel()]
+    return best
 
 
 def _allreduce(case: Case, nodes: int, latency: float, per_byte: float) -> float:

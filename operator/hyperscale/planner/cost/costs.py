@@ -65,6 +65,17 @@ class Costs:
         slowness: FloatArray = np.maximum(1.0, self.filling_workers[nodes] / np.maximum(counts, 1))
         return slowness
 
+    def hop_range(self, workers: int) -> FloatArray:
+        """(2, 4) no hop has less and none has more: latency between nodes, inside one, seconds per byte between, however shared, inside."""
+        open_pairs = ~self.blocked
+        np.fill_diagonal(open_pairs, False)
+        apart = self.seconds_per_byte.max(where=open_pairs, initial=0.0) * float(np.max(self.filling_workers, initial=1.0))
+        shared = workers * max(apart, float(np.max(self.uplink_seconds_per_byte, initial=0.0)))
+        latency = self.latency_seconds.max(where=open_pairs, initial=0.0)
+        least = self.latency_seconds.min(where=open_pairs, initial=latency)
+        inside, per_byte = self.inside_latency_seconds, self.inside_seconds_per_byte
+        return np.array([[least, inside.min(), 0.0, 0.0], [latency, inside.max(), shared, per_byte.max()]])
+
     @cached_property
     def any_blocked(self) -> bool:
         """True where some two nodes cannot talk."""
@@ -193,24 +204,31 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
-        collectives=_collectives(ranks, workers, costs.sharp_efficiency)
-        * (steps, steps, steps * workload.gradient_bytes, steps * workload.gradient_bytes, steps),
+        collectives=_collectives(costs, ranks, workers, steps),
     )
 
 
-def _collectives(ranks: int, workers: int, sharp_efficiency: float) -> FloatArray:
-    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1."""
-    by_nodes = [allreduce(ranks, nodes, sharp_efficiency) for nodes in range(1, workers + 1)]
+def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> FloatArray:
+    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1. Those that never win are left out."""
+    by_nodes = [allreduce(ranks, nodes, costs.sharp_efficiency) for nodes in range(1, workers + 1)]
     most = max(len(algorithms) for algorithms in by_nodes)
     padded = [(*algorithms, *algorithms[:1] * (most - len(algorithms))) for algorithms in by_nodes]
-    table: FloatArray = np.array([padded[0], *padded], dtype=np.float64)
+    gradients = steps * costs.workload.gradient_bytes
+    table: FloatArray = np.array([padded[0], *padded], dtype=np.float64) * (steps, steps, gradients, gradients, steps)
+    hops = costs.hop_range(workers)
+    never_worse = np.array([[_never_worse(table[:, one], table[:, other], hops) for other in range(most)] for one in range(most)])
     kept = [
-        one
-        for one in range(most)
-        if not any(
-            (table[:, other] <= table[:, one]).all() and (other < one or (table[:, other] < table[:, one]).any())
-            for other in range(most)
-            if other != one
-        )
+        other
+        for other in range(most)
+        if not any(never_worse[one, other] and (one < other or not never_worse[other, one]) for one in range(most))
     ]
     return np.ascontiguousarray(table[:, kept])
+
+
+def _never_worse(one: FloatArray, other: FloatArray, hops: FloatArray) -> bool:
+    """Whether an algorithm (rows, 5) takes no longer than another, whatever the hops are within `hops` (2, 4)."""
+    more = one - other
+    waits = more[:, 4] + np.maximum(more[:, :2] * hops[0, :2], more[:, :2] * hops[1, :2]).sum(axis=1)
+    # max(a, b) - max(c, d) is no more than max(a - c, b - d).
+    transfers = np.maximum((more[:, 2:4] * hops[1, 2:]).max(axis=1), 0.0)
+    return bool((waits + transfers <= 0.0).all())

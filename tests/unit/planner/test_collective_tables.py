@@ -1,0 +1,35 @@
+"""Tables of an allreduce's algorithms leave out those that never win, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hyperscale.learn.topologies import instance
+from hyperscale.planner.cost.collectives import allreduce
+from hyperscale.planner.cost.costs import volumes
+
+
+@pytest.mark.parametrize("gradient_bytes", [0.0, 1e4, 1e6, 1e9])
+@pytest.mark.parametrize("sharp", [0.0, 0.9])
+def test_the_table_has_the_fastest_algorithm_for_every_hop_that_may_be(gradient_bytes: float, sharp: float) -> None:
+    drawn = instance("zones", 12, 6, 3)
+    workload = replace(drawn.costs.workload, gradient_bytes=gradient_bytes)
+    costs = replace(drawn.costs, workload=workload, gpus_per_worker=2, sharp_efficiency=sharp)
+    volume, rng = volumes(costs, 6), np.random.default_rng(7)
+    for nodes in range(1, 7):
+        for _ in range(50):
+            least, most = costs.hop_range(6)
+            hop = least + (most - least) * rng.uniform(0.0, 1.0, 4)
+            between = (0.0, 0.0) if nodes == 1 else (hop[0], hop[2])
+            ways = [way.seconds(gradient_bytes, between, (hop[1], hop[3])) for way in allreduce(12, nodes, sharp)]
+            figures = (np.array([figure]) for figure in (between[0], hop[1], between[1], hop[3]))
+            assert volume.allreduce_seconds(np.array([nodes]), *figures)[0] == pytest.approx(volume.steps * min(ways), rel=1e-12)
+
+
+def test_small_gradients_leave_fewer_algorithms() -> None:
+    drawn = instance("zones", 12, 6, 3)
+    small = replace(drawn.costs, workload=replace(drawn.costs.workload, gradient_bytes=0.0))
+    assert volumes(small, 6).collectives.shape[1] < len(allreduce(6, 6))
