@@ -126,8 +126,8 @@ def _model(info: Any) -> object:
 
 def _rates(info: Any, shapes: Sequence[tuple[str, int, int, int]]) -> dict[Shape, float]:
     """Goodput of each shape; of a type where the job never ran, projected as Sia does."""
-    names = list(dict.fromkeys(name for name, *_ in shapes))
     per_node = {name: size for name, size, *_ in shapes}
+    names = list(per_node)
     learned = [name for name in names if info.speedup_fn[name] is not None]
     rates: dict[Shape, float] = {}
     for pool, name in enumerate(names):
@@ -136,10 +136,14 @@ def _rates(info: Any, shapes: Sequence[tuple[str, int, int, int]]) -> dict[Shape
             source = name if name in learned else learned[0]
             goodput = _learned(info, name, source, np.ceil(gpus / per_node[source]), gpus)
         else:
-            gpus = gpus[gpus <= min(FIRST_GPUS, per_node[name])]
-            goodput = info.cluster_throughputs[name] * gpus**FIRST_SCALING
-        rates |= {(pool, int(count)): float(rate) for count, rate in zip(gpus, goodput, strict=True)}
+            goodput = _first(info.cluster_throughputs[name], gpus, min(FIRST_GPUS, per_node[name]))
+        rates |= dict(zip(((pool, int(count)) for count in gpus), goodput.tolist(), strict=True))
     return {shape: rate for shape, rate in rates.items() if 0.0 < rate < np.inf}
+
+
+def _first(profile: float, gpus: Any, most: int) -> Any:
+    """Expected goodput of a job that never ran; 0 for more GPUs than it may start on."""
+    return np.where(gpus <= most, profile * gpus**FIRST_SCALING, 0.0)
 
 
 def _learned(info: Any, name: str, source: str, nodes: Any, gpus: Any) -> Any:
