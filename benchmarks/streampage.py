@@ -70,7 +70,7 @@ def _guard(rows: Sequence[Row]) -> Section:
     """One line a chooser."""
     own = [row for row in rows if row.case == "guard" and row.metric == "refused by"]
     figures = {(row.method, row.metric): row.value for row in rows if row.case == "guard"}
-    sources = list(dict.fromkeys(row.metric.split(": ")[0] for row in rows if row.case == "guard" and ": " in row.metric))
+    sources = list(dict.fromkeys(metric.split(": ")[0] for _, metric in figures if ": " in metric))
     names = ("ratio, upper limit", "worst stream", "longest wait")
     cells = [
         [

@@ -56,13 +56,7 @@ SECTIONS: Final[dict[str, Section]] = {
 def main() -> int:
     """Measure, print, and fail where a goal is missed."""
     arguments = parsed(sys.argv[1:])
-    if arguments.rows is not None:
-        rows = [row for file in arguments.rows for row in msgspec.json.decode(file.read_bytes(), type=list[common.Row])]
-    else:
-        options = Options(arguments.quick, seeds_of(arguments), arguments.dump)
-        rows = about_run()
-        for name in arguments.section or SECTIONS:
-            rows += SECTIONS[name](options, arguments.tune)
+    rows = read(arguments.rows) if arguments.rows is not None else measured(arguments)
     print(streampage.text(rows))
     if arguments.json is not None:
         kept = [{name: value for name, value in msgspec.to_builtins(row).items() if value is not None} for row in rows]
@@ -71,6 +65,20 @@ def main() -> int:
         DOCUMENT.parent.mkdir(parents=True, exist_ok=True)
         DOCUMENT.write_text(streampage.page(rows))
     return 0 if all(row.holds is not False for row in rows) else 1
+
+
+def read(files: Sequence[Path]) -> list[common.Row]:
+    """Rows that --json wrote."""
+    return [row for file in files for row in msgspec.json.decode(file.read_bytes(), type=list[common.Row])]
+
+
+def measured(arguments: argparse.Namespace) -> list[common.Row]:
+    """Rows of all sections, or of those asked for."""
+    options = Options(arguments.quick, seeds_of(arguments), arguments.dump)
+    rows = about_run()
+    for name in arguments.section or SECTIONS:
+        rows += SECTIONS[name](options, arguments.tune)
+    return rows
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:

@@ -162,6 +162,9 @@ NOT_RUN: Final[dict[str, str]] = {
     "hyperscale preferences -n team-a --recall ANSWER": _DECIDED,
     "hyperscale preferences -n team-a --set time=0.2,cost=0.6,risk=0.2": _DECIDED,
     "hyperscale preferences -n team-a --clear": _DECIDED,
+    "hyperscale learn queue --history postgresql://USER:PASSWORD@HOST/DATABASE --out runs/queue --publish weights": (
+        "it trains for minutes; tests/unit/learn runs the command on a file and the lesson for one step"
+    ),
     "coqc plan.v": "Coq is no part of an installation; tests/unit/evaluate runs it on certificates where its packages can be had",
     ".venv-try/bin/pip install msgspec==0.22.0 numpy==2.4.6 pyyaml==6.0.3 safetensors==0.8.0": (
         "downloads packages; test_reference_pages.py compares the versions with requirements/dev.lock"

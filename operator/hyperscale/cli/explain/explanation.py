@@ -228,10 +228,8 @@ def _queue(status: JobStatus) -> list[str]:
         among = f"among {counted(decision.pending + 1, 'pending job')}" if decision.pending else "beside running jobs"
         sentences.append(f"Its start was chosen {among} by the {chooser}.")
     if decision.rule_score is not None and decision.learned_score is not None:
-        sentences.append(
-            f"Predicted weighted mean time until those jobs end: {seconds_text(decision.rule_score)} as the rule orders them, "
-            f"{seconds_text(decision.learned_score)} as the learned policy does."
-        )
+        scores = seconds_text(decision.rule_score), seconds_text(decision.learned_score)
+        sentences.append("Predicted weighted mean time until those jobs end: {} by the rule, {} by the learned policy.".format(*scores))
     if decision.chooser_reason is not None:
         sentences.append(f"The rule decides and not the learned policy: {decision.chooser_reason}.")
     return sentences

@@ -66,8 +66,8 @@ def situation(
     starving = rule.starving(aged, settings)
     considered = [starving] if starving is not None else _considered(aged, by_rule)
     limit = patience if running and starving is None else None
-    late = {job.key: option for job in considered if (option := overdue(job, cluster.free_slots, idle_runs)) is not None}
-    excepted = {(by_rule.job, by_rule.workers), *((key, option.workers) for key, option in late.items())}
+    late = _late(considered, cluster, idle_runs)
+    excepted = {(by_rule.job, by_rule.workers), *late}
     candidates = [
         QueueCandidate(job, option)
         for job in considered
@@ -77,6 +77,12 @@ def situation(
     if candidates and running and starving is None and not late:
         candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
+
+
+def _late(considered: Sequence[PendingJob], cluster: ClusterState, idle_runs: float) -> set[tuple[str, int]]:
+    """Jobs for which nothing may be kept idle any more, with the workers that they would start with."""
+    starts = ((job.key, overdue(job, cluster.free_slots, idle_runs)) for job in considered)
+    return {(key, option.workers) for key, option in starts if option is not None}
 
 
 def _is_poor(job: PendingJob, option: Option, limit: float | None) -> bool:

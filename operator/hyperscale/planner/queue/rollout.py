@@ -75,10 +75,7 @@ def rolled_ends(
     left = dict(waiting)
     ends = [(job.remaining_seconds, job.key, job.slots) for job in running]
     heapq.heapify(ends)
-    free, now = cluster.free_slots, 0.0
-    if settled and ends:
-        now, _, slots = heapq.heappop(ends)
-        free += slots
+    now, free = _begin(ends, cluster.free_slots, settled)
     while left:
         shown = tuple(_at_best(job, free) for job in left.values())
         active = tuple(QueueRunningJob(key, slots, end - now) for end, key, slots in sorted(ends))
@@ -96,6 +93,14 @@ def rolled_ends(
         else:  # more than the cluster holds by this reckoning: the same for every choice
             yield from ((job, now + job.best_empty_seconds) for job in left.values())
             return
+
+
+def _begin(ends: list[tuple[float, str, int]], free: int, settled: bool) -> tuple[float, int]:
+    """Second from which jobs may start, and the free slots then; with `settled` the first end, which leaves the heap."""
+    if not settled or not ends:
+        return 0.0, free
+    now, _, slots = heapq.heappop(ends)
+    return now, free + slots
 
 
 def _at_best(job: PendingJob, free: int) -> PendingJob:
