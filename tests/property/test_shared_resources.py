@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hyperscale.model.api.policy import Overrides, PolicySpec, UplinkOverride
 from hyperscale.model.cluster import Node, Quality, Sample
+from hyperscale.model.graph import Machine
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.graph.machine_resources import MIN_LEFT_RATIO, without_own_traffic
 from hyperscale.planner.graph.machines_table import INSTANCE_LABELS, INSTANCE_TYPES
@@ -60,6 +61,13 @@ def test_shared_resources_stay_within_their_bounds(cluster: tuple[Node, ...], up
     assert ((machine.rails >= 1) & (machine.rails <= np.maximum(1, [node.allocatable_gpus for node in graph.nodes]))).all()
     assert ((machine.cards_left_ratio >= MIN_LEFT_RATIO) & (machine.cards_left_ratio <= 1.0)).all()
     assert (graph.card_bytes_per_second > 0.0).all()
+    assert_uplinks_are_bounded(machine, count)
+    others = without_own_traffic(machine, sorted(own & set(range(count))))
+    assert (others.cards_left_ratio >= machine.cards_left_ratio).all()
+    assert (others.uplink_bytes_per_second >= machine.uplink_bytes_per_second).all()
+
+
+def assert_uplinks_are_bounded(machine: Machine, count: int) -> None:
     capacity = machine.uplink_capacity_bytes_per_second
     assert capacity is not None
     assert capacity.shape == machine.uplink_bytes_per_second.shape
@@ -67,9 +75,6 @@ def test_shared_resources_stay_within_their_bounds(cluster: tuple[Node, ...], up
     assert (machine.uplink_bytes_per_second <= capacity).all()
     assert machine.uplink_domains.shape == (len(machine.uplink_names), count)
     assert (machine.uplink_domains < capacity.shape[1]).all()
-    others = without_own_traffic(machine, [place for place in own if place < count])
-    assert (others.cards_left_ratio >= machine.cards_left_ratio).all()
-    assert (others.uplink_bytes_per_second >= machine.uplink_bytes_per_second).all()
 
 
 @given(cluster=nodes())

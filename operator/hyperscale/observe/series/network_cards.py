@@ -86,8 +86,11 @@ def _fastest(speeds: Mapping[Port, Sample], best: Sample, origin: Origin) -> tup
     if top <= (best.value or 0.0):
         return ()
     ports = [port for port, value in usable.items() if value == top]
-    if origin is Origin.INFINIBAND:
-        return tuple(ports)
+    return tuple(ports) if origin is Origin.INFINIBAND else _without_doubles(ports)
+
+
+def _without_doubles(ports: Sequence[Port]) -> tuple[Port, ...]:
+    """Bonds where there are some, else cards, else one port that is a part of a card."""
     bonds = [port for port in ports if BONDS.match(port[0]) and PARTS_OF_CARDS.search(port[0]) is None]
     cards = [port for port in ports if PARTS_OF_CARDS.search(port[0]) is None]
     return tuple(bonds or cards or ports[:1])

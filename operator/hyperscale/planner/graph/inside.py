@@ -189,13 +189,11 @@ def exchange_of(product: str | None, paths: GpuPaths | None = None, gpus: int = 
     name = longest(product, BOARDS)
     board = BOARDS[name] if name is not None else UNKNOWN
     mesh = MESHES.get((name or "", gpus))
-    pair = 0 if "pcie" in (product or "").lower() else board.links
-    if mesh is not None:
-        pair = mesh.pair
-    if paths is not None:
-        pair = paths.nvlinks if paths.kind == NVLINK else 0
+    pair = _pair_links(product, paths, board, mesh)
     switched = mesh is None and 0 < pair == board.links
-    ring = mesh.ring if mesh is not None and (paths is None or paths.nvlinks == mesh.pair) else _ring_links(pair, board, gpus)
+    ring = _ring_links(pair, board, gpus)
+    if mesh is not None and (paths is None or paths.nvlinks == mesh.pair):
+        ring = mesh.ring
     slow = SUSTAINED * board.pcie if board.peers else HOST_MEMORY * board.pcie
     bandwidth = SUSTAINED * pair * board.link if pair else slow
     return Exchange(
@@ -204,6 +202,15 @@ def exchange_of(product: str | None, paths: GpuPaths | None = None, gpus: int = 
         ring=max(bandwidth, SUSTAINED * ring * board.link),
         sharp=board.sharp if switched else 0.0,
     )
+
+
+def _pair_links(product: str | None, paths: GpuPaths | None, board: Board, mesh: Mesh | None) -> int:
+    """NVLinks between the two GPUs of a node that have the fewest: as reported, else of the machine, else of the product."""
+    if paths is not None:
+        return paths.nvlinks if paths.kind == NVLINK else 0
+    if mesh is not None:
+        return mesh.pair
+    return 0 if "pcie" in (product or "").lower() else board.links
 
 
 def _ring_links(pair: int, board: Board, gpus: int) -> int:

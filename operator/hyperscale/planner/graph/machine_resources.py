@@ -152,12 +152,19 @@ def _capacity(domain: str, cards: FloatArray, level: str, uplinks: tuple[UplinkO
     of_level = [uplink for uplink in uplinks if uplink.level == level]
     named = [uplink for uplink in of_level if uplink.domain and _named(domain, uplink.domain)]
     for uplink in named or [uplink for uplink in of_level if not uplink.domain]:
-        if uplink.bytes_per_second is not None:
-            return uplink.bytes_per_second
-        usable = cards[np.isfinite(cards)]
-        if uplink.oversubscription is not None and len(usable):
-            return float(usable.mean()) * len(cards) / uplink.oversubscription
+        if (capacity := _stated(uplink, cards)) < math.inf:
+            return capacity
     return math.inf
+
+
+def _stated(uplink: UplinkOverride, cards: FloatArray) -> float:
+    """Bytes a second that one entry states for a domain with `cards` (m,); +inf where its cards are unknown."""
+    if uplink.bytes_per_second is not None:
+        return uplink.bytes_per_second
+    usable = cards[np.isfinite(cards)]
+    if uplink.oversubscription is None or not len(usable):
+        return math.inf
+    return float(usable.mean()) * len(cards) / uplink.oversubscription
 
 
 def _named(domain: str, value: str) -> bool:

@@ -23,32 +23,33 @@ def reassigned(jobs: Sequence[Contender], free: Sequence[int]) -> frozenset[str]
 
     free: free GPUs of each kind. Jobs on GPUs of several kinds keep what they have: a round gives a job GPUs of one kind.
     """
-    capacity, asked = list(free), []
-    for job in jobs:
-        kinds = [kind for kind, gpus in enumerate(job.gpus_by_kind) if gpus]
-        if len(kinds) > 1:
-            continue
+    on_one_kind = [(job, kinds) for job in jobs if len(kinds := _kinds(job)) <= 1]
+    capacity = list(free)
+    for job, kinds in on_one_kind:
         for kind in kinds:
             capacity[kind] += job.gpus_by_kind[kind]
-        question = _round_job(job, kinds)
-        if question.options:
-            asked.append(question)
-    pools = [GpuPool(str(kind), max(0, gpus)) for kind, gpus in enumerate(capacity)]
+    asked = [question for job, kinds in on_one_kind if (question := _round_job(job, kinds)).options]
+    grants = next_round(asked, [GpuPool(str(kind), max(0, gpus)) for kind, gpus in enumerate(capacity)], KNOWN_WORK)
     stoppable = {job.key for job in jobs if job.stoppable}
-    return frozenset(grant.key for grant in next_round(asked, pools, KNOWN_WORK) if grant.changes and grant.key in stoppable)
+    return frozenset(grant.key for grant in grants if grant.changes and grant.key in stoppable)
+
+
+def _kinds(job: Contender) -> list[int]:
+    """Kinds of GPU that a job has."""
+    return [kind for kind, gpus in enumerate(job.gpus_by_kind) if gpus]
 
 
 def _round_job(job: Contender, kinds: Sequence[int]) -> RoundJob:
     """One job, its work left as the unit: an option's rate is one over its seconds."""
     seconds = {(kind, demand.gpus): left for demand in job.demands for kind, left in enumerate(demand.seconds) if math.isfinite(left)}
-    held = (kinds[0], job.gpus_by_kind[kinds[0]]) if kinds else None
-    if held is not None:
-        seconds[held] = job.left_seconds
+    present = (kinds[0], job.gpus_by_kind[kinds[0]]) if kinds else None
+    if present is not None:
+        seconds[present] = job.left_seconds
     places = sorted(seconds)
     return RoundJob(
         job.key,
         tuple(GpuOption(kind, gpus, 1.0 / max(seconds[kind, gpus], MIN_SECONDS)) for kind, gpus in places),
-        current=places.index(held) if held is not None else None,
+        current=places.index(present) if present is not None else None,
         remaining=1.0,
         restart_seconds=job.start_seconds,
         weight=job.weight,
