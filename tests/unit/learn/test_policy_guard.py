@@ -20,7 +20,7 @@ def evidence(ratios: list[float], wait: float = 100.0, rule_wait: float = 100.0,
 
 
 def better(streams: int = 40) -> list[float]:
-    return np.random.default_rng(3).uniform(0.7, 0.98, streams).tolist()
+    return [float(ratio) for ratio in np.random.default_rng(3).uniform(0.7, 0.98, streams)]
 
 
 def test_a_policy_that_is_better_everywhere_is_accepted_with_its_figures() -> None:
