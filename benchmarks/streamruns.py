@@ -224,6 +224,7 @@ def numpy_times(shipped: QueueAgent) -> Sequence[float]:
             spent.append(1e3 * (time.perf_counter() - began))
             jobs_of, counts = simulator.candidates()
             job, workers = simulator.stream.rule_choice()
-            _, ended = simulator.step(int(np.flatnonzero((jobs_of == job) & (counts == workers))[0]))
+            by_rule = np.flatnonzero((jobs_of == job) & (counts == workers))  # none where the rule waits beyond the agent's bound
+            _, ended = simulator.step(int(by_rule[0]) if len(by_rule) else 0)
             going_on = not ended
     return spent
