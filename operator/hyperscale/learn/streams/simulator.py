@@ -15,7 +15,8 @@ from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.queue.wait_bounds import IDLE_RUNS
 
 try:
-    from hyperscale.learn.streams._streams import FEATURES, HIDDEN, Stream
+    from hyperscale.learn.streams._streams import FEATURES as FEATURES
+    from hyperscale.learn.streams._streams import HIDDEN, Stream
 except ImportError as error:  # pragma: no cover - a machine without a compiler
     raise ImportError("streams of jobs are simulated by a compiled module; build it: python setup.py build_ext --inplace") from error
 
