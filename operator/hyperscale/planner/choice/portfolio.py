@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
 from hyperscale.model.plan import (
     Correction,
     Infeasible,
@@ -30,7 +30,6 @@ from hyperscale.planner.choice.bounded_by import allreduce_cost, bounded_by
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
-from hyperscale.planner.cost.epoch_parts import bounding_resource
 from hyperscale.planner.cost.objective import Breakdown, predict, shares
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.problem.regions import domains_of
@@ -183,9 +182,7 @@ def describe(
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = _placements(problem, candidate, rounded_shares(share.tolist()))
-    bound = bounded_by(problem, members, bounding_resource(costs, positions, share, figures.slowest_worker))
-    predicted = replace(_prediction(problem, order, figures), bound_by=bound)
-    explained = reasons.reasons(problem, candidate, figures, others)
+    predicted = _prediction(problem, order, figures, share)
     return Plan(
         planner=planner,
         seed=problem.request.seed,
@@ -197,11 +194,7 @@ def describe(
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=reasons.rejections(problem, candidate),
         snapshot=problem.graph.digest,
-        reasons=(
-            *explained,
-            f"An epoch waits longest for {bound}.",
-            *trust.source(predicted.calibration),
-        ),
+        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted)),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=allreduce_cost(problem, order),
     )
@@ -216,7 +209,7 @@ def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) 
     )
 
 
-def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
+def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: FloatArray) -> Prediction:
     """The figures, times what finished runs on such GPUs taught."""
     low, high = trust.prediction_range(problem, order, figures)
     calibration = trust.correction(problem, order, figures)
@@ -230,6 +223,7 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Predic
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=calibration,
+        bound_by=bounded_by(problem, order, share, figures.slowest_worker),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
-from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
+from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
 from hyperscale.planner.check.artifact import rounded
@@ -63,12 +63,14 @@ def correction(problem: Problem, order: IntArray, figures: Breakdown) -> Correct
     )
 
 
-def source(correction: Correction | None) -> tuple[str, ...]:
-    """A sentence that says so where a prediction is a curve's; none where it is the cost model's own, whatever it is multiplied with."""
+def source(predicted: Prediction) -> tuple[str, ...]:
+    """What an epoch waits for, and a sentence that says so where its prediction is a curve's, not the cost model's own."""
+    waits, correction = f"An epoch waits longest for {predicted.bound_by}.", predicted.calibration
     if correction is None or not correction.by_curve:
-        return ()
+        return (waits,)
     gpus = correction.products or "such GPUs"
     return (
+        waits,
         f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone.",
     )
 
