@@ -120,7 +120,7 @@ def run(options: Options) -> list[Row]:
         rows.append(Row(BENCHMARK, label, OURS, "objective over the best of every placement", ours / best, "ratio", case.seed))
         rows.append(Row(BENCHMARK, label, OURS, "plan with check and reasons", seconds * 1e3, "ms", case.seed))
         if case.ranks <= GPUS:
-            spread.append(np.count_nonzero(held) > 1)
+            spread.append(bool(np.count_nonzero(held) > 1))
         elif case.gpus == GPUS:
             other.append(sorted(held)[-2:] != [GPUS, GPUS])
         elif case.ranks == 2 * GPUS:
@@ -190,7 +190,8 @@ def _best_rings(case: Case, held: IntArray) -> FloatArray:
     """(B,) seconds of an epoch's allreduces over the best ring that enters each node once."""
     keys = ((held > 0) << np.arange(NODES)).sum(axis=1)
     if case.rails == 1:
-        return _rings(case)[keys]
+        chosen: FloatArray = _rings(case)[keys]
+        return chosen
     # All links are alike: any ring will do, and the node with the fewest ranks is its slowest.
     nodes = (held > 0).sum(axis=1)
     per_byte = case.per_byte[0, 1] * np.where(held > 0, _slower(case, held), 1.0).max(axis=1)
