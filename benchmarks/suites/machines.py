@@ -112,20 +112,19 @@ def run(options: Options) -> list[Row]:
         held = tuple(plan.ranks_by_node.get(f"dgx-{at}", 0) for at in range(NODES))
         order = [int(one.node.removeprefix("dgx-")) for one in plan.workers]
         ours = float(objective(case, np.array([held]))[0]) + _ring_beyond(case, order)
-        returns += case.seed == 0 and sum(order[at - 1] != order[at] for at in range(len(order))) > sum(count > 0 for count in held) > 1
-        every = placements(case.workers, case.gpus)
-        best = min(float(objective(case, every[at : at + CHUNK]).min()) for at in range(0, len(every), CHUNK))
+        returns += _returns(case, order)
+        best = _best(case)
         furthest = max(furthest, abs(ours / plan.objective - 1.0))
         label = f"{case.ranks} ranks, {case.workers} × {case.gpus}, {case.card}"
-        rows.append(Row(BENCHMARK, label, OURS, "nodes", float(sum(count > 0 for count in held)), "nodes", case.seed))
+        rows.append(Row(BENCHMARK, label, OURS, "nodes", float(np.count_nonzero(held)), "nodes", case.seed))
         rows.append(Row(BENCHMARK, label, OURS, "objective over the best of every placement", ours / best, "ratio", case.seed))
         rows.append(Row(BENCHMARK, label, OURS, "plan with check and reasons", seconds * 1e3, "ms", case.seed))
         if case.ranks <= GPUS:
-            spread.append(sum(count > 0 for count in held) > 1)
+            spread.append(bool(np.count_nonzero(held) > 1))
         elif case.gpus == GPUS:
             other.append(sorted(held)[-2:] != [GPUS, GPUS])
         elif case.ranks == 2 * GPUS:
-            idle.append(case.rails > 1 and sorted(held)[-2:] != [GPUS, GPUS])
+            idle.append(_idle(case, held))
             packed = float(objective(case, np.array([[GPUS, GPUS] + [0] * (NODES - 2)]))[0])
             rows.append(Row(BENCHMARK, label, OURS, "two full nodes over the plan", packed / ours, "ratio", case.seed))
         worst[case.card] = max(worst[case.card], ours / best)
@@ -139,6 +138,23 @@ def run(options: Options) -> list[Row]:
         *(goal(BENCHMARK, f"{card}: over the best of every placement, worst case", OURS, worst[card], WITHIN, "ratio") for card in CARDS),
         goal(BENCHMARK, "the model against the plan's own objective, largest difference", EVERY, furthest, AGREES, "ratio"),
     ]
+
+
+def _best(case: Case) -> float:
+    """The least objective of every placement."""
+    every = placements(case.workers, case.gpus)
+    return min(float(objective(case, every[at : at + CHUNK]).min()) for at in range(0, len(every), CHUNK))
+
+
+def _returns(case: Case, order: list[int]) -> bool:
+    """Whether a ring comes back to a node though all links are alike."""
+    hops = sum(order[at - 1] != order[at] for at in range(len(order)))
+    return case.seed == 0 and hops > len(set(order)) > 1
+
+
+def _idle(case: Case, held: tuple[int, ...]) -> bool:
+    """Whether 16 ranks leave cards idle that two full nodes would fill."""
+    return case.rails > 1 and sorted(held)[-2:] != [GPUS, GPUS]
 
 
 def objective(case: Case, held: IntArray) -> FloatArray:
@@ -174,7 +190,8 @@ def _best_rings(case: Case, held: IntArray) -> FloatArray:
     """(B,) seconds of an epoch's allreduces over the best ring that enters each node once."""
     keys = ((held > 0) << np.arange(NODES)).sum(axis=1)
     if case.rails == 1:
-        return _rings(case)[keys]
+        chosen: FloatArray = _rings(case)[keys]
+        return chosen
     # All links are alike: any ring will do, and the node with the fewest ranks is its slowest.
     nodes = (held > 0).sum(axis=1)
     per_byte = case.per_byte[0, 1] * np.where(held > 0, _slower(case, held), 1.0).max(axis=1)

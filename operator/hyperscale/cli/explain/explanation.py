@@ -123,20 +123,19 @@ def plan_sentence(plan: Plan) -> str:
     return (
         f"Plan {plan.plan_id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
         f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds_text(predicted)}, "
-        f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}"
-        f"{f'; it waits longest for {predicted.bound_by}' if predicted.bound_by else ''}."
+        f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
 
 
 def _corrected(predicted: Prediction) -> str:
-    calibration = predicted.calibration
+    calibration, waits = predicted.calibration, f"; it waits longest for {predicted.bound_by}" if predicted.bound_by else ""
     if calibration is None:
-        return ""
+        return waits
     gpus, runs = calibration.products or "such GPUs", counted(calibration.runs, "finished run")
     if calibration.by_curve:
-        return f"; predicted from the steps of {runs} of this workload on {gpus} (spread {calibration.spread:.2g})"
+        return f"; predicted from the steps of {runs} of this workload on {gpus} (spread {calibration.spread:.2g}){waits}"
     taught = f"the median of {runs} on {gpus}" if calibration.search_factor == 1.0 else f"what {runs} of its architecture and others taught"
-    return f"; corrected by {calibration.factor:.3g}, {taught} (spread {calibration.spread:.2g})"
+    return f"; corrected by {calibration.factor:.3g}, {taught} (spread {calibration.spread:.2g}){waits}"
 
 
 def _unseen(record: ExplainedJob) -> Explanation:

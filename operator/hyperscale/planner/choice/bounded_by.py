@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from hyperscale.model.graph import IntArray
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import AllreduceCost
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.cost.collectives import allreduce
-from hyperscale.planner.cost.epoch_parts import Resource, ResourceKind
+from hyperscale.planner.cost.epoch_parts import ResourceKind, bounding_resource
 from hyperscale.planner.cost.ring_hops import slowest_hops
 from hyperscale.planner.problem.machine_costs import uplink_name
 from hyperscale.planner.problem.placement_problem import Problem
 
 
-def bounded_by(problem: Problem, members: IntArray, resource: Resource) -> str:
-    """Name of a resource; members: (p,) candidates that its nodes count."""
+def bounded_by(problem: Problem, order: IntArray, share: FloatArray, slowest_worker: int) -> str:
+    """Name of the resource that an epoch of `order` (k,) candidates waits for longest; share: (k,) parts of the vertices."""
+    members, positions = np.unique(order, return_inverse=True)
+    resource = bounding_resource(problem.costs(members), positions, share, slowest_worker)
     names = [problem.names[members[node]] for node in resource.nodes]
     if resource.kind is ResourceKind.LINK:
         return f"link {names[0]} to {names[1]}"

@@ -31,7 +31,6 @@ from hyperscale.planner.choice.links_of_plan import links_of_plan
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.stated_epoch import stated_epoch
 from hyperscale.planner.choice.ties import settled, tolerance
-from hyperscale.planner.cost.epoch_parts import bounding_resource
 from hyperscale.planner.cost.objective import Breakdown, predict, shares
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.problem.regions import domains_of
@@ -183,9 +182,7 @@ def describe(
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = _placements(problem, candidate, rounded_shares(share.tolist()))
-    bound = bounded_by(problem, members, bounding_resource(costs, positions, share, figures.slowest_worker))
-    predicted = replace(_prediction(problem, order, figures, share), bound_by=bound)
-    explained = reasons.reasons(problem, candidate, figures, others)
+    predicted = _prediction(problem, order, figures, share)
     return Plan(
         planner=planner,
         seed=problem.request.seed,
@@ -197,11 +194,7 @@ def describe(
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=reasons.rejections(problem, candidate),
         snapshot=problem.graph.digest,
-        reasons=(
-            *explained,
-            f"An epoch waits longest for {bound}.",
-            *trust.source(predicted.calibration, problem, order),
-        ),
+        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted, problem, order)),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=allreduce_cost(problem, order),
         links=links_of_plan(problem.graph, problem.nodes[order]),
@@ -230,6 +223,7 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: Fl
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=calibration,
+        bound_by=bounded_by(problem, order, share, figures.slowest_worker),
         parts=stated.parts,
     )
 

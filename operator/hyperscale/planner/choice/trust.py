@@ -13,7 +13,7 @@ from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.history.corrections import Corrections, PredictedPart
-from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan
+from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.step_curves import StepTime, placed
 from hyperscale.planner.check.artifact import rounded
@@ -87,9 +87,11 @@ def shown_ratio(correction: Correction | None) -> float:
     return correction.factor / correction.search_factor if correction is not None else 1.0
 
 
-def source(correction: Correction | None, problem: Problem, order: IntArray) -> tuple[str, ...]:
-    """Sentences on what finished runs changed: the factors that the search worked with, and the curve of an epoch that a curve predicts."""
-    sentences = _by_history(problem.request.corrections, correction, problem, order) if problem.request.corrections is not None else []
+def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[str, ...]:
+    """What an epoch waits for, and sentences on what finished runs changed: the factors of the search, the curve of the epoch."""
+    correction, corrections = predicted.calibration, problem.request.corrections
+    sentences = [f"An epoch waits longest for {predicted.bound_by}."]
+    sentences += _by_history(corrections, correction, problem, order) if corrections is not None else []
     if correction is not None and correction.by_curve:
         gpus = correction.products or "such GPUs"
         sentences.append(

@@ -86,9 +86,9 @@ def allreduce_parts(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> A
     members = [int(node) for node in order]
     hops = [(members[at - 1], node) for at, node in enumerate(members)]
     apart = [(source, target) for source, target in hops if source != target]
-    several = [node for node in members if members.count(node) * costs.gpus_per_worker > 1]
-    between = max((float(costs.latency_seconds[hop]) for hop in apart), default=0.0)
-    inside = max((float(costs.latency_seconds[node, node]) for node in several), default=0.0)
+    several = _crowded(costs, members)
+    between = _largest(costs.latency_seconds, apart)
+    inside = _largest(costs.latency_seconds, [(node, node) for node in several])
     none = HopLoad(0.0, Resource(ResourceKind.LATENCY))
     inner = [HopLoad(float(costs.seconds_per_byte[node, node]), Resource(ResourceKind.INSIDE, (node,))) for node in several]
     outer = [*_card_loads(costs, members, apart), *_uplink_loads(costs, apart)]
@@ -99,6 +99,16 @@ def allreduce_parts(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> A
         resource = across.resource if over >= through else within.resource
         ways.append(AllreduceParts(base + between_hops * between + inside_hops * inside, max(over, through), resource))
     return min(ways, key=lambda way: way.seconds)
+
+
+def _crowded(costs: Costs, members: list[int]) -> list[int]:
+    """Nodes that have several ranks."""
+    return [node for node in members if members.count(node) * costs.gpus_per_worker > 1]
+
+
+def _largest(figures: FloatArray, pairs: list[tuple[int, int]]) -> float:
+    """The largest of `figures` (m, m) over the pairs; 0 without any."""
+    return max((float(figures[pair]) for pair in pairs), default=0.0)
 
 
 def _card_loads(costs: Costs, members: list[int], hops: list[tuple[int, int]]) -> list[HopLoad]:
@@ -143,14 +153,19 @@ def halo_parts(costs: Costs, order: IntArray, share: FloatArray, worker: int, vo
     rank = parts[worker] / gpus
     bytes_a_share = volume.halo_bytes / max(1e-12, 1.0 - sum_in_order(part**2 / gpus for part in parts))
     of_node = sum_in_order(part for part, other in zip(parts, members, strict=True) if other == node)
-    others = [(part, other) for part, other in zip(parts, members, strict=True) if other != node]
-    by_card = sum_in_order(of_node * part * float(costs.seconds_per_byte[node, other]) for part, other in others)
-    by_card *= card_slowness(costs, node, members.count(node))
+    by_card = _by_card(costs, members, parts, node) * of_node
     by_inside = rank * (of_node - rank) * float(costs.seconds_per_byte[node, node])
     uplink, slowest = max(_uplinks_of(costs, members, parts, node), default=(0.0, (-1, -1)))
-    partners = [other for at, other in enumerate(members) if at != worker or gpus > 1]
-    wait = volume.rounds * max(float(costs.latency_seconds[node, other]) for other in partners)
+    partners = members if gpus > 1 else members[:worker] + members[worker + 1 :]
+    wait = volume.rounds * _largest(costs.latency_seconds, [(node, other) for other in partners])
     return HaloParts(bytes_a_share * by_card, bytes_a_share * by_inside, bytes_a_share * uplink, slowest, wait)
+
+
+def _by_card(costs: Costs, members: list[int], parts: list[float], node: int) -> float:
+    """Seconds per byte to the other nodes, times the shares there; longer where few workers leave the node's cards partly idle."""
+    others = [(part, other) for part, other in zip(parts, members, strict=True) if other != node]
+    there = sum_in_order(part * float(costs.seconds_per_byte[node, other]) for part, other in others)
+    return there * card_slowness(costs, node, members.count(node))
 
 
 def _uplinks_of(costs: Costs, members: list[int], parts: list[float], node: int) -> list[tuple[float, tuple[int, int]]]:
