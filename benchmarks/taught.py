@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
-from hyperscale.model.step_curves import Step
+from hyperscale.model.history.step_curves import Step
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import learn
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from hyperscale.model.step_curves import LARGEST_EXPONENT, Step
+from hyperscale.model.history.step_curves import LARGEST_EXPONENT, Step
 from hyperscale.planner.cost.steptime_fit import ROBUST_SCALE
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]

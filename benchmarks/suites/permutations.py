@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from hyperscale.cli.history.placements import read_table
-from hyperscale.model.step_curves import Step
+from hyperscale.model.history.step_curves import Step
 
 FLOOR_RATIO_LIMIT: Final = 1.5
 """Error over the table's noise floor that a prediction of new placements may have."""

@@ -46,7 +46,7 @@ from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
 from benchmarks.suites import Options, permutations
 from hyperscale.cli.history.placements import read_table, tau
-from hyperscale.model.step_curves import Step
+from hyperscale.model.history.step_curves import Step
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import LEAST_ROWS, fit
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.model.step_curves import MOST_REMEMBERED, Step, StepTime, node_class, placed
+from hyperscale.model.history.step_curves import MOST_REMEMBERED, Step, StepTime, node_class, placed
 from hyperscale.planner.cost.steptime import Design, curve_seconds, gradient, predict
 from hyperscale.planner.cost.steptime_fit import fit, learn
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.node_links import NodeLinks
 from hyperscale.model.history.corrections import MAX_PARTS, PredictedPart
-from hyperscale.model.step_curves import StepTime
+from hyperscale.model.history.step_curves import StepTime
 
 MAX_REJECTED = 32
 """Rejections kept in a plan: enough to explain, small enough for status."""

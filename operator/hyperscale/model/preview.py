@@ -17,9 +17,9 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
 from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.history.step_curves import Workload, workload_of
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import AskedSize, chosen_corrections
-from hyperscale.model.step_curves import Workload, workload_of
 
 PART_NODES = 100
 PART_LINKS = 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.suites.permutations import host_types, looked_up, noise_floor
-from hyperscale.model.step_curves import Step
+from hyperscale.model.history.step_curves import Step
 
 
 def test_a_row_is_looked_up_by_its_other_permutations_at_the_same_batch() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.suites.pollux import halves, repeat
 from hyperscale.cli.history.placements import tau
-from hyperscale.model.step_curves import Step
+from hyperscale.model.history.step_curves import Step
 
 BATCHES = (32.0, 64.0, 128.0, 256.0)
 PLACEMENTS = tuple((first, *rest) for first in range(1, 9) for rest in ((), (1,), (2, 1), (3, 2, 1)))

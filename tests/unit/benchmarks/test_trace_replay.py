@@ -14,7 +14,7 @@ from benchmarks.peers import gavel as peers
 from benchmarks.replay import Cluster, Job, Policy, Running, place, replay
 from benchmarks.suites import gavel, pollux
 from hyperscale.cli.history.placements import read_table
-from hyperscale.model.step_curves import Step
+from hyperscale.model.history.step_curves import Step
 
 CLUSTER = Cluster((4, 4))
 

@@ -69,7 +69,10 @@ def test_measured_links_are_no_part_of_their_tier() -> None:
     by_tier = planned(measured, job, corrections=taught(tiers=(factor("topology.kubernetes.io/zone", 4.0),)), policy=STATED_ONLY)
     assert by_tier.predicted.epoch_seconds == pytest.approx(planned(measured, job).predicted.epoch_seconds)
     of_measured = planned(measured, job, corrections=taught(tiers=(factor(MEASURED, 4.0),)))
-    assert of_measured.predicted.communication_seconds == pytest.approx(4.0 * by_tier.predicted.communication_seconds)
+    assert of_measured.predicted.communication_seconds == pytest.approx(
+        4.0 * by_tier.predicted.communication_seconds,
+        rel=1e-3,  # NCCL's own handling of a hop is no link's and stays
+    )
 
 
 def test_the_plan_names_the_factors_and_the_figure_that_they_changed() -> None:

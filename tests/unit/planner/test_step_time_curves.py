@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.model.step_curves import LinkClass, Step, StepTime, node_class
+from hyperscale.model.history.step_curves import LinkClass, Step, StepTime, node_class
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import fit
 

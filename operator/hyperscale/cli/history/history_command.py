@@ -20,8 +20,8 @@ from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
 from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.history.step_curves import StepTime
 from hyperscale.model.plan import Correction
-from hyperscale.model.step_curves import StepTime
 from hyperscale.util.rfc3339 import shown_timestamp
 
 VARIABLE: Final = "HYPERSCALE_HISTORY_URL"

@@ -16,7 +16,7 @@ import numpy as np
 from hyperscale.cli.exit_codes import OK, InputError
 from hyperscale.cli.text_tables import pairs, print_answer
 from hyperscale.model.graph import FloatArray
-from hyperscale.model.step_curves import Step, StepTime
+from hyperscale.model.history.step_curves import Step, StepTime
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import LEAST_ROWS, fit
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, WINDOW, covering
+from hyperscale.model.history.step_curves import Step
 from hyperscale.model.plan import MIN_SPREAD, Calibration
-from hyperscale.model.step_curves import Step
 
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""

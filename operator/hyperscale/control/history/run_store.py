@@ -23,8 +23,8 @@ from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.history.corrections import PredictedPart
+from hyperscale.model.history.step_curves import Workload, one_kind, placed
 from hyperscale.model.plan import Calibration
-from hyperscale.model.step_curves import Workload, one_kind, placed
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
 
 MOST_RUNS: Final = 200

@@ -10,8 +10,8 @@ from hyperscale.control.history.workload_curves import Curves
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.lessons import Lessons
 from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.history.step_curves import Workload
 from hyperscale.model.plan import Calibration
-from hyperscale.model.step_curves import Workload
 
 if TYPE_CHECKING:
     from hyperscale.control.history.run_store import RunStore

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hyperscale.model.history.step_curves import StepTime, Workload
 from hyperscale.model.plan import Calibration
-from hyperscale.model.step_curves import StepTime, Workload
 
 if TYPE_CHECKING:
     from hyperscale.control.history.calibration import MeasuredStep

@@ -16,11 +16,11 @@ from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice,
 from hyperscale.model.api.policy import PolicySpec, PreferenceMode
 from hyperscale.model.decision import Reason
 from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.history.step_curves import Workload, workload_of
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes, chosen_corrections
-from hyperscale.model.step_curves import Workload, workload_of
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy, with_read_sizes
 from hyperscale.spec.plausible import readable_time
 from hyperscale.util.quantity import parse_bytes

@@ -13,9 +13,9 @@ from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.history.corrections import Corrections, PredictedPart
+from hyperscale.model.history.step_curves import StepTime, placed
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.step_curves import StepTime, placed
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.choice.confidence import link_confidence, use_confidence
 from hyperscale.planner.choice.stated_epoch import StatedEpoch

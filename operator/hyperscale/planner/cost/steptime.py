@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperscale.model.graph import FloatArray
-from hyperscale.model.step_curves import NODE_CLASSES, PlaceEffect, Step, StepTime, node_class
+from hyperscale.model.history.step_curves import NODE_CLASSES, PlaceEffect, Step, StepTime, node_class
 
 SHORTEST_SECONDS = 1e-12
 """What a step is divided by at least."""

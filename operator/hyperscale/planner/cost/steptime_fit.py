@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.model.step_curves import (
+from hyperscale.model.history.step_curves import (
     LARGEST_EFFECT,
     LARGEST_EXPONENT,
     MOST_REMEMBERED,

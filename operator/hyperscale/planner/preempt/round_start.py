@@ -23,15 +23,17 @@ def reassigned(jobs: Sequence[Contender], free: Sequence[int]) -> frozenset[str]
 
     free: free GPUs of each kind. Jobs on GPUs of several kinds keep what they have: a round gives a job GPUs of one kind.
     """
-    on_one_kind = [(job, kinds) for job in jobs if len(kinds := _kinds(job)) <= 1]
-    capacity = list(free)
-    for job, kinds in on_one_kind:
-        for kind in kinds:
-            capacity[kind] += job.gpus_by_kind[kind]
-    asked = [question for job, kinds in on_one_kind if (question := _round_job(job, kinds)).options]
-    grants = next_round(asked, [GpuPool(str(kind), max(0, gpus)) for kind, gpus in enumerate(capacity)], KNOWN_WORK)
+    on_one_kind = [job for job in jobs if len(_kinds(job)) <= 1]
+    asked = [question for job in on_one_kind if (question := _round_job(job, _kinds(job))).options]
+    grants = next_round(asked, _pools(on_one_kind, free), KNOWN_WORK)
     stoppable = {job.key for job in jobs if job.stoppable}
     return frozenset(grant.key for grant in grants if grant.changes and grant.key in stoppable)
+
+
+def _pools(jobs: Sequence[Contender], free: Sequence[int]) -> list[GpuPool]:
+    """All GPUs of each kind that these jobs hold or could have."""
+    running_gpus = [sum(job.gpus_by_kind[kind] for job in jobs if job.runs) for kind in range(len(free))]
+    return [GpuPool(str(kind), max(0, gpus) + running_gpus[kind]) for kind, gpus in enumerate(free)]
 
 
 def _kinds(job: Contender) -> list[int]:

@@ -21,11 +21,11 @@ from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
+from hyperscale.model.history.step_curves import LinkClass, StepTime, placed, workload_of
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.status import StateWord
-from hyperscale.model.step_curves import LinkClass, StepTime, placed, workload_of
 from hyperscale.planner.choice.trust import held_fast
 from hyperscale.planner.cost.steptime import predict
 from tests.builders.clusters import PRODUCTS, both_ways, gpu_node, planned, snapshot, training
