@@ -53,11 +53,13 @@ def load(root: Path) -> None:
     os.chdir(root)
     sys.path.insert(0, str(root))
     _mend_pandas()
-    importlib.import_module("simulator_config").sia_solver_verbose = False
-    importlib.import_module("simulator_config").sia_solver_num_threads = 1
+    config: Any = importlib.import_module("simulator_config")
+    config.sia_solver_verbose = False
+    config.sia_solver_num_threads = 1
     with contextlib.redirect_stdout(None):
         simulator = importlib.import_module("multi_simulator")
-    simulator.Table = simulator.Console = _Silent  # type: ignore[attr-defined]
+    for name in ("Table", "Console"):
+        setattr(simulator, name, _Silent)
     sia_fit.install()
     _remember(importlib.import_module("applications").Application, importlib.import_module("job").Job)
     importlib.import_module("cluster").Cluster.step_log = _last_round  # the figures of earlier rounds are summed up as they pass
