@@ -59,6 +59,15 @@ def test_measured_compute_seconds_tell_arithmetic_from_links() -> None:
     assert abs(product(split, "A") - 1.8) < 0.1 < abs(product(whole, "A") - 1.8)
 
 
+def test_seconds_of_a_shared_uplink_are_not_blamed_on_links_or_arithmetic() -> None:
+    """Nine tenths of the exchange hang on an uplink; links take twice as long as stated."""
+    parts = (PredictedPart(PartKind.COMPUTE, 1.0, "A", 1e13, 10.0), PredictedPart(PartKind.LINK, 1.0, RACK))
+    whole = (*parts, PredictedPart(PartKind.UNCORRECTED, 9.0))
+    found = corrections_of([TaughtRun("team", "GCN", whole, 11.0, 12.0, 1.0)] * 40)["GCN"]
+    assert found.tiers[0].factor == pytest.approx(2.0, rel=0.1)
+    assert product(found, "A") == pytest.approx(1.0, abs=0.03)
+
+
 def test_few_runs_move_a_factor_less_than_many() -> None:
     few, many = (product(corrections_of([run({"A": 1.0}, 2.0)] * count)[ANY], "A") for count in (1, 20))
     assert 1.0 < few < many < 2.0

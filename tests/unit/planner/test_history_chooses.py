@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -44,6 +46,10 @@ def nodes_of(plan: Plan) -> set[str]:
     return {worker.node for worker in plan.workers}
 
 
+def seconds_of(plan: Plan, kind: PartKind) -> float:
+    return math.fsum(part.seconds for part in plan.predicted.parts if part.kind is kind)
+
+
 def test_a_product_that_was_slower_than_its_table_is_left_for_another() -> None:
     assert nodes_of(two_workers(None)) == {"a", "b"}
     assert nodes_of(two_workers(taught(products=(factor(A100, 3.0),)))) == {"c", "d"}
@@ -69,10 +75,10 @@ def test_measured_links_are_no_part_of_their_tier() -> None:
     by_tier = planned(measured, job, corrections=taught(tiers=(factor("topology.kubernetes.io/zone", 4.0),)), policy=STATED_ONLY)
     assert by_tier.predicted.epoch_seconds == pytest.approx(planned(measured, job).predicted.epoch_seconds)
     of_measured = planned(measured, job, corrections=taught(tiers=(factor(MEASURED, 4.0),)))
-    assert of_measured.predicted.communication_seconds == pytest.approx(
-        4.0 * by_tier.predicted.communication_seconds,
-        rel=1e-3,  # NCCL's own handling of a hop is no link's and stays
-    )
+    fixed = seconds_of(of_measured, PartKind.UNCORRECTED)  # NCCL's own time
+    links = by_tier.predicted.communication_seconds - fixed
+    assert 0.0 < fixed < 0.1 * links
+    assert of_measured.predicted.communication_seconds == pytest.approx(4.0 * links + fixed, rel=1e-4)
 
 
 def test_the_plan_names_the_factors_and_the_figure_that_they_changed() -> None:
@@ -96,9 +102,27 @@ def test_parts_of_the_epoch_add_up_to_what_was_predicted_without_corrections() -
     run = TaughtRun("team", "GraphSAGE", plan.predicted.parts, predicted, 1.0)
     assert run.parts_seconds == pytest.approx(predicted)
     (compute,) = [part for part in plan.predicted.parts if part.kind is PartKind.COMPUTE]
-    links = [part.seconds for part in plan.predicted.parts if part.kind is PartKind.LINK]
-    assert sum(links) == pytest.approx(compute.exchange_seconds, rel=1e-3)
+    exchange = seconds_of(plan, PartKind.LINK) + seconds_of(plan, PartKind.UNCORRECTED)
+    assert exchange == pytest.approx(compute.exchange_seconds, rel=1e-3)
     assert (compute.name, compute.rate) == (A100, 13e12)
+
+
+def test_an_uplink_that_binds_is_a_part_that_no_factor_corrects() -> None:
+    """Two racks of two nodes whose uplinks carry a tenth of what one link does."""
+    graph = build(snapshot(*(gpu_node(name) for name in "abcd"), links=both_ways([*"abcd"])), POLICY)
+    racks = np.array([[0, 0, 1, 1]])
+    shared = dataclasses.replace(graph.machine, uplink_domains=racks, uplink_bytes_per_second=np.full((1, 2), 1e8))
+    job = training(workers={"minReplicas": 4, "maxReplicas": 4})
+    request = PlanRequest(job_key="team/gnn", job=job, corrections=taught(tiers=(factor(MEASURED, 1.5),)))
+    plan = make_plan(request, dataclasses.replace(graph, machine=shared), profile(job), POLICY)
+    assert isinstance(plan, Plan)
+    assert plan.predicted.calibration is not None
+    predicted = plan.predicted.epoch_seconds / plan.predicted.calibration.factor
+    (compute,) = [part for part in plan.predicted.parts if part.kind is PartKind.COMPUTE]
+    links, fixed = (seconds_of(plan, kind) for kind in (PartKind.LINK, PartKind.UNCORRECTED))
+    assert fixed > 10.0 * links
+    assert links + fixed == pytest.approx(compute.exchange_seconds, rel=1e-3)
+    assert compute.seconds + links + fixed + seconds_of(plan, PartKind.OVERHEAD) == pytest.approx(predicted, rel=1e-3)
 
 
 def test_a_range_follows_the_error_of_calibration_where_enough_runs_taught() -> None:

@@ -50,8 +50,10 @@ class Design:
     """(r, f) compute seconds of products."""
     network: FloatArray
     """(r, f) seconds of tiers and insides."""
+    uncorrected: FloatArray
+    """(r,) exchange that no factor corrects."""
     exchanged: FloatArray
-    """(r, f) what a product's slowest worker exchanges, over all seconds of tiers and insides."""
+    """(r, f) what a product's slowest worker exchanges, over all seconds of tiers, insides and what no factor corrects."""
     carried: FloatArray
     """(r, f) part of the links' seconds that a card carries."""
     architecture: IntArray
@@ -84,7 +86,7 @@ class Design:
         links = np.array([kind is PartKind.LINK for kind, _ in self.keys])
         by_card = np.exp(self.carried @ mean)[:, None]
         exchange = self.network * np.exp(mean)[None, :] * np.where(links[None, :], by_card, 1.0)
-        waits = self.exchanged * exchange.sum(axis=1)[:, None]
+        waits = self.exchanged * (exchange.sum(axis=1) + self.uncorrected)[:, None]
         slowest = np.where(self.arithmetic > 0.0, by_product + waits, -1.0).argmax(axis=1)
         of_links = exchange[:, links].sum(axis=1)
         slope = (exchange + self.carried * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
@@ -121,6 +123,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         rates=rates,
         arithmetic=seconds.arithmetic,
         network=seconds.network,
+        uncorrected=np.array([run.seconds(PartKind.UNCORRECTED) for run in runs]),
         exchanged=seconds.exchanged,
         carried=seconds.carried,
         architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
@@ -142,7 +145,7 @@ class _Seconds(NamedTuple):
     def take(self, row: int, at: int, run: TaughtRun, part: PredictedPart, rate: float) -> None:
         """Enter a part of a run; rate: that its product's factor refers to."""
         of_links = run.seconds(PartKind.LINK)
-        whole = of_links + run.seconds(PartKind.INSIDE)
+        whole = of_links + run.seconds(PartKind.INSIDE) + run.seconds(PartKind.UNCORRECTED)
         if part.kind is PartKind.COMPUTE:
             self.arithmetic[row, at] = part.seconds * _drift(part.rate, rate)
             self.exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
@@ -172,7 +175,7 @@ def _keys(runs: Sequence[TaughtRun]) -> tuple[Key, ...]:
     for run in runs:
         by_kind[PartKind.OVERHEAD][run.architecture] += 1
         for part in run.parts:
-            if part.kind is not PartKind.OVERHEAD:
+            if part.kind not in (PartKind.OVERHEAD, PartKind.UNCORRECTED):
                 by_kind[part.kind][part.name] += 1
     kept = {kind: sorted(names, key=lambda name: (-names[name], name))[:MAX_NAMED] for kind, names in by_kind.items()}
     return tuple((kind, name) for kind, names in kept.items() for name in sorted(names))

@@ -38,6 +38,8 @@ class PartKind(enum.StrEnum):
     """Exchange inside nodes with GPUs of the product `name`."""
     CARD = "Card"
     """That part of the exchange which the network card of the node `name` carries; it is contained in the links' seconds."""
+    UNCORRECTED = "Uncorrected"
+    """Exchange that no factor corrects: uplinks that many nodes share, and what NCCL takes for itself."""
     OVERHEAD = "Overhead"
     """Launches and other fixed times."""
 

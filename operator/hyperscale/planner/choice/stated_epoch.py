@@ -14,11 +14,14 @@ from hyperscale.planner.cost.objective import Costs, halo_seconds, ring_costs, v
 from hyperscale.planner.problem.corrections import link_groups, product_name
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.repair.fixed_shares import held_epochs
+from hyperscale.util.float_sums import sum_in_order
 
 STEP: Final = 1e-4
 """Relative change of a group's seconds that shows its part: the epoch is linear until another worker is slowest."""
 MIN_PART: Final = 1e-6
 """Of the epoch: smaller parts teach nothing."""
+MIN_REMAINDER: Final = 1e-5
+"""Of an exchange: less is the error of its derivatives."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def stated_epoch(problem: Problem, order: IntArray, share: FloatArray) -> Stated
 
     order: (k,) candidates in ring order; share: (k,) parts of the graph
     A part of the network is the derivative of the epoch by the logarithm of that group's seconds. The epoch is homogeneous in the
-    seconds of all groups (Euler), so the parts add up to it: one product's arithmetic, links, insides and overhead.
+    seconds of all groups (Euler), so the parts add up to it: one product's arithmetic, links, insides, overhead, and what is left of the
+    exchange, which hangs on no group: shared uplinks and NCCL's own time.
     """
     members, places = np.unique(order, return_inverse=True)
     stated = problem.uncorrected()
@@ -66,7 +70,9 @@ def stated_epoch(problem: Problem, order: IntArray, share: FloatArray) -> Stated
     epoch = placed.epoch_seconds(placed.costs)
     if not np.isfinite(epoch):
         return StatedEpoch(np.inf, np.inf, ())
-    parts = [*_arithmetic(placed), *(_exchange(placed, epoch) if placed.costs.ranks(len(order)) > 1 else ()), _overhead(placed)]
+    arithmetic = _arithmetic(placed)
+    exchange = _exchange(placed, epoch) if placed.costs.ranks(len(order)) > 1 else []
+    parts = [*arithmetic, *exchange, _uncorrected(arithmetic, exchange), _overhead(placed)]
     large = sorted((part for part in parts if part.seconds > MIN_PART * epoch), key=lambda part: (-part.seconds, part.kind, part.name))
     expected = epoch if stated is problem else placed.epoch_seconds(problem.expected().costs(members))
     return StatedEpoch(epoch, expected, tuple(large[:MAX_PARTS]))
@@ -95,6 +101,14 @@ def _arithmetic(placed: _Placed) -> list[PredictedPart]:
         )
         for name, worker in slowest.items()
     ]
+
+
+def _uncorrected(arithmetic: list[PredictedPart], exchange: list[PredictedPart]) -> PredictedPart:
+    """What the slowest worker exchanges beyond the seconds of tiers and insides."""
+    slowest = max(arithmetic, key=lambda part: part.seconds + part.exchange_seconds)
+    grouped = sum_in_order(part.seconds for part in exchange if part.kind is not PartKind.CARD)
+    left = slowest.exchange_seconds - grouped
+    return PredictedPart(PartKind.UNCORRECTED, rounded(left) if left > MIN_REMAINDER * slowest.exchange_seconds else 0.0)
 
 
 def _overhead(placed: _Placed) -> PredictedPart:

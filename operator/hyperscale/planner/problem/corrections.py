@@ -106,7 +106,7 @@ def log_error(corrections: Corrections, parts: Sequence[PredictedPart]) -> float
             factors = corrections.tiers if part.kind is PartKind.LINK else corrections.insides
             seconds_by_error.append(_weighed(factors, corrections.untried_link_error, part))
     total = sum_in_order(seconds for seconds, _ in seconds_by_error)
-    total += sum_in_order(part.seconds for part in parts if part.kind is PartKind.OVERHEAD)
+    total += sum_in_order(part.seconds for part in parts if part.kind in (PartKind.UNCORRECTED, PartKind.OVERHEAD))
     return math.sqrt(sum_in_order((seconds / total * error) ** 2 for seconds, error in seconds_by_error)) if total > 0.0 else 0.0
 
 
