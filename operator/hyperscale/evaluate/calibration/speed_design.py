@@ -123,15 +123,20 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         rates=rates,
         arithmetic=seconds.arithmetic,
         network=seconds.network,
-        uncorrected=np.array([run.seconds(PartKind.UNCORRECTED) for run in runs]),
+        uncorrected=_seconds_of(PartKind.UNCORRECTED, runs),
         exchanged=seconds.exchanged,
         carried=seconds.carried,
         architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
-        overhead=np.array([run.seconds(PartKind.OVERHEAD) for run in runs]),
+        overhead=_seconds_of(PartKind.OVERHEAD, runs),
         observed=np.array([*range(len(runs)), *(row for row, _ in split)], dtype=np.int64),
         logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, measured in split)]),
         weight=np.array([*counts, *(COMPUTE_WEIGHT * counts[row] for row, _ in split)]),
     )
+
+
+def _seconds_of(kind: PartKind, runs: Sequence[TaughtRun]) -> FloatArray:
+    """(r,) seconds of all parts of one kind."""
+    return np.array([run.seconds(kind) for run in runs], dtype=np.float64)
 
 
 class _Seconds(NamedTuple):
