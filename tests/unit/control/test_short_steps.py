@@ -16,7 +16,7 @@ from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.pod_index import PodIndex
 from hyperscale.control.cache.records import Key
 from hyperscale.control.controller import manager as operators
-from hyperscale.control.scheduler import pending, queue_entry
+from hyperscale.control.scheduler import queue_entry
 from hyperscale.control.settings import Settings
 from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.util import slices
@@ -54,7 +54,7 @@ async def test_a_question_about_many_new_jobs_reads_one_of_them_a_turn(turns: Tu
         turns.note()
         return read(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pending, "read_entry", noted)
+    monkeypatch.setattr(queue_entry, "read_entry", noted)
     counting = asyncio.create_task(turns.count())
     await stage.ask(keys[0])
     counting.cancel()

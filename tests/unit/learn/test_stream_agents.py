@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +51,11 @@ def test_an_action_beyond_the_candidates_is_taken_as_waiting() -> None:
     assert not truncated
 
 
-def test_the_first_dispatching_rule_is_the_tuned_rule_itself() -> None:
+def test_the_first_dispatching_rule_is_the_tuned_rule_itself_without_the_bound_on_waiting() -> None:
     conditions = Conditions("zones", 0.9, jobs=30)
-    played = dqn.play_with(Simulator(5, conditions), lambda: 0)
+    simulator = Simulator(5, conditions)
+    simulator.stream.set_idle_bound(math.inf)
+    played = dqn.play_with(simulator, lambda: 0)
     assert played.mean_completion == pytest.approx(Simulator(5, conditions).run(index(TUNED)).mean_completion)
 
 
