@@ -58,6 +58,16 @@ async def test_a_job_that_has_all_its_workers_or_must_keep_its_count_is_not_aske
     assert stage.planner.about_stops == []
 
 
+async def test_a_job_does_not_grow_while_a_job_of_another_policy_waits() -> None:
+    stage = Scene("Automatic", **LARGE)
+    await stage.begin_alone(1, resizable=True)
+    policy = {"metadata": {"name": "other", "uid": "q", "generation": 1}, "spec": {"seed": 7}}
+    stage.cache.see_policy(policy)
+    stage.add("short", epochs=10, workers={"minReplicas": 2, "maxReplicas": 2}, policyRef={"name": "other"})
+    await stage.watch.check()
+    assert stage.planner.about_stops == []
+
+
 def test_the_condition_names_the_worker_count() -> None:
     condition = proposed(shown_stop(GROWS, "2026-01-01T00:00:00Z", ""), "team/long")
     assert condition.reason == "AnotherWorkerCount"

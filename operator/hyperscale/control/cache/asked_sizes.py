@@ -1,4 +1,4 @@
-"""Sizes of pods that the cluster has been asked for since the operator started. Each pod counts once."""
+"""Sizes of pods that nodes have held since the operator started. Each pod counts once, when it is on its node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AskedSizes:
         self._sizes: tuple[AskedSize, ...] | None = ()
 
     def count(self, pod: PodView) -> None:
-        """Count a pod that was not there before; one without GPUs changes nothing."""
+        """Count a pod that was on no node before; one without GPUs changes nothing."""
         if pod.gpus <= 0:
             return
         pods, cores, memory = self._sums.get(pod.gpus, (0, 0.0, 0))

@@ -65,8 +65,8 @@ class SnapshotSource:
         if before == after:
             return ()
         self.pods.put(key, after)
-        if before is None and after is not None:
-            self.asked.count(after)
+        if after is not None and after.node and (before is None or not before.node):
+            self.asked.count(after)  # a pod that fits no node asks for what no cluster gives
         if self.memory.moved is not None:
             self.memory.moved[key] = after
         if _claim(before) != _claim(after):

@@ -124,6 +124,14 @@ def usable_gpus(
     return usable
 
 
+def run_before_stop_seconds(status: JobStatus, policy: QueuePolicy) -> float:
+    """Seconds that a job runs between two stops: the hold-down of the policy, once more for each stop so far.
+
+    Without that, jobs that come and go would have one job stopped at every hold-down.
+    """
+    return float(policy.preemption.hold_down_seconds * (1 + status.preemptions))
+
+
 def may_grow(running: Iterable[PreemptibleJob], free_gpus: int) -> bool:
     """Whether GPUs are free for another worker of a job that may resume with more."""
     return any(

@@ -13,9 +13,17 @@ from functools import partial
 from typing import Final
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
-from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.scheduler.queue_entry import QueueEntry, SpecRevision, revision_of, taught_entry, taught_since, waits
-from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
+from hyperscale.control.cache.records import Key
+from hyperscale.control.scheduler.queue_entry import (
+    QueueEntry,
+    SpecRevision,
+    held_by_preflight,
+    revision_of,
+    taught_entry,
+    taught_since,
+    waits,
+)
+from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import (
     MAX_TURN_JOBS,
     MAX_TURN_KINDS,
@@ -26,9 +34,7 @@ from hyperscale.model.admission_query import (
     QueueScore,
     Start,
 )
-from hyperscale.model.api.job import PreflightMode
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.api.preflight import is_held
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
@@ -105,21 +111,17 @@ class Pending:
         edition = revision_of(record)
         entry = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
-        if entry is None or (entry.edition, entry.policy, entry.volumes) != (edition, policy, volumes) or taught_since(entry, self._reader):
-            entry = taught_entry(self._reader, key, record, policy, self._cache.mpijobs.get(key), self._cache.policies)
-            if entry is None:
+        unchanged = entry is not None and (entry.edition, entry.policy, entry.volumes) == (edition, policy, volumes)
+        if entry is None or not unchanged or taught_since(entry, self._reader):
+            fresh = taught_entry(self._reader, key, record, policy, self._cache.mpijobs.get(key), self._cache.policies)
+            if fresh is None:
                 self._entries.pop(key, None)
                 return None
-            self._entries[key] = entry
-        return entry if waits(record, self._cache.plans_of(key).recorded) and not self._is_held(record) else None
-
-    def _is_held(self, record: JobRecord) -> bool:
-        """Whether a required preflight holds a job back, so that it must get no GPUs."""
-        spec = record.resource.get("spec")
-        if not isinstance(spec, dict) or spec.get("preflight") != PreflightMode.REQUIRE:
-            return False
-        job = self._reader.read(record.resource, self._cache.policies)[0]
-        return job is not None and is_held(job, metadata_of(record.resource), record.status.preflight)
+            if entry is not None and unchanged:  # it is no new arrival, and its answer stands until it is asked about again
+                fresh.asked, fresh.run_seconds = entry.asked, entry.run_seconds
+            entry = self._entries[key] = fresh
+        decided = not waits(record, self._cache.plans_of(key).recorded)
+        return None if decided or held_by_preflight(record, self._reader, self._cache.policies) else entry
 
     async def read_all(self, policy: PolicySpec) -> None:
         """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""

@@ -12,15 +12,14 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.lifecycle.movable import ADVISES, resizable
+from hyperscale.control.lifecycle.movable import resizable
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
     is_preempted,
-    material,
     may_grow,
     preemption_blocker,
-    shown_stop,
+    run_before_stop_seconds,
     undisturbed,
     usable_gpus,
 )
@@ -28,6 +27,7 @@ from hyperscale.control.scheduler.admission import AdmissionScheduler
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner
 from hyperscale.control.scheduler.pending import Pending
+from hyperscale.control.scheduler.preemption_evaluation import PreemptionEvaluation, advised, not_advised
 from hyperscale.control.scheduler.queue_entry import QueueEntry, with_workers
 from hyperscale.control.scheduler.running_job_evaluator import RunningJobEvaluator
 from hyperscale.control.scheduler.running_jobs import Running
@@ -36,47 +36,9 @@ from hyperscale.model.api.policy import PolicySpec, PreemptionMode
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.reconcile_input import PreemptionView
 from hyperscale.model.running_query import MAX_STOPPABLE, JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion
-from hyperscale.model.status import LastPreemption, ProposedPreemption
-from hyperscale.util.rfc3339 import timestamp, unix_seconds
+from hyperscale.model.status import LastPreemption
+from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
-
-WITHDRAWN_AFTER: Final = 2
-"""Answers in a row that must not name a job before its proposal is withdrawn: figures swing around the threshold."""
-
-
-class PreemptionEvaluation(NamedTuple):
-    """The last result for one running job."""
-
-    shown: ProposedPreemption | None = None
-    due: bool = False
-    """To be carried out by the job's next reconcile."""
-    begun: bool = False
-    """That reconcile has come."""
-    beneficiaries: tuple[str, ...] = ()
-    epochs_kept: float = 0.0
-    """Predicted, what the checkpoints hold."""
-    missed: int = 0
-    """Answers in a row that did not name the job."""
-
-
-def advised(
-    before: PreemptionEvaluation, advice: JobPreemption, job: PreemptibleJob, mode: PreemptionMode, now: float
-) -> PreemptionEvaluation:
-    """Return the next evaluation of a job that the answer names; `now` in Unix seconds."""
-    running = job.running
-    kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
-    if mode is PreemptionMode.AUTOMATIC:
-        return PreemptionEvaluation(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
-    since = before.shown.first_proposed_time if before.shown is not None else timestamp(now)
-    fresh = shown_stop(advice, since, ADVISES)
-    return PreemptionEvaluation(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
-
-
-def not_advised(before: PreemptionEvaluation, asked: bool) -> PreemptionEvaluation:
-    """Return the next evaluation of a job that the answer does not name; not `asked`: there was no question."""
-    missed = before.missed + 1 if asked else WITHDRAWN_AFTER
-    return PreemptionEvaluation(before.shown if missed < WITHDRAWN_AFTER else None, missed=missed)
-
 
 DEADLINE_SECONDS: Final = 1.0
 """Of one question: pending jobs wait behind it."""
@@ -133,7 +95,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         if judged is None or record is None or view is None or not judged.due:
             return None
         now = self._clock()
-        held_long_enough = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
+        held_long_enough = now - unix_seconds(view.start_time) >= run_before_stop_seconds(record.status, policy.queue)
         acts = policy.queue.preemption.mode is PreemptionMode.AUTOMATIC and undisturbed(record.status, view) and self._may_stop(key, policy)
         good = acts and held_long_enough and any(self._gains(name, key) for name in judged.beneficiaries)
         self._evaluations[key] = PreemptionEvaluation(begun=good)
@@ -164,7 +126,8 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             return False
         waiting = [entry for entry in pending if entry.asked]
         snapshot = self._cache.snapshot(policy, now)
-        running = await self._stoppable(group, snapshot) if snapshot.metrics.available and (waiting or not pending) else {}
+        wanted = bool(waiting) or not self._any_waits()
+        running = await self._stoppable(group, snapshot) if snapshot.metrics.available and wanted else {}
         if not waiting and not may_grow(running.values(), self._admission.free(snapshot)[1]):
             running = {}
         if not running:
@@ -172,6 +135,16 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
             return False
         await self._put(group, self._question(waiting, running, snapshot, policy), snapshot, running, now)
         return True
+
+    def _any_waits(self) -> bool:
+        """Whether a job of any policy waits for GPUs that it could use, as far as is known."""
+        for key in self._cache.unstarted:
+            record = self._cache.jobs.get(key)
+            if record is not None and key not in self._cache.assumed_plans:
+                entry = self._pending.entry(key, self._reader.policy_of(record.resource, self._cache.policies))
+                if entry is not None and not entry.hopeless:
+                    return True
+        return False
 
     async def _put(
         self, group: _Group, question: PreemptionQuestion, snapshot: ClusterSnapshot, running: dict[Key, PreemptibleJob], now: float
@@ -224,6 +197,8 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
     def _may_stop(self, key: Key, policy: PolicySpec) -> bool:
         record, view = self._cache.jobs.get(key), self._cache.mpijobs.get(key)
         if record is None or view is None:
+            return False
+        if self._clock() - unix_seconds(view.start_time) < run_before_stop_seconds(record.status, policy.queue):
             return False
         job = self._reader.read(record.resource, self._cache.policies)[0]
         return job is not None and not preemption_blocker(job, view, record.status, policy.queue)

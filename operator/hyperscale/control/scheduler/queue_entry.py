@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import resizable
 from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, queued_since, run_is_over
-from hyperscale.control.specs.parsed_specs import JobReader, Json
+from hyperscale.control.specs.parsed_specs import JobReader, Json, metadata_of
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model import constants
-from hyperscale.model.api.job import JobSpec, PlannerChoice, StartPolicy
+from hyperscale.model.api.job import JobSpec, PlannerChoice, PreflightMode, StartPolicy
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
+from hyperscale.model.api.preflight import is_held
 from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
@@ -115,6 +116,15 @@ def taught_entry(
 def taught_since(entry: QueueEntry, reader: JobReader) -> bool:
     """Whether history chooses placements by other factors now than when the entry was read."""
     return entry.request.corrections is not reader.placement_corrections(entry.request.job, entry.policy)
+
+
+def held_by_preflight(record: JobRecord, reader: JobReader, policies: Mapping[str, Json]) -> bool:
+    """Whether a required preflight holds a job back, so that it must get no GPUs."""
+    spec = record.resource.get("spec")
+    if not isinstance(spec, dict) or spec.get("preflight") != PreflightMode.REQUIRE:
+        return False
+    job = reader.read(record.resource, policies)[0]
+    return job is not None and is_held(job, metadata_of(record.resource), record.status.preflight)
 
 
 def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
