@@ -21,7 +21,7 @@ from hyperscale.planner.graph.machine_resources import without_own_traffic
 from hyperscale.planner.problem.candidates import Vetting, vet
 from hyperscale.planner.problem.corrections import compute_factors, link_factors
 from hyperscale.planner.problem.figures import figures_of
-from hyperscale.planner.problem.machine_costs import machine_costs, machine_identity
+from hyperscale.planner.problem.machine_costs import MachineCosts, machine_costs, machine_identity
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
 from hyperscale.planner.problem.worker_demand import WorkerDemand, demand_of
 
@@ -118,19 +118,18 @@ class Problem:
             *(array.tobytes() for array in arrays),
         )
 
-    def costs(self, members: IntArray) -> Costs:
-        """Costs among some candidates (p,), which become 0..p-1."""
-        links = self.graph.link_costs(self.nodes[members])
-        blocked = ~links.reachable
-        latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
-        bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
+    def costs(self, members: IntArray, links_of: Costs | None = None) -> Costs:
+        """Costs among some candidates (p,), which become 0..p-1.
+
+        links_of: costs of another job, with the same corrections, among the same nodes in the same order; its links are taken over
+        """
         weight, machine = self.job.placement.communication_weight, machine_costs(self.machine, self.nodes[members])
-        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
+        latency, per_byte, blocked = self._links(members, machine) if links_of is None else links_of.links
         return Costs(
             flops_per_second=self.flops_per_second[members],
             memory_bytes=self.memory_bytes[members],
-            latency_seconds=latency * factors,
-            seconds_per_byte=machine.slowed(factors / bandwidth),
+            latency_seconds=latency,
+            seconds_per_byte=per_byte,
             blocked=blocked,
             workload=self.workload,
             gpus_per_worker=self.demand.gpus,
@@ -141,6 +140,15 @@ class Problem:
             uplink_seconds_per_byte=machine.uplink_seconds_per_byte,
             sharp_efficiency=self.sharp_efficiency,
         )
+
+    def _links(self, members: IntArray, machine: MachineCosts) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """(p, p) latency, seconds per byte, and True where two nodes cannot talk."""
+        links = self.graph.link_costs(self.nodes[members])
+        blocked = ~links.reachable
+        latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
+        bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
+        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
+        return latency * factors, machine.slowed(factors / bandwidth), blocked
 
     def uncorrected(self) -> Problem:
         """The same question by tables and measurements alone; itself where nothing corrects it."""
