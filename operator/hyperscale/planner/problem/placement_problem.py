@@ -19,7 +19,7 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.graph.machine_resources import without_own_traffic
 from hyperscale.planner.problem.candidates import Vetting, vet
-from hyperscale.planner.problem.corrections import compute_factors, link_factors
+from hyperscale.planner.problem.corrections import compute_factors, exploration, link_factors
 from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.machine_costs import MachineCosts, machine_costs, machine_identity
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
@@ -155,9 +155,9 @@ class Problem:
         return self if self.request.corrections is None else replace(self, request=structs.replace(self.request, corrections=None))
 
     def expected(self) -> Problem:
-        """The same question without hope for what was not tried; itself where nothing corrects it."""
+        """The same question without hope for what was not tried; itself where there is none."""
         corrections = self.request.corrections
-        if corrections is None or not corrections.explores:
+        if corrections is None or not exploration(corrections, self.policy):
             return self
         return replace(self, request=structs.replace(self.request, corrections=structs.replace(corrections, explores=False)))
 
