@@ -115,6 +115,7 @@ class Problem:
             self.request.seed,
             self.pinned,
             machine_identity(self.machine),
+            self.sharp_efficiency,
             *(array.tobytes() for array in arrays),
         )
 
