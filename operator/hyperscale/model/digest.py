@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import UNKNOWN_SAMPLE, ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
+from hyperscale.model.cluster import UNKNOWN_SAMPLE, ClusterSnapshot, Gpu, Link, MetricsState, Node, Origin, Sample
+
+CARD_SOURCES: Final = (Origin.INFINIBAND, Origin.NODE_EXPORTER)
+"""Sources of a card's speed that decide whether the table of machines counts instead, and which nodes are on one fabric."""
+CARDS: Final = "networkCards"
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -17,6 +23,7 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
 
     Left out: `taken_at`, age and source of every sample, the wording of the metrics state, and what no plan reads: temperature, power and
     used memory of GPUs, and why the use of network cards is unknown. Of all else values, qualities, faults and confidence count.
+    Sources that decide stay: CARD_SOURCES of a card's speed, and an administrator's count of cards.
     """
     timeless = replace(
         snapshot,
@@ -31,15 +38,16 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
 
 
 def _timeless_node(node: Node) -> Node:
-    """`node` with ages and sources cleared; itself when there is nothing to clear."""
-    if not (node.gpus or node.sources or node.network_bytes_per_second.age_seconds is not None or node.network_use_ratio.value is not None):
+    """`node` with ages and sources cleared, but for those that decide; itself when there is nothing to clear."""
+    speed = _timeless(node.network_bytes_per_second, CARD_SOURCES)
+    if not (node.gpus or node.sources or speed is not node.network_bytes_per_second or node.network_use_ratio.value is not None):
         return node
     return replace(
         node,
         gpus=tuple(_timeless_gpu(gpu) for gpu in node.gpus),
-        network_bytes_per_second=_timeless(node.network_bytes_per_second),
+        network_bytes_per_second=speed,
         network_use_ratio=_timeless(node.network_use_ratio) if node.network_use_ratio.value is not None else UNKNOWN_SAMPLE,
-        sources={},
+        sources={CARDS: Origin.OVERRIDE} if node.sources.get(CARDS) == Origin.OVERRIDE else {},
     )
 
 
@@ -61,7 +69,9 @@ def _timeless_link(link: Link) -> Link:
     )
 
 
-def _timeless(sample: Sample) -> Sample:
-    if sample.age_seconds is None and not sample.source:
+def _timeless(sample: Sample, deciding: Sequence[str] = ()) -> Sample:
+    """`sample` without its age, and without its source if that is not one of `deciding`."""
+    source = sample.source if sample.source in deciding else ""
+    if sample.age_seconds is None and sample.source == source:
         return sample
-    return Sample(value=sample.value, age_seconds=None, quality=sample.quality, fault=sample.fault, confidence=sample.confidence)
+    return Sample(sample.value, None, sample.quality, sample.fault, source, sample.confidence)

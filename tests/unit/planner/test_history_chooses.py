@@ -202,3 +202,12 @@ def test_a_kept_search_is_not_the_answer_under_other_corrections() -> None:
 def test_the_same_corrections_give_the_same_bytes() -> None:
     corrections = taught(products=(factor(A100, 1.7),), cards=(factor("b", 1.4),))
     assert to_json(two_workers(corrections)) == to_json(two_workers(corrections))
+
+
+def test_no_optimum_is_claimed_of_seconds_that_the_search_hoped_for() -> None:
+    hoped = taught(products=(factor(A100, 1.0, error=0.5), factor(V100, 1.0)), explores=True)
+    cases = ((None, POLICY, True), (replace(hoped, explores=False), POLICY, True), (hoped, STATED_ONLY, True), (hoped, POLICY, False))
+    for corrections, policy, proven in cases:
+        plan = two_workers(corrections, policy)
+        assert (plan.optimality_gap is not None) is proven
+        assert any("optimal" in reason or "best possible" in reason for reason in plan.reasons) is proven

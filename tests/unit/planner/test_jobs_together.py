@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob
-from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.api.policy import Overrides, PolicySpec, UplinkOverride
+from hyperscale.model.cluster import ClusterSnapshot, Origin, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.history.corrections import Corrections, Factor
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.queue.joint import take_turns
@@ -24,26 +29,28 @@ from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.service.frames import AskTurns, ClusterFrame, Turned
 from hyperscale.planner.service.worker import PlannerService
+from hyperscale.planner.together.shared_nodes import TogetherJob, shared_nodes
 from hyperscale.planner.together.start_together import FAILED, Together, TogetherPlanner, posed_like
 from hyperscale.planner.workload.profile import profile
-from tests.builders.clusters import gpu_node, snapshot, training
+from tests.builders.clusters import LEVELS, gpu_node, snapshot, training
 
 POLICY = PolicySpec()
 
 
-def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
-    return make_plan(request, graph, profile(request.job), POLICY, expired=expired)
+def together_on(graph: ClusterGraph, policy: PolicySpec = POLICY) -> TogetherPlanner:
+    return TogetherPlanner(graph, policy, lambda request: profile(request.job), plan_in_order)
 
 
-def together_on(graph: ClusterGraph) -> TogetherPlanner:
-    return TogetherPlanner(graph, POLICY, lambda request: profile(request.job), plan_in_order)
+def decided(
+    jobs: Sequence[QueuedJob], cluster: ClusterSnapshot, together: bool | Together = True, policy: PolicySpec = POLICY
+) -> AdmissionResult:
+    def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
+        return make_plan(request, graph, profile(request.job), policy, expired=expired)
 
-
-def decided(jobs: Sequence[QueuedJob], cluster: ClusterSnapshot, together: bool | Together = True) -> AdmissionResult:
-    graph = build(cluster, POLICY)
-    planner = together_on(graph) if together is True else together or None
+    graph = build(cluster, policy)
+    planner = together_on(graph, policy) if together is True else together or None
     return take_turns(
-        AdmissionRequest(jobs=tuple(jobs)), PlacementOracle(graph, POLICY, place), POLICY.queue, choosers(POLICY.queue), planner
+        AdmissionRequest(jobs=tuple(jobs)), PlacementOracle(graph, policy, place), policy.queue, choosers(policy.queue), planner
     )
 
 
@@ -138,6 +145,48 @@ def test_a_decision_that_must_be_answered_keeps_the_plans_one_after_the_other() 
     late = TogetherPlanner(build(cluster, POLICY), POLICY, lambda request: profile(request.job), plan_in_order, expired=lambda: True)
     turns = decided(JOBS, cluster, late)
     assert (turns.starts, turns.fallbacks) == (decided(JOBS, cluster, together=False).starts, ())
+
+
+def two_racks(name: str) -> ClusterSnapshot:
+    """Two racks of four GPUs each, fast and slow, on InfiniBand with two cards a node or behind an uplink that the policy limits."""
+    fabric = {"network_cards": 2, "network_bytes_per_second": Sample(2e9, 3.0, Quality.MEASURED, source=Origin.INFINIBAND)}
+    given: dict[str, Any] = fabric if name == "rails" else {}
+    fast = [gpu_node(f"fast{index}", free=2, domain="eu/a", product="NVIDIA-H100-80GB-HBM3", **given) for index in range(2)]
+    slow = [gpu_node(f"slow{index}", free=2, domain="eu/b", product="Tesla-T4", **given) for index in range(2)]
+    return snapshot(*fast, *slow)
+
+
+@pytest.mark.parametrize("name", ["rails", "uplinks"])
+def test_jobs_on_cards_and_uplinks_that_they_share_are_placed_together(name: str) -> None:
+    uplinks = (UplinkOverride(level=LEVELS[1], bytes_per_second=1e9),) if name == "uplinks" else ()
+    policy = PolicySpec(overrides=Overrides(uplinks=uplinks))
+    cluster = two_racks(name)
+    alone, together = decided(JOBS, cluster, together=False, policy=policy), decided(JOBS, cluster, policy=policy)
+    assert (together.fallbacks, alone.fallbacks) == ((), ())
+    assert weighted_sum(together, JOBS) < 0.99 * weighted_sum(alone, JOBS)
+    assert all(start.plan.reasons[0].startswith("placed together with 1 other job") for start in together.starts)
+
+
+@pytest.mark.parametrize("name", ["rails", "uplinks"])
+def test_every_job_has_all_costs_of_its_nodes(name: str) -> None:
+    policy = PolicySpec(overrides=Overrides(uplinks=(UplinkOverride(level=LEVELS[1], bytes_per_second=1e9),)))
+    graph = build(two_racks(name), policy)
+    posed = [pose(queued.request, graph, profile(queued.request.job), policy) for queued in (*JOBS, job("further", 2, hidden=64))]
+    shared = shared_nodes([TogetherJob(problem, (0, 0, 1, 1)[: problem.request.job.workers.max_replicas]) for problem in posed])
+    for problem, each in zip(posed, shared.of_job, strict=True):
+        own = problem.costs(np.arange(len(problem.nodes)))
+        for field in dataclasses.fields(Costs):
+            np.testing.assert_array_equal(getattr(each.costs, field.name), getattr(own, field.name), field.name)
+
+
+def test_jobs_that_history_corrects_otherwise_do_not_share_links() -> None:
+    graph = build(fast_and_slow(), POLICY)
+    taught = Corrections(untried=Factor("", 1.0, 0.0, 9), tiers=(Factor(LEVELS[0], 2.0, 0.0, 9), Factor(LEVELS[1], 2.0, 0.0, 9)), runs=9)
+    requests = (JOBS[0].request, msgspec.structs.replace(JOBS[1].request, corrections=taught))
+    posed = [pose(request, graph, profile(request.job), POLICY) for request in requests]
+    shared = shared_nodes([TogetherJob(problem, (0, 1, 2, 3)) for problem in posed])
+    one, other = (each.costs.seconds_per_byte for each in shared.of_job)
+    assert (other[~np.eye(8, dtype=bool)] > 1.5 * one[~np.eye(8, dtype=bool)]).all()
 
 
 def test_a_problem_taken_from_a_job_alike_is_the_one_that_would_be_posed() -> None:

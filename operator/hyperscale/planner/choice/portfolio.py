@@ -114,7 +114,9 @@ def _judged(plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: 
     within = tolerance(problem)
     factor = trust.shown_ratio(plan.predicted.calibration)
     plain = plan.objective / factor  # candidates and bounds are the cost model's own
-    above = gap(plain, lower_bound)
+    # In the hope for what was not tried the bound is that of other seconds than the plan states.
+    hopes = problem.expected() is not problem
+    above = None if hopes else gap(plain, lower_bound)
     least = min(candidate.objective for candidate, _ in proposed)
     equal = least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING
     chosen = reasons.preferred(within, problem.request.weights, bool(problem.request.asked_sizes)) if equal else ""

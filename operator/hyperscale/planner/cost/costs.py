@@ -48,6 +48,11 @@ class Costs:
     sharp_efficiency: float = 0.0
     """Of NVLink SHARP, the least of all nodes that the job may use; 0 where switches of some do not add up."""
 
+    @property
+    def links(self) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """(m, m) latency, seconds per byte, and True where two nodes cannot talk."""
+        return self.latency_seconds, self.seconds_per_byte, self.blocked
+
     @cached_property
     def filling_workers(self) -> FloatArray:
         """(m,) workers of one node whose GPUs fill its network cards; with w below it they get w / filling of what the cards carry."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import BoolArray, FloatArray, IntArray, Machine
+from hyperscale.model.graph import BoolArray, Fabrics, FloatArray, IntArray, Machine
 
 LEAST_LEFT_RATIO: Final = 0.05
 """A new job gets some turn on cards that others fill; keeps figures finite."""
@@ -70,7 +71,12 @@ def _limited_levels(machine: Machine) -> BoolArray:
     return limited
 
 
-def machine_identity(machine: Machine) -> tuple[bytes, ...]:
-    """Everything of `machine` that a search may depend on."""
-    arrays = (machine.rails, machine.cards_left_ratio, machine.uplink_domains, machine.uplink_bytes_per_second)
-    return tuple(array.tobytes() for array in arrays)
+def machine_identity(machine: Machine | Fabrics) -> tuple[Hashable, ...]:
+    """Everything of `machine` as one value: a search may depend on each of its fields."""
+    return tuple(_identity(getattr(machine, each.name)) for each in fields(machine))
+
+
+def _identity(value: Fabrics | FloatArray | tuple[tuple[str, ...], ...] | None) -> Hashable:
+    if isinstance(value, Fabrics):
+        return machine_identity(value)
+    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value

@@ -19,9 +19,9 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.graph.machine_resources import without_own_traffic
 from hyperscale.planner.problem.candidates import Vetting, vet
-from hyperscale.planner.problem.corrections import compute_factors, link_factors
+from hyperscale.planner.problem.corrections import compute_factors, exploration, link_factors
 from hyperscale.planner.problem.figures import figures_of
-from hyperscale.planner.problem.machine_costs import machine_costs, machine_identity
+from hyperscale.planner.problem.machine_costs import MachineCosts, machine_costs, machine_identity
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
 from hyperscale.planner.problem.worker_demand import WorkerDemand, demand_of
 
@@ -115,22 +115,22 @@ class Problem:
             self.request.seed,
             self.pinned,
             machine_identity(self.machine),
+            self.sharp_efficiency,
             *(array.tobytes() for array in arrays),
         )
 
-    def costs(self, members: IntArray) -> Costs:
-        """Costs among some candidates (p,), which become 0..p-1."""
-        links = self.graph.link_costs(self.nodes[members])
-        blocked = ~links.reachable
-        latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
-        bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
+    def costs(self, members: IntArray, links_of: Costs | None = None) -> Costs:
+        """Costs among some candidates (p,), which become 0..p-1.
+
+        links_of: costs of another job, with the same corrections, among the same nodes in the same order; its links are taken over
+        """
         weight, machine = self.job.placement.communication_weight, machine_costs(self.machine, self.nodes[members])
-        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
+        latency, per_byte, blocked = self._links(members, machine) if links_of is None else links_of.links
         return Costs(
             flops_per_second=self.flops_per_second[members],
             memory_bytes=self.memory_bytes[members],
-            latency_seconds=latency * factors,
-            seconds_per_byte=machine.slowed(factors / bandwidth),
+            latency_seconds=latency,
+            seconds_per_byte=per_byte,
             blocked=blocked,
             workload=self.workload,
             gpus_per_worker=self.demand.gpus,
@@ -142,14 +142,23 @@ class Problem:
             sharp_efficiency=self.sharp_efficiency,
         )
 
+    def _links(self, members: IntArray, machine: MachineCosts) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """(p, p) latency, seconds per byte, and True where two nodes cannot talk."""
+        links = self.graph.link_costs(self.nodes[members])
+        blocked = ~links.reachable
+        latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
+        bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
+        factors = link_factors(self.request.corrections, self.graph, self.nodes[members], links.measured, self.policy)
+        return latency * factors, machine.slowed(factors / bandwidth), blocked
+
     def uncorrected(self) -> Problem:
         """The same question by tables and measurements alone; itself where nothing corrects it."""
         return self if self.request.corrections is None else replace(self, request=structs.replace(self.request, corrections=None))
 
     def expected(self) -> Problem:
-        """The same question without hope for what was not tried; itself where nothing corrects it."""
+        """The same question without hope for what was not tried; itself where there is none."""
         corrections = self.request.corrections
-        if corrections is None or not corrections.explores:
+        if corrections is None or not exploration(corrections, self.policy):
             return self
         return replace(self, request=structs.replace(self.request, corrections=structs.replace(corrections, explores=False)))
 

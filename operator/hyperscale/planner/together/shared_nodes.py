@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
+from hyperscale.model.history.corrections import Corrections
 from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.objective import Costs, largest_shares, objectives, volumes
 from hyperscale.planner.problem.candidates import free_gpus
@@ -161,18 +162,17 @@ def shared_nodes(jobs: Sequence[TogetherJob]) -> SharedNodes:
     usable = [_usable(job) for job in jobs]
     nodes = _pool(jobs, usable)
     demand, free = _resources(jobs, graph, nodes)
-    whole: Costs | None = None
+    whole: dict[Corrections | None, Costs] = {}
     of_job: list[JobCosts] = []
     back = np.full((len(jobs), len(nodes)), -1, dtype=np.int64)
     for index, (job, candidates) in enumerate(zip(jobs, usable, strict=True)):
         chosen = candidates[np.isin(job.problem.nodes[candidates], nodes)]
         at = np.searchsorted(nodes, job.problem.nodes[chosen])
         back[index, at] = np.arange(len(at))
-        if whole is None or len(at) != len(nodes):
-            costs = job.problem.costs(chosen)
-            whole = costs if len(at) == len(nodes) else whole
-        else:
-            costs = _with_links_of(whole, job.problem, chosen)
+        # Reading links takes longest: jobs with all nodes and the same corrections share them.
+        costs = job.problem.costs(chosen, whole.get(job.problem.request.corrections) if len(at) == len(nodes) else None)
+        if len(at) == len(nodes):
+            whole.setdefault(job.problem.request.corrections, costs)
         of_job.append(job_costs(job.workers, at, costs, job.problem.slots[chosen]))
     return SharedNodes(
         one_by_one=tuple(back[index, np.searchsorted(nodes, np.array(job.order, dtype=np.int64))] for index, job in enumerate(jobs)),
@@ -198,19 +198,6 @@ def job_costs(workers: int, nodes: IntArray, costs: Costs, slots: IntArray) -> J
     if not memory_may_limit(costs, np.flatnonzero(slots > 0), workers):
         return JobCosts(nodes, costs, costs, slots, memory_limits=False)
     return JobCosts(nodes, costs, replace(costs, memory_bytes=np.full(len(slots), np.inf)), slots, memory_limits=True)
-
-
-def _with_links_of(whole: Costs, problem: Problem, members: IntArray) -> Costs:
-    """The costs of another job among the same nodes: reading links takes longest, and they are the same."""
-    own = problem.costs(members[:1])
-    return replace(
-        own,
-        flops_per_second=problem.flops_per_second[members],
-        memory_bytes=problem.memory_bytes[members],
-        latency_seconds=whole.latency_seconds,
-        seconds_per_byte=whole.seconds_per_byte,
-        blocked=whole.blocked,
-    )
 
 
 def _usable(job: TogetherJob) -> IntArray:
