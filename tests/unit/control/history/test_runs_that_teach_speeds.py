@@ -11,7 +11,7 @@ from hyperscale.control.history.taught_speeds import Speeds, stated_parts_of
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.policy import HistoryPlacement, HistoryPolicy, PolicySpec
-from hyperscale.model.history.corrections import PartKind, PredictedPart
+from hyperscale.model.history.corrections import Corrections, Factor, PartKind, PredictedPart
 from hyperscale.model.plan import Plan
 from tests.builders.clusters import POLICY, PRODUCTS, gpu_node, planned, snapshot, training
 from tests.unit.control.history.test_finished_runs import history, run, server  # noqa: F401 - fixtures
@@ -99,3 +99,10 @@ def test_parts_of_a_plan_are_read_as_they_were_written() -> None:
     assert stated_parts_of(msgspec.json.encode(PLAN).decode()) == PLAN.predicted.parts
     assert PredictedPart(PartKind.OVERHEAD, 0.0045) in PLAN.predicted.parts
     assert PRODUCTS[0] in {part.name for part in PLAN.predicted.parts}
+
+
+@pytest.mark.parametrize("kind", ["products", "tiers", "spread"])
+def test_a_question_never_carries_a_figure_that_is_no_number(kind: str) -> None:
+    broken = float("nan") if kind == "spread" else (Factor("A", float("nan"), 0.1, 5),)
+    corrections = msgspec.structs.replace(Corrections(untried=Factor("", 1.0, 0.1, 5)), **{kind: broken})
+    assert question_about("team/gnn", training(), POLICY, corrections=corrections).corrections is None
