@@ -185,3 +185,19 @@ def test_a_fit_with_a_figure_that_is_no_number_corrects_nothing(
     monkeypatch.setattr(speed_fit, "fitted", lambda _: broken)
     assert corrections_of(runs) == {}
     assert "correct no plan" in caplog.text
+
+
+@pytest.mark.parametrize("rate", [1e9, 1e12, 3.12e14, 1e17])
+def test_the_newest_run_does_not_move_the_rate_that_all_runs_refer_to(rate: float) -> None:
+    sound = [run({"A": 1.0})] * 40
+    other = run({"A": 1.0})._replace(parts=(PredictedPart(PartKind.COMPUTE, 1.0, "A", rate),), namespace="other")
+    found = corrections_of([*sound, other])["GCN"].products[0]
+    assert found.rate == 1e13
+    assert found.factor == pytest.approx(1.0, abs=0.06)
+
+
+def test_runs_that_were_predicted_with_another_speed_agree_about_the_product() -> None:
+    """Another policy states a tenth of the speed: ten times the seconds are predicted, and the measured ones are the same."""
+    other = run({"A": 10.0}, 0.1)._replace(parts=(PredictedPart(PartKind.COMPUTE, 10.0, "A", 1e12),))
+    found = corrections_of([*[run({"A": 1.0})] * 5, *[other] * 4])["GCN"].products[0]
+    assert (found.rate, found.factor) == (1e13, pytest.approx(1.0, abs=0.01))
