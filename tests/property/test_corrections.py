@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.evaluate.calibration.speed_fit import corrections_of
-from hyperscale.evaluate.calibration.taught_run import TaughtRun
+from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
 from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, Factor, PartKind, PredictedPart
 from hyperscale.planner.check.artifact import to_json
 from tests.builders.clusters import PRODUCTS, planned, random_cluster, training
@@ -17,8 +17,9 @@ from tests.builders.clusters import PRODUCTS, planned, random_cluster, training
 LEVEL = "topology.kubernetes.io/zone"
 ANY_FIGURE = st.floats(allow_nan=True, allow_infinity=True) | st.floats(1e-3, 1e3)
 SECONDS = st.floats(1e-3, 1e3)
+RATES = st.sampled_from([0.0, 1e9, 1e13, 1e17])
 NAMES = st.sampled_from(["A", "B", "C"])
-PARTS = st.lists(st.builds(PredictedPart, st.sampled_from([*PartKind]), ANY_FIGURE, NAMES, st.just(1e13), ANY_FIGURE), max_size=5).map(
+PARTS = st.lists(st.builds(PredictedPart, st.sampled_from([*PartKind]), ANY_FIGURE, NAMES, RATES | ANY_FIGURE, ANY_FIGURE), max_size=5).map(
     tuple
 )
 FORGED = st.builds(TaughtRun, NAMES, NAMES, PARTS, ANY_FIGURE, ANY_FIGURE, st.none() | ANY_FIGURE)
@@ -28,7 +29,7 @@ FORGED = st.builds(TaughtRun, NAMES, NAMES, PARTS, ANY_FIGURE, ANY_FIGURE, st.no
 def sound_runs(draw: st.DrawFn) -> TaughtRun:
     """A run whose parts are its prediction's, measured anyhow."""
     compute, link = draw(SECONDS), draw(st.just(0.0) | SECONDS)
-    parts = (PredictedPart(PartKind.COMPUTE, compute, draw(NAMES), 1e13, link), PredictedPart(PartKind.LINK, link, draw(NAMES)))
+    parts = (PredictedPart(PartKind.COMPUTE, compute, draw(NAMES), draw(RATES), link), PredictedPart(PartKind.LINK, link, draw(NAMES)))
     return TaughtRun(draw(NAMES), draw(NAMES), parts, compute + link, draw(SECONDS), draw(st.none() | SECONDS))
 
 
@@ -41,7 +42,9 @@ def factors_of(corrections: Corrections) -> tuple[Factor, ...]:
 def test_factors_are_bounded_whatever_runs_report(runs: list[TaughtRun]) -> None:
     taught = corrections_of(runs)
     assert taught == corrections_of(runs)
+    assert ("" in taught) == any(map(usable, runs))
     for corrections in taught.values():
+        assert corrections.finite
         for factor in factors_of(corrections):
             assert 1.0 / MAX_FACTOR * (1.0 - 1e-5) <= factor.factor <= MAX_FACTOR * (1.0 + 1e-5)
             assert 0.0 <= factor.error < 2.0

@@ -11,18 +11,21 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
+from hyperscale.model.history.corrections import MAX_RATE
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.status import JobStatus
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, is_future, timestamp, unix_seconds
 
 MAX_FIGURE: Final = 1e15
-"""Seconds, bytes a second, epochs: no figure of a plan or status comes near."""
+"""Seconds, bytes a second, epochs: no figure of a plan or status comes near, but those of `_LARGEST`."""
 ROUNDED: Final = 1e-3
 """More than a figure of a status differs from its own for being rounded."""
 MAX_PARTITIONS: Final = 1_000_000
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters of no text of the operator's: terminals obey them, and PostgreSQL refuses a NUL."""
 _SIGNED: Final = frozenset({"learned_score", "objective", "optimality_gap", "regret", "rule_score", "saved_seconds"})
+_LARGEST: Final = {"rate": MAX_RATE}
+"""Bounds of fields that may be larger than MAX_FIGURE."""
 
 
 def is_plan(plan: Plan) -> bool:
@@ -99,18 +102,18 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _in_bounds(values: Iterable[object], signed: bool = False) -> bool:
+def _in_bounds(values: Iterable[object], signed: bool = False, largest: float = MAX_FIGURE) -> bool:
     """Every number below these values, a few fields of which may be negative, and no control character in any text."""
-    return all(_is_sound(value, signed) for value in values)
+    return all(_is_sound(value, signed, largest) for value in values)
 
 
-def _is_sound(value: object, signed: bool) -> bool:
+def _is_sound(value: object, signed: bool, largest: float) -> bool:
     if isinstance(value, str):
         return not _CONTROL.search(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return abs(value) <= MAX_FIGURE and (signed or value >= 0)  # NaN is no figure either; integers may be beyond any float
+        return abs(value) <= largest and (signed or value >= 0)  # NaN is no figure either; integers may be beyond any float
     if isinstance(value, tuple):
-        return _in_bounds(value, signed)
+        return _in_bounds(value, signed, largest)
     if isinstance(value, msgspec.Struct):
-        return all(_in_bounds((getattr(value, name),), name in _SIGNED) for name in value.__struct_fields__)
+        return all(_is_sound(getattr(value, name), name in _SIGNED, _LARGEST.get(name, MAX_FIGURE)) for name in value.__struct_fields__)
     return True

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from hyperscale.model.api.policy import MAX_GIGAFLOPS, GpuModel, PolicySpec
 from hyperscale.model.status import JobStatus, LastMigration, LastPreemption, QueueDecision
-from hyperscale.spec.plausible import is_status
+from hyperscale.spec.plausible import is_plan, is_status
+from tests.builders.clusters import gpu_node, planned, snapshot, training
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400), 10**16, -1])
@@ -28,3 +31,14 @@ def test_a_status_with_a_figure_that_is_not_finite_is_none_of_ours(figure: float
 )
 def test_a_preemption_or_migration_without_a_time_is_none_of_ours(status: JobStatus) -> None:
     assert not is_status(status)
+
+
+@pytest.mark.parametrize("gigaflops", [1, 1_000_001, MAX_GIGAFLOPS])
+def test_a_plan_by_any_speed_that_a_policy_can_state_is_one(gigaflops: int) -> None:
+    policy = PolicySpec(gpus=(GpuModel(product="NVIDIA-A100", gigaflops=gigaflops),))
+    plan = planned(snapshot(*(gpu_node(name) for name in "ab")), training(), policy)
+    assert gigaflops * 1e9 in {part.rate for part in plan.predicted.parts}
+    assert is_plan(plan)
+    assert is_status(JobStatus(plan=plan))
+    beyond = tuple(replace(part, rate=part.rate and 1.01 * MAX_GIGAFLOPS * 1e9) for part in plan.predicted.parts)
+    assert not is_plan(replace(plan, predicted=replace(plan.predicted, parts=beyond)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
+from hyperscale.evaluate.calibration import speed_fit
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
 from hyperscale.evaluate.calibration.taught_run import SAME_NAMESPACE, TaughtRun, measured_compute, usable, weights
 from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
@@ -157,3 +159,45 @@ def test_a_lie_that_nobody_can_contradict_is_bounded() -> None:
 def test_the_same_runs_give_the_same_factors() -> None:
     runs = [run({"A": 1.0, "B": 0.7}, 1.4, link=0.3)] * 7
     assert corrections_of(runs) == corrections_of(list(runs))
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e8, 1e18, math.nan, math.inf, -1.0])
+def test_a_rate_that_no_gpu_has_teaches_nothing(rate: float) -> None:
+    sound = [run({"A": 1.0}, 1.5)] * 6
+    forged = run({"A": 1.0})._replace(parts=(PredictedPart(PartKind.COMPUTE, 1.0, "A", rate),))
+    assert not usable(forged)
+    assert corrections_of([*sound, forged]) == corrections_of(sound)
+
+
+def test_seconds_too_small_for_ratios_teach_nothing() -> None:
+    parts = (PredictedPart(PartKind.COMPUTE, 1.0, "A", 1e13, 1.0), PredictedPart(PartKind.LINK, 1e-320, RACK))
+    forged = TaughtRun("team", "GCN", parts, 2.0, 2.0)
+    assert not usable(forged)
+
+
+@pytest.mark.parametrize("field", ["mean", "covariance", "left_out"])
+def test_a_fit_with_a_figure_that_is_no_number_corrects_nothing(
+    field: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [run({"A": 1.0}, 1.5)] * 6
+    whole = speed_fit.fitted(runs)
+    broken = dataclasses.replace(whole, **{field: np.full_like(getattr(whole, field), math.nan)})
+    monkeypatch.setattr(speed_fit, "fitted", lambda _: broken)
+    assert corrections_of(runs) == {}
+    assert "correct no plan" in caplog.text
+
+
+@pytest.mark.parametrize("rate", [1e9, 1e12, 3.12e14, 1e17])
+def test_the_newest_run_does_not_move_the_rate_that_all_runs_refer_to(rate: float) -> None:
+    sound = [run({"A": 1.0})] * 40
+    other = run({"A": 1.0})._replace(parts=(PredictedPart(PartKind.COMPUTE, 1.0, "A", rate),), namespace="other")
+    found = corrections_of([*sound, other])["GCN"].products[0]
+    assert found.rate == 1e13
+    assert found.factor == pytest.approx(1.0, abs=0.06)
+
+
+def test_runs_that_were_predicted_with_another_speed_agree_about_the_product() -> None:
+    """Another policy states a tenth of the speed: ten times the seconds are predicted, and the measured ones are the same."""
+    other = run({"A": 10.0}, 0.1)._replace(parts=(PredictedPart(PartKind.COMPUTE, 10.0, "A", 1e12),))
+    found = corrections_of([*[run({"A": 1.0})] * 5, *[other] * 4])["GCN"].products[0]
+    assert (found.rate, found.factor) == (1e13, pytest.approx(1.0, abs=0.01))

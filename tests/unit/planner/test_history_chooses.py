@@ -24,6 +24,7 @@ from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, planned, snapshot, training
 
 A100, V100, T4, H100 = PRODUCTS
+ONE_WORKER = training(workers={"minReplicas": 1, "maxReplicas": 1})
 SURE = 0.01
 TWO_KINDS = snapshot(*(gpu_node(name, product=product) for name, product in (("a", A100), ("b", A100), ("c", V100), ("d", V100))))
 FOUR = snapshot(*(gpu_node(name) for name in "abcd"))
@@ -180,6 +181,18 @@ def test_a_factor_holds_its_product_where_the_table_has_changed() -> None:
     same = two_workers(taught(products=(factor(A100, 1.5, rate=13e12),)))
     moved = two_workers(taught(products=(factor(A100, 0.75, rate=6.5e12),)))
     assert moved.predicted.epoch_seconds == pytest.approx(same.predicted.epoch_seconds)
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e9, 1e17, math.inf])
+def test_a_rate_far_from_the_table_says_nothing_of_the_product(rate: float) -> None:
+    far = two_workers(taught(products=(factor(A100, 0.25, rate=rate), factor(V100, 1.0))))
+    assert far.predicted.epoch_seconds == pytest.approx(two_workers(taught()).predicted.epoch_seconds)
+
+
+def test_factor_and_drift_together_stay_within_the_bounds_of_a_factor() -> None:
+    slow = planned(FOUR, ONE_WORKER, corrections=taught(products=(factor(A100, 4.0, rate=13e12),)))
+    slower = planned(FOUR, ONE_WORKER, corrections=taught(products=(factor(A100, 4.0, rate=4e12),)))
+    assert slower.predicted.epoch_seconds == pytest.approx(slow.predicted.epoch_seconds)
 
 
 def test_the_policy_decides_whether_history_chooses() -> None:

@@ -171,7 +171,7 @@ class RunStore:
                 self._placements[uid] = placement(plan)
         steps = []
         for uid, measured, predicted in rows:
-            gpus = self._placements[uid]
+            gpus = self._placements.get(uid)  # None where another operator removed the run since
             if gpus:
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
                 steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))

@@ -58,6 +58,7 @@ def read_taught(
     return [
         (uid, TaughtRun(namespace, architecture, parts[uid], predicted, measured, compute))
         for uid, namespace, architecture, predicted, measured, compute in rows
+        if uid in parts  # another operator may have removed the run between both selects
     ]
 
 

@@ -82,7 +82,7 @@ def question_about(
     key:       namespace/name
     free_gpus: free GPUs by node where they differ from the snapshot
     volumes:   nodes from which the claims of the job can be reached
-    corrections: what finished runs taught the cost model, where they choose placements
+    corrections: what finished runs taught the cost model, where they choose placements; dropped where a figure is no number
     Raises render.template.RenderError where the job's worker template cannot be used.
     """
     asks = worker_asks(job, key.rpartition("/")[2])
@@ -98,7 +98,7 @@ def question_about(
         apart=asks.apart,
         resources=asks.resources,
         calibration=calibration,
-        corrections=corrections,
+        corrections=corrections if corrections is not None and corrections.finite else None,
     )
 
 

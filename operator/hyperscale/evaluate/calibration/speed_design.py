@@ -112,7 +112,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
     """Return the arrays of usable runs, oldest first."""
     keys, counts = _keys(runs), weights(runs)
     place = {key: at for at, key in enumerate(keys)}
-    rates = _newest_rates(runs)
+    rates = _middle_rates(runs, counts)
     seconds = _seconds(runs, place, rates)
     split = [(row, measured) for row, run in enumerate(runs) if (measured := measured_compute(run)) is not None]
     return Design(
@@ -169,9 +169,20 @@ def _seconds(runs: Sequence[TaughtRun], place: Mapping[Key, int], rates: Mapping
     return seconds
 
 
-def _newest_rates(runs: Sequence[TaughtRun]) -> dict[str, float]:
-    """FLOP/s that the newest run of each product was predicted with."""
-    return {part.name: part.rate for run in runs for part in run.parts if part.kind is PartKind.COMPUTE and part.rate > 0.0}
+def _middle_rates(runs: Sequence[TaughtRun], counts: Sequence[float]) -> dict[str, float]:
+    """FLOP/s that runs of each product were predicted with: the weighted median, which no single run moves."""
+    counted: dict[str, list[tuple[float, float]]] = {}
+    for run, count in zip(runs, counts, strict=True):
+        for part in run.parts:
+            if part.kind is PartKind.COMPUTE and part.rate > 0.0:
+                counted.setdefault(part.name, []).append((part.rate, count))
+    return {name: _middle(sorted(rates)) for name, rates in counted.items()}
+
+
+def _middle(counted: Sequence[tuple[float, float]]) -> float:
+    """The first figure, in ascending order, up to which half of the counts lie."""
+    reached = np.cumsum([count for _, count in counted])
+    return counted[int(np.searchsorted(reached, 0.5 * reached[-1] * (1.0 - 1e-12)))][0]
 
 
 def _keys(runs: Sequence[TaughtRun]) -> tuple[Key, ...]:
@@ -193,6 +204,6 @@ def _count(runs: Sequence[TaughtRun], key: Key) -> int:
     return sum(any(part.kind is kind and part.name == name for part in run.parts) for run in runs)
 
 
-def _drift(rate: float, newest: float) -> float:
+def _drift(rate: float, middle: float) -> float:
     """What turns seconds predicted with one rate into those with another."""
-    return rate / newest if rate > 0.0 and newest > 0.0 else 1.0
+    return rate / middle if rate > 0.0 and middle > 0.0 else 1.0

@@ -9,6 +9,7 @@ theta = (J'WJ / s^2 + P)^-1 J'W (r + J theta) / s^2, by Gauss-Newton steps. W ar
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 ANY: Final = ""
 """Key of the corrections for an architecture without any run."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,27 @@ class SpeedFit:
     left_out: FloatArray
     """(r,) ln(measured / predicted) of each run's epoch, about as if the run had been left out of the fit."""
 
+    @property
+    def finite(self) -> bool:
+        """Whether every figure is a number."""
+        return all(bool(np.isfinite(figures).all()) for figures in (self.mean, self.covariance, self.left_out))
+
 
 def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corrections]:
     """Return corrections by architecture, and those of every other one under ""; none from fewer than `least` usable runs.
 
     runs: oldest first; what can be no run is left out
+    None, with a line in the log, where a figure of the fit is no number: plans go on without corrections.
     """
     taught = [run for run in runs if usable(run)][-MAX_TAUGHT:]
     if len(taught) < max(1, least):
         return {}
     fit = fitted(taught)
-    return {name: _corrections(fit, taught, name) for name in (ANY, *sorted({run.architecture for run in taught}))}
+    found = {name: _corrections(fit, taught, name) for name in (ANY, *sorted({run.architecture for run in taught}))}
+    if not (fit.finite and all(corrections.finite for corrections in found.values())):
+        _LOG.error("finished runs correct no plan: the fit to %d of them has a figure that is no number", len(taught))
+        return {}
+    return found
 
 
 def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
-from hyperscale.model.history.corrections import PartKind, PredictedPart
+from hyperscale.model.history.corrections import MAX_RATE, MIN_RATE, PartKind, PredictedPart
 
 ABSURD: Final = math.log(20.0)
 """Of ln(measured / predicted): a larger one is no measurement."""
 SAME_NAMESPACE: Final = 0.25
 """Correlation of runs of one namespace on one mix of products: its runs count for no more than 4 independent ones (Kish 1965)."""
-MAX_RATE: Final = 1e12
-"""FLOP/s of one GPU, over LONGEST_SECONDS."""
+LEAST_PART_SECONDS: Final = 1e-30
+"""Of a part that is there at all."""
 PARTS_TOLERANCE: Final = 0.01
 """Relative difference of parts and prediction from which this cost model has not written both."""
 
@@ -51,13 +51,20 @@ class TaughtRun(NamedTuple):
 
 def usable(run: TaughtRun) -> bool:
     """Return whether the figures of a run can be those of a run, and its parts those of its prediction."""
-    figures = [figure for part in run.parts for figure in (part.seconds, part.exchange_seconds, part.rate / MAX_RATE)]
-    if not figures or not all(0.0 <= figure <= LONGEST_SECONDS for figure in figures):
+    if not run.parts or not all(map(_plausible, run.parts)):
         return False
     if not all(SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS for seconds in (run.predicted_seconds, run.measured_seconds)):
         return False
     whole = abs(run.parts_seconds - run.predicted_seconds) <= PARTS_TOLERANCE * run.predicted_seconds
     return whole and abs(math.log(run.measured_seconds / run.predicted_seconds)) <= ABSURD
+
+
+def _plausible(part: PredictedPart) -> bool:
+    """Whether seconds are none or those of a part, and a rate is none or that of a GPU: ratios of such figures stay finite."""
+    seconds = (part.seconds, part.exchange_seconds)
+    return (part.rate == 0.0 or MIN_RATE <= part.rate <= MAX_RATE) and all(
+        figure == 0.0 or LEAST_PART_SECONDS <= figure <= LONGEST_SECONDS for figure in seconds
+    )
 
 
 def measured_compute(run: TaughtRun) -> float | None:

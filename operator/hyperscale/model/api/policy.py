@@ -15,6 +15,8 @@ from hyperscale.model.api.preference_policy import PreferencePolicy
 from hyperscale.model.api.written_numbers import DECIMAL, QUANTITY
 
 MAX_BYTES_PER_SECOND: Final = 1e15
+MAX_GIGAFLOPS: Final = 100_000_000
+"""Of one GPU."""
 MAX_NETWORK_CARDS: Final = 64
 """Of one node."""
 MAX_OVERSUBSCRIPTION: Final = 1000
@@ -27,7 +29,7 @@ class GpuModel(Spec, frozen=True):
 
     product: Annotated[str, Meta(min_length=1, max_length=63)]
     """Value of nvidia.com/gpu.product, or a prefix."""
-    gigaflops: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
+    gigaflops: Annotated[int, Meta(ge=1, le=MAX_GIGAFLOPS)] | None = None
     """Sustained GFLOP/s on GNN training (not the data sheet's peak)."""
     price_per_hour: Annotated[float, Meta(ge=0, le=100000, extra=DECIMAL)] | None = None
     """Price of one GPU hour, any currency."""

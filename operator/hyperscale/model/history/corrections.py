@@ -8,8 +8,13 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from hyperscale.model.api.policy import MAX_GIGAFLOPS
+
 MAX_FACTOR: Final = 4.0
 """A factor lies between its inverse and this, whatever runs report: a tenant's own figures are no proof."""
+MIN_RATE: Final = 1e9
+MAX_RATE: Final = MAX_GIGAFLOPS * 1e9
+"""FLOP/s of one GPU: what a policy can state, and more than any product of the table has."""
 SURE_ERROR: Final = 0.08
 """Standard error of ln(factor) up to which nothing is left to explore."""
 MAX_NAMED: Final = 64
@@ -100,3 +105,10 @@ class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether a search may hope for what was not tried; False for expectations and for running jobs."""
     all_runs: int = 0
     """Finished runs of all architectures."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether every figure is a number: JSON has no others, so a planner process cannot read a question with one."""
+        factors = (self.untried, *self.products, *self.tiers, *self.insides, *self.cards)
+        figures = [figure for factor in factors for figure in (factor.factor, factor.error, factor.rate)]
+        return all(map(math.isfinite, (*figures, self.untried_link_error, self.spread)))

@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
-from hyperscale.model.history.corrections import MEASURED, NOTHING_COMMON, UNLABELLED, Corrections, Factor, PartKind, PredictedPart
+from hyperscale.model.history.corrections import (
+    MAX_FACTOR,
+    MEASURED,
+    NOTHING_COMMON,
+    UNLABELLED,
+    Corrections,
+    Factor,
+    PartKind,
+    PredictedPart,
+)
 from hyperscale.model.products import stated
 from hyperscale.planner.problem.speeds import Speed
 from hyperscale.util.float_sums import sum_in_order
@@ -29,6 +38,7 @@ def compute_factors(
     """(m,) what compute seconds on each of `nodes` (m,) are multiplied with; 1 without corrections.
 
     A factor refers to the rate that its runs were predicted with: where the table says another one today, the product stays the same.
+    A rate further than MAX_FACTOR from the table's is of a policy that means something else: the product counts as untried.
     A product whose speed the policy states keeps it; only the architecture's own factor counts there.
     """
     if corrections is None:
@@ -41,12 +51,21 @@ def compute_factors(
         key = node.gpu_product, speed.flops_per_second
         if key not in factors:
             factor = by_product.get(product_name(node))
-            if factor is None or stated(node.gpu_product, gigaflops) is not None:
+            drift = 1.0 if factor is None else _drift(speed, factor)
+            if factor is None or drift is None or stated(node.gpu_product, gigaflops) is not None:
                 factors[key] = corrections.untried.hopeful(limit)
             else:
-                drift = speed.flops_per_second / factor.rate if factor.rate > 0.0 else 1.0
-                factors[key] = factor.hopeful(limit) * drift
+                hope = factor.hopeful(limit) / factor.bounded
+                factors[key] = hope * min(max(factor.bounded * drift, 1.0 / MAX_FACTOR), MAX_FACTOR)
     return np.array([factors[node.gpu_product, speed.flops_per_second] for node, speed in zip(nodes, speeds, strict=True)])
+
+
+def _drift(speed: Speed, factor: Factor) -> float | None:
+    """Speed over the rate that a factor refers to, 1 where it states none; None where they are further apart than MAX_FACTOR."""
+    if not factor.rate > 0.0:
+        return 1.0
+    drift = speed.flops_per_second / factor.rate
+    return drift if 1.0 / MAX_FACTOR <= drift <= MAX_FACTOR else None
 
 
 def link_factors(

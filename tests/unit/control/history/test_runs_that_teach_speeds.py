@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sized
+from pathlib import Path
+
 import msgspec
 import pytest
+import sqlalchemy as sql
 
 from hyperscale.control.history.run_store import RunStore
-from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.control.history.runs_table import RUNS, FinishedRun
 from hyperscale.control.history.taught_speeds import Speeds, stated_parts_of
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.policy import HistoryPlacement, HistoryPolicy, PolicySpec
-from hyperscale.model.history.corrections import PartKind, PredictedPart
+from hyperscale.model.history.corrections import Corrections, Factor, PartKind, PredictedPart
 from hyperscale.model.plan import Plan
 from tests.builders.clusters import POLICY, PRODUCTS, gpu_node, planned, snapshot, training
 from tests.unit.control.history.test_finished_runs import history, run, server  # noqa: F401 - fixtures
@@ -99,3 +103,28 @@ def test_parts_of_a_plan_are_read_as_they_were_written() -> None:
     assert stated_parts_of(msgspec.json.encode(PLAN).decode()) == PLAN.predicted.parts
     assert PredictedPart(PartKind.OVERHEAD, 0.0045) in PLAN.predicted.parts
     assert PRODUCTS[0] in {part.name for part in PLAN.predicted.parts}
+
+
+@pytest.mark.parametrize("kind", ["products", "tiers", "spread"])
+def test_a_question_never_carries_a_figure_that_is_no_number(kind: str) -> None:
+    broken = float("nan") if kind == "spread" else (Factor("A", float("nan"), 0.1, 5),)
+    corrections = msgspec.structs.replace(Corrections(untried=Factor("", 1.0, 0.1, 5)), **{kind: broken})
+    assert question_about("team/gnn", training(), POLICY, corrections=corrections).corrections is None
+
+
+@pytest.mark.parametrize("read", [lambda store: store.taught_runs(400), lambda store: store.steps(1)], ids=["speeds", "steps"])
+def test_runs_that_go_away_between_two_reads_are_left_out(tmp_path: Path, read: Callable[[RunStore], Sized]) -> None:
+    store, other = (RunStore(f"sqlite:///{tmp_path}/runs.sqlite") for _ in range(2))
+    store.record(runs_of("team", 6, 0))
+    gone = {run.uid for run in runs_of("team", 3, 0)}
+
+    @sql.event.listens_for(store._engine, "before_cursor_execute")
+    def before(connection: object, cursor: object, statement: str, *further: object) -> None:
+        if 'hyperscale_runs."plan"' in statement.partition("FROM")[0]:
+            with other._engine.begin() as another:
+                another.execute(sql.delete(RUNS).where(RUNS.c.uid.in_(gone)))
+
+    left = read(store)
+    assert len(left if not isinstance(left, dict) else next(iter(left.values()))) == 3
+    store.close()
+    other.close()
