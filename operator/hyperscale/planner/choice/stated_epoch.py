@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -132,12 +132,6 @@ def _exchange(placed: _Placed, epoch: float) -> list[PredictedPart]:
         groups += [(PartKind.CARD, node.name, (itself[place] | itself[place][:, None]) & ~itself) for place, node in enumerate(nodes)]
     parts = []
     for kind, name, chosen in groups:
-        slower = 1.0 + STEP * chosen
-        costs = replace(
-            placed.costs,
-            latency_seconds=placed.costs.latency_seconds * slower,
-            seconds_per_byte=placed.costs.seconds_per_byte * slower,
-        )
-        seconds = (placed.epoch_seconds(costs) - epoch) / STEP
+        seconds = (placed.epoch_seconds(placed.costs.slower(1.0 + STEP * chosen)) - epoch) / STEP
         parts.append(PredictedPart(kind, float(f"{max(0.0, seconds):.6g}"), name[:MAX_NAME_LENGTH]))
     return parts

@@ -5,7 +5,7 @@ A worker is a pod; each of its GPUs is one rank. Figures are per worker or per p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -14,7 +14,7 @@ import numpy as np
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.planner.cost.collectives import allreduce
+from hyperscale.planner.cost.collective_tables import by_fours, collective_table, fours_of, winners, winners_first
 
 UNREACHABLE_SECONDS: Final = 1e100
 """Latency of a pair that cannot talk where a search must not meet infinities."""
@@ -72,14 +72,21 @@ class Costs:
 
     def hop_range(self, workers: int) -> FloatArray:
         """(2, 4) no hop has less and none has more: latency between nodes, inside one, seconds per byte between, however shared, inside."""
+        hops = self._plain_hop_range.copy()
+        hops[1, 2] = workers * max(hops[1, 2], float(np.max(self.uplink_seconds_per_byte, initial=0.0)))
+        return hops
+
+    @cached_property
+    def _plain_hop_range(self) -> FloatArray:
+        """(2, 4) the same with one hop for each card, as few ranks as may be there."""
         open_pairs = ~self.blocked
         np.fill_diagonal(open_pairs, False)
-        apart = self.seconds_per_byte.max(where=open_pairs, initial=0.0) * float(np.max(self.filling_workers, initial=1.0))
-        shared = workers * max(apart, float(np.max(self.uplink_seconds_per_byte, initial=0.0)))
-        latency = self.latency_seconds.max(where=open_pairs, initial=0.0)
-        least = self.latency_seconds.min(where=open_pairs, initial=latency)
-        inside, per_byte = self.inside_latency_seconds, self.inside_seconds_per_byte
-        return np.array([[least, inside.min(), 0.0, 0.0], [latency, inside.max(), shared, per_byte.max()]])
+        latency, per_byte = (figures[open_pairs] for figures in (self.latency_seconds, self.seconds_per_byte))
+        slowest = per_byte.max(initial=0.0) * float(np.max(self.filling_workers, initial=1.0))
+        between = [latency.min(initial=latency.max(initial=0.0)), latency.max(initial=0.0)]
+        apart = [per_byte.min(initial=slowest), slowest]
+        inside, within = self.inside_latency_seconds, self.inside_seconds_per_byte
+        return np.array([between, [inside.min(), inside.max()], apart, [within.min(), within.max()]]).T.copy()
 
     @cached_property
     def any_blocked(self) -> bool:
@@ -139,6 +146,12 @@ class Costs:
         """MPI processes of that number of workers, one for each GPU."""
         return workers * self.gpus_per_worker
 
+    def slower(self, factors: FloatArray) -> Costs:
+        """The same nodes where each pair takes `factors` (m, m) times as long, so little more that the same algorithms may be the fastest."""
+        slower = replace(self, latency_seconds=self.latency_seconds * factors, seconds_per_byte=self.seconds_per_byte * factors)
+        slower.volumes_by_workers.update(self.volumes_by_workers)
+        return slower
+
     def subset(self, members: IntArray) -> Costs:
         """The costs of some candidates only; `members` (p,) become 0..p-1."""
         pairs = np.ix_(members, members)
@@ -177,6 +190,14 @@ class ExchangeVolumes:
 
     Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop between nodes, and inside -> seconds of an
     epoch's allreduces, of which the slower of the last two counts; then seconds whatever the hops."""
+    floors: FloatArray = field(compare=False)
+    """(workers + 1, algorithms, 5) no algorithm over that number of nodes or more has smaller figures than the least of these."""
+
+    @cached_property
+    def by_fours(self) -> tuple[FloatArray, FloatArray]:
+        """Both tables as compiled searches read them: (workers + 1, fours, 5, 4), of four algorithms one figure beside the other."""
+        fours = fours_of(max(self.collectives.shape[1], self.floors.shape[1]))
+        return by_fours(self.collectives, fours), by_fours(self.floors, fours)
 
     def allreduce_seconds(
         self, nodes: IntArray, between: FloatArray, inside: FloatArray, per_byte: FloatArray, inside_per_byte: FloatArray
@@ -201,7 +222,9 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((2, 1, 5)))
+        alone = np.zeros((2, 1, 5))
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, alone, alone)
+    collectives, floors = _collectives(costs, ranks, workers, steps)
     return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
@@ -209,31 +232,19 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
-        collectives=_collectives(costs, ranks, workers, steps),
+        collectives=collectives,
+        floors=floors,
     )
 
 
-def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> FloatArray:
-    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1. Those that never win are left out."""
-    by_nodes = [allreduce(ranks, nodes, costs.sharp_efficiency) for nodes in range(1, workers + 1)]
-    most = max(len(algorithms) for algorithms in by_nodes)
-    padded = [(*algorithms, *algorithms[:1] * (most - len(algorithms))) for algorithms in by_nodes]
+def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> tuple[FloatArray, FloatArray]:
+    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of so many or more.
+
+    Those that are never the fastest for that many nodes are left out; their places, last in a row, take forever.
+    """
     gradients = steps * costs.workload.gradient_bytes
-    table: FloatArray = np.array([padded[0], *padded], dtype=np.float64) * (steps, steps, gradients, gradients, steps)
-    hops = costs.hop_range(workers)
-    never_worse = np.array([[_never_worse(table[:, one], table[:, other], hops) for other in range(most)] for one in range(most)])
-    kept = [
-        other
-        for other in range(most)
-        if not any(never_worse[one, other] and (one < other or not never_worse[other, one]) for one in range(most))
-    ]
-    return np.ascontiguousarray(table[:, kept])
-
-
-def _never_worse(one: FloatArray, other: FloatArray, hops: FloatArray) -> bool:
-    """Whether an algorithm (rows, 5) takes no longer than another, whatever the hops are within `hops` (2, 4)."""
-    more = one - other
-    waits = more[:, 4] + np.maximum(more[:, :2] * hops[0, :2], more[:, :2] * hops[1, :2]).sum(axis=1)
-    # max(a, b) - max(c, d) is no more than max(a - c, b - d).
-    transfers = np.maximum((more[:, 2:4] * hops[1, 2:]).max(axis=1), 0.0)
-    return bool((waits + transfers <= 0.0).all())
+    table = collective_table(ranks, workers, costs.sharp_efficiency) * (steps, steps, gradients, gradients, steps)
+    kept = winners(table, costs.hop_range(workers))
+    lasting = np.logical_or.accumulate(kept[::-1])[::-1]
+    floors = np.minimum.accumulate(np.where(kept[..., None], table, np.inf)[::-1])[::-1]
+    return winners_first(table, kept), winners_first(floors, lasting)

@@ -26,20 +26,29 @@ cdef extern from *:
     #endif
 
     static inline double beam_max(double a, double b) { return a > b ? a : b; }
+    static inline double beam_min(double a, double b) { return a < b ? a : b; }
 
-    /* The ring of a path with a candidate, by one more algorithm: the fastest counts. */
-    #define BEAM_RING(last, first) { \
-        double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat; \
-        double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte; \
-        double within = beam_max(hop_inside_byte, inner_spb[c]); \
-        double seconds = row[4] + row[0] * lat + row[1] * beam_max(hop_inside, inner_lat[c]) + beam_max(row[2] * spb, row[3] * within); \
-        ring[c] = seconds < ring[c] ? seconds : ring[c]; \
-    }
+    /* The ring of a path with each candidate, by four more algorithms: the fastest counts. */
+    #define BEAM_WAY(at) beam_max(way[8 + at] * spb, way[12 + at] * within) + (way[16 + at] + way[at] * lat + way[4 + at] * inside)
+    #define BEAM_RINGS(last, first) \
+        for (int at = 0; at < fours; at++, row += 20) { \
+            double way[20]; \
+            for (int i = 0; i < 20; i++) \
+                way[i] = row[i]; \
+            for (int c = 0; c < m; c++) { \
+                double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat; \
+                double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte; \
+                double inside = beam_max(hop_inside, inner_lat[c]), within = beam_max(hop_inside_byte, inner_spb[c]); \
+                double one = beam_min(BEAM_WAY(0), BEAM_WAY(1)), other = beam_min(BEAM_WAY(2), BEAM_WAY(3)); \
+                double seconds = (1.0 + tax) * beam_min(one, other) + shut[c]; \
+                ring[c] = beam_min(ring[c], seconds); \
+            } \
+        }
 
     BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, int railed, const double *restrict weight, const double *restrict shut,
         const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb,
         const double *restrict slow, double last_slow, double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte,
-        double hop_inside, double hop_inside_byte, double halo_bytes, double flops, const double *row, int algorithms, double tax, double part,
+        double hop_inside, double hop_inside_byte, double halo_bytes, double flops, const double *row, int fours, double tax, double part,
         const double *restrict inner_lat, const double *restrict inner_spb, double *restrict scale, double *restrict rate,
         double *restrict ring) {
         for (int c = 0; c < m; c++) {
@@ -49,15 +58,9 @@ cdef extern from *:
             ring[c] = INFINITY;
         }
         if (railed)
-            for (int at = 0; at < algorithms; at++, row += 5)
-                for (int c = 0; c < m; c++)
-                    BEAM_RING(last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c]))
+            BEAM_RINGS(last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c]))
         else
-            for (int at = 0; at < algorithms; at++, row += 5)
-                for (int c = 0; c < m; c++)
-                    BEAM_RING(last_spb[c], first_spb[c])
-        for (int c = 0; c < m; c++)
-            ring[c] = (1.0 + tax) * ring[c] + shut[c];
+            BEAM_RINGS(last_spb[c], first_spb[c])
     }
 
     /* One member beside a candidate: what it then costs goes into the worst boundary and the slowest worker, its link into the own ones. */
@@ -117,7 +120,7 @@ cdef extern from *:
     void beam_alone(int m, int now, int k, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,
                     const double *last_spb, const double *first_lat, const double *first_spb, const double *slow, double last_slow,
                     double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte, double hop_inside, double hop_inside_byte, double halo_bytes,
-                    double flops, const double *row, int algorithms, double tax, double part, const double *inner_lat,
+                    double flops, const double *row, int fours, double tax, double part, const double *inner_lat,
                     const double *inner_spb, double *scale, double *rate, double *ring) noexcept nogil
     bint beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
                           const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
@@ -286,7 +289,7 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     cdef bint some
     beam_alone(m, now, q.k, now > 1, q.railed, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
                q.slow[last // m], q.slow[first // m], s.sums[2 * state], s.sums[2 * state + 1], s.hop[4 * state], s.hop[4 * state + 1],
-               s.hop[4 * state + 2], s.hop[4 * state + 3], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.algorithms, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
+               s.hop[4 * state + 2], s.hop[4 * state + 3], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.fours, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
     last_room = _close(s, state, now)
     if last_room >= 0:
         joined = _joined(s, state, now, known)

@@ -22,9 +22,9 @@ cdef struct Instance:
     double halo_bytes            # boundary data of an epoch, all ranks together
     double ring_latency_factor   # seconds of the slowest hop's latency -> seconds of allreduce an epoch, were all hops of a ring alike:
     double ring_byte_factor      # what first members are ranked by; and of its seconds per byte
-    int algorithms               # of an allreduce; the fastest counts
+    int fours                    # of algorithms of an allreduce, of which the fastest counts; 0 where there is but one
     int stride                   # numbers of a row of the two tables; 0 where all rows are the same
-    const double *collectives    # (k + 1, algorithms, 5) by number of nodes: latency between, inside, bytes between, inside, base -> seconds
+    const double *collectives    # (k + 1, fours, 5, 4) by number of nodes: latency between, inside, bytes between, inside, base -> seconds
     const double *floors         # the same of that many nodes or more, at least
     bint railed                  # one worker alone does not fill the cards of some node
     const double *filling        # (m,) workers of a node that fill its cards
@@ -102,15 +102,52 @@ cdef inline double cards(const Instance *q, int c, double count) noexcept nogil:
     return q.filling[c] if q.railed and count < q.filling[c] else count
 
 
+cdef extern from *:
+    """
+    #ifndef FASTEST_WAY
+    #define FASTEST_WAY
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+
+    /* Two algorithms at once; the same bits as below. */
+    static inline __m128d two_ways(const double *row, __m128d between, __m128d inside, __m128d spb, __m128d inside_spb) {
+        __m128d waits = _mm_add_pd(_mm_loadu_pd(row + 16), _mm_mul_pd(_mm_loadu_pd(row), between));
+        __m128d bytes = _mm_max_pd(_mm_mul_pd(_mm_loadu_pd(row + 8), spb), _mm_mul_pd(_mm_loadu_pd(row + 12), inside_spb));
+        return _mm_add_pd(_mm_add_pd(waits, _mm_mul_pd(_mm_loadu_pd(row + 4), inside)), bytes);
+    }
+
+    static inline double fastest_way(const double *row, int fours, double between, double inside, double spb, double inside_spb) {
+        __m128d a = _mm_set1_pd(between), b = _mm_set1_pd(inside), c = _mm_set1_pd(spb), d = _mm_set1_pd(inside_spb);
+        __m128d least = _mm_min_pd(two_ways(row, a, b, c, d), two_ways(row + 2, a, b, c, d));
+        while (--fours > 0) {
+            row += 20;
+            least = _mm_min_pd(least, _mm_min_pd(two_ways(row, a, b, c, d), two_ways(row + 2, a, b, c, d)));
+        }
+        return _mm_cvtsd_f64(_mm_min_sd(least, _mm_unpackhi_pd(least, least)));
+    }
+    #else
+    static inline double fastest_way(const double *row, int fours, double between, double inside, double spb, double inside_spb) {
+        double least = 1.0 / 0.0;
+        for (; fours > 0; fours--, row += 20)
+            for (int i = 0; i < 4; i++) {
+                double over = row[8 + i] * spb, through = row[12 + i] * inside_spb;
+                double seconds = row[16 + i] + row[i] * between + row[4 + i] * inside + (over > through ? over : through);
+                least = seconds < least ? seconds : least;
+            }
+        return least;
+    }
+    #endif
+    #endif
+    """
+    double fastest_way(const double *row, int fours, double between, double inside, double spb, double inside_spb) noexcept nogil
+
+
 cdef inline double reduce_seconds(const Instance *q, const double *row, double between, double inside, double spb,
                                   double inside_spb) noexcept nogil:
     """Seconds of an epoch's allreduces with these slowest hops, by the fastest algorithm of a row of the tables."""
-    cdef int at
-    cdef double least = row[4] + row[0] * between + row[1] * inside + max(row[2] * spb, row[3] * inside_spb)
-    for at in range(1, q.algorithms):
-        row += 5
-        least = min(least, row[4] + row[0] * between + row[1] * inside + max(row[2] * spb, row[3] * inside_spb))
-    return least
+    if q.fours == 0:
+        return row[4] + row[0] * between + row[1] * inside + max(row[2] * spb, row[3] * inside_spb)
+    return fastest_way(row, q.fours, between, inside, spb, inside_spb)
 
 
 cdef inline double node_bytes(const Instance *q, int c, double count, double pay) noexcept nogil:

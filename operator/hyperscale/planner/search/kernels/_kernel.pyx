@@ -320,36 +320,53 @@ cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil:
 
 
 cdef struct Sample:
-    # The ring of the members so far.
+    # The members so far, were they a fair sample of the whole job, and their ring.
+    double speed           # the sum, or the least where all parts are equal
+    double workers         # of the whole job for each of theirs with one more; all where all parts are equal
+    double links           # by which the links of one more count
+    double pair            # boundary bytes between two workers with equal shares
+    double tax
+    double halo            # the worst boundary
     int nodes
-    const double *joined   # of the collectives, where one more member joins their nodes, were they a fair sample of the whole job
+    const double *joined   # of the collectives, where one more member joins their nodes
     const double *apart    # where it is on another node
+    double least_joined    # seconds of the ring, whoever that is
+    double least_apart
     double between
     double inside
     double spb
     double inside_spb
 
 
-cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now, double speed_sum, double speed_min, double halo_worst,
-                         const Sample *ring) noexcept nogil:
-    """Objective of the whole job as if the placement so far and candidate c, `now` workers together, were its fair sample."""
-    cdef double speed, own, inside = ring.inside, inside_spb = ring.inside_spb
-    if q.equal:
-        speed = min(speed_min, q.speed[c]) * q.k
-    else:
-        speed = (speed_sum + q.speed[c]) * (<double> q.k / now)
-    if q.inner or ws.here[c] > 0:
+cdef inline void _sample(const Instance *q, Sample *s, int now) noexcept nogil:
+    """What holds for every further member, `now` workers together."""
+    s.workers = q.k if q.equal else <double> q.k / now
+    s.links = (q.k - 1.0) / (now - 1.0)
+    s.joined = q.collectives + <size_t> ((s.nodes * q.k + now - 1) // now) * q.stride
+    s.apart = q.collectives + <size_t> (((s.nodes + 1) * q.k + now - 1) // now) * q.stride
+    s.least_joined = reduce_seconds(q, s.joined, s.between, s.inside, s.spb, s.inside_spb)
+    s.least_apart = reduce_seconds(q, s.apart, s.between, s.inside, s.spb, s.inside_spb)
+
+
+cdef inline double greedy_score(const Instance *q, const Workspace *ws, int c, const Sample *s, double least) noexcept nogil:
+    """Objective of the whole job as if the members so far and candidate c were its fair sample; some value from `least` on if it is no less."""
+    cdef double inside = s.inside, inside_spb = s.inside_spb, halo, work, value
+    cdef bint joins = ws.here[c] > 0
+    work = q.epoch_flops / ((min(s.speed, q.speed[c]) if q.equal else s.speed + q.speed[c]) * s.workers)
+    halo = max(_greedy_halo(q, ws, c, s.pair, s.links), s.halo)
+    value = work + s.tax * (halo + (s.least_joined if joins else s.least_apart))
+    if value >= least:
+        return value
+    if q.inner or joins:
         inside, inside_spb = max(inside, q.lat[<size_t> c * q.m + c]), max(inside_spb, q.inside[c])
-    own = _greedy_halo(q, ws, c, (q.k - 1.0) / (now - 1.0))
-    return q.epoch_flops / speed + (1.0 + q.communication_weight) * (
-        max(own, halo_worst) + reduce_seconds(q, ring.joined if ws.here[c] > 0 else ring.apart, max(ring.between, ws.hlat[c]), inside,
-                                              max(ring.spb, ws.hspb[c]), inside_spb))
+    return work + s.tax * (halo + reduce_seconds(q, s.joined if joins else s.apart, max(s.between, ws.hlat[c]), inside,
+                                                 max(s.spb, ws.hspb[c]), inside_spb))
 
 
-cdef inline double _greedy_halo(const Instance *q, const Workspace *ws, int c, double scale) noexcept nogil:
+cdef inline double _greedy_halo(const Instance *q, const Workspace *ws, int c, double pair, double scale) noexcept nogil:
     """Boundary seconds of c beside the members, whose links count `scale` times; the workers of its node share a card."""
     cdef double count = ws.here[c] + 1.0
-    return _pair_bytes(q) * (scale * cards(q, c, count) * ws.psum[c] + q.inside[c] * q.part * (count - q.part)) + q.rounds * ws.lmax[c]
+    return pair * (scale * cards(q, c, count) * ws.psum[c] + q.inside[c] * q.part * (count - q.part)) + q.rounds * ws.lmax[c]
 
 
 cdef inline void _absorb(const Instance *q, Workspace *ws, int c) noexcept nogil:
@@ -383,8 +400,8 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
     """Fill `order` (k,) after its first `start` members, always the cheapest; how many it then has, k unless it got stuck."""
     cdef int i, c, now, best
     cdef double value, least
-    cdef double speed_sum = 0.0, speed_min = INFINITY, halo_worst = 0.0
-    cdef Sample ring = Sample(0, q.collectives, q.collectives, 0.0, 0.0, 0.0, 0.0)
+    cdef Sample s = Sample(INFINITY if q.equal else 0.0, 0.0, 0.0, _pair_bytes(q), 1.0 + q.communication_weight, 0.0, 0, NULL, NULL, 0.0,
+                           0.0, 0.0, 0.0, 0.0, 0.0)
     for i in range(ws.u):
         _blank(q, ws, ws.usable[i])
     for now in range(start):
@@ -395,30 +412,28 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
             best = order[now]
         else:
             best, least = -1, CANNOT_WORK
-            ring.joined = q.collectives + <size_t> ((ring.nodes * q.k + now) // (now + 1)) * q.stride
-            ring.apart = q.collectives + <size_t> (((ring.nodes + 1) * q.k + now) // (now + 1)) * q.stride
+            _sample(q, &s, now + 1)
             for i in range(ws.u):
                 c = ws.usable[i]
                 if ws.used[c] < ws.room[c]:
-                    value = greedy_score(q, ws, c, now + 1, speed_sum, speed_min, halo_worst, &ring)
+                    value = greedy_score(q, ws, c, &s, least)
                     if value < least:
                         best, least = c, value
             if best < 0:
                 return now
-            ring.between, ring.spb = max(ring.between, ws.hlat[best]), max(ring.spb, ws.hspb[best])
+            s.between, s.spb = max(s.between, ws.hlat[best]), max(s.spb, ws.hspb[best])
             order[now] = best
         if now >= start or seed_takes_slot:
             ws.used[best] += 1
-        speed_sum += q.speed[best]
-        speed_min = min(speed_min, q.speed[best])
-        ring.nodes += ws.here[best] == 0
+        s.speed = min(s.speed, q.speed[best]) if q.equal else s.speed + q.speed[best]
+        s.nodes += ws.here[best] == 0
         if q.inner or ws.here[best] > 0:
-            ring.inside = max(ring.inside, q.lat[<size_t> best * q.m + best])
-            ring.inside_spb = max(ring.inside_spb, q.inside[best])
+            s.inside = max(s.inside, q.lat[<size_t> best * q.m + best])
+            s.inside_spb = max(s.inside_spb, q.inside[best])
         if ws.room[best] > 0:
-            halo_worst = max(halo_worst, _greedy_halo(q, ws, best, 1.0))
+            s.halo = max(s.halo, _greedy_halo(q, ws, best, s.pair, 1.0))
         else:  # a pinned worker on a node that takes no others
-            halo_worst = max(halo_worst, _pinned_halo(q, ws, order, now))
+            s.halo = max(s.halo, _pinned_halo(q, ws, order, now))
         _absorb(q, ws, best)
         now += 1
     return now
@@ -1090,7 +1105,7 @@ cdef class Kernel:
 
     speed, weight, inside: (m,) · latency, per_byte: (m, m) symmetric, BLOCKED_SECONDS where two nodes cannot talk; per_byte 0 on its diagonal
     slots: (m,) int32 · gpus: ranks of a worker · filling: (m,) workers of a node that fill its cards
-    collectives, floors: (k + 1, algorithms, 5) by number of nodes, and the least of so many or more
+    collectives, floors: (k + 1, fours, 5, 4) of four algorithms at a time by number of nodes, and the least of so many or more
     domains: (levels, m) int32 · uplinks: (levels, domains). All others float64; the caller does not change them while this lives.
     Raises MemoryError, and ValueError where sizes do not fit. Every method raises ValueError where an array has another length than it
     says, and IndexError where an order names no candidate.
@@ -1099,7 +1114,7 @@ cdef class Kernel:
     def __cinit__(self, const double[::1] speed, const double[::1] weight, const double[:, ::1] latency, const double[:, ::1] per_byte,
                   const double[::1] inside, const int[::1] slots, int workers, int gpus, bint equal, double rounds, double halo_bytes,
                   double ring_latency_factor, double ring_byte_factor, double epoch_flops, double overhead_seconds,
-                  double communication_weight, const double[:, :, ::1] collectives, const double[:, :, ::1] floors,
+                  double communication_weight, const double[:, :, :, ::1] collectives, const double[:, :, :, ::1] floors,
                   const double[::1] filling, const int[:, ::1] domains, const double[:, ::1] uplinks):
         cdef Py_ssize_t m = len(speed), levels = domains.shape[0], c
         if workers < 1 or gpus < 1 or m < 1:
@@ -1107,9 +1122,11 @@ cdef class Kernel:
         if (len(weight) != m or len(inside) != m or len(slots) != m or latency.shape[0] != m or latency.shape[1] != m
                 or per_byte.shape[0] != m or per_byte.shape[1] != m):
             raise ValueError(f"figures of other than {m} candidates")
-        if (collectives.shape[0] != workers + 1 or collectives.shape[1] < 1 or collectives.shape[2] != 5 or floors.shape[0] != workers + 1
-                or floors.shape[1] != collectives.shape[1] or floors.shape[2] != 5):
+        if (collectives.shape[0] != workers + 1 or collectives.shape[1] < 1 or collectives.shape[2] != 5 or collectives.shape[3] != 4
+                or floors.shape[0] != workers + 1 or floors.shape[2] != 5 or floors.shape[3] != 4):
             raise ValueError(f"algorithms of an allreduce of other than {workers} workers")
+        if floors.shape[1] != collectives.shape[1]:
+            raise ValueError("the least of the figures is of other algorithms")
         if len(filling) != m or uplinks.shape[0] != levels or (levels and domains.shape[1] != m):
             raise ValueError(f"cards or uplinks of other than {m} candidates")
         if levels > 0 and not -1 <= np.min(domains) <= np.max(domains) < uplinks.shape[1]:
@@ -1119,8 +1136,8 @@ cdef class Kernel:
                           lat=&latency[0, 0], spb=&per_byte[0, 0], inside=&inside[0], slots=&slots[0], rounds=max(rounds, LEAST_ROUNDS),
                           halo_bytes=halo_bytes, ring_latency_factor=ring_latency_factor, ring_byte_factor=ring_byte_factor,
                           epoch_flops=epoch_flops, overhead_seconds=overhead_seconds, communication_weight=communication_weight,
-                          algorithms=<int> collectives.shape[1], stride=<int> (5 * collectives.shape[1]), collectives=&collectives[0, 0, 0],
-                          floors=&floors[0, 0, 0], railed=False, filling=&filling[0], levels=<int> levels, domains=<int> uplinks.shape[1],
+                          fours=<int> collectives.shape[1], stride=<int> (20 * collectives.shape[1]), collectives=&collectives[0, 0, 0, 0],
+                          floors=&floors[0, 0, 0, 0], railed=False, filling=&filling[0], levels=<int> levels, domains=<int> uplinks.shape[1],
                           domain=NULL, uplink=NULL, times=NULL)
         if levels > 0 and uplinks.shape[1] > 0:
             self.q.domain, self.q.uplink = &domains[0, 0], &uplinks[0, 0]

@@ -57,9 +57,7 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
         costs.workload.epoch_flops,
         volume.steps * costs.workload.step_overhead_seconds,
         costs.communication_weight,
-        volume.collectives,
-        # Of that number of nodes or more.
-        np.ascontiguousarray(np.minimum.accumulate(volume.collectives[::-1], axis=0)[::-1]),
+        *volume.by_fours,
         costs.filling_workers,
         np.ascontiguousarray(costs.uplink_domains, dtype=np.int32),
         np.ascontiguousarray(costs.uplink_seconds_per_byte, dtype=np.float64),
