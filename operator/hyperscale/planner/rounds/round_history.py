@@ -28,7 +28,10 @@ def expected_left(ended: Sequence[float], attained: float, prior: float, growth:
         weight, mean = _residual(work, attained)
         weights.append(weight)
         means.append(mean)
-    return sum(weight * mean for weight, mean in zip(weights, means, strict=True)) / sum(weights)
+    total = sum(weights)
+    if total <= 0.0:  # beyond what floats can tell
+        return means[0]
+    return sum(weight * mean for weight, mean in zip(weights, means, strict=True)) / total
 
 
 def _residual(work: float, attained: float) -> tuple[float, float]:
