@@ -15,6 +15,7 @@ from benchmarks.peers.sia_fit import objective
 from benchmarks.peers.sia_rounds import _job, _placed, _rates, _Record
 from benchmarks.peers.sia_simulator import OverCapacityError, check
 from benchmarks.peers.sia_speeds import Speeds, kind_of
+from benchmarks.sia import _workload
 
 SHAPES = [("aws", 4, 1, 1), ("aws", 4, 1, 2), ("aws", 4, 1, 4), ("aws", 4, 2, 8), ("rtx", 8, 1, 1), ("rtx", 8, 1, 8)]
 
@@ -139,3 +140,13 @@ def test_an_equal_measurement_is_no_news() -> None:
         speeds.measured(mate, "aws", (0, 2), 4, {(0, 2)})
     assert list(speeds.versions.values()) == [1]
     assert speeds.versions.keys() == {kind_of(mate)}
+
+
+def test_the_first_jobs_of_a_trace_are_those_that_were_submitted_first(tmp_path: Path) -> None:
+    workloads = tmp_path / "workloads" / "philly"
+    workloads.mkdir(parents=True)
+    (workloads / "workload-6.csv").write_text("name,time\nb,20\nc,30\na,10\n")
+    folder = tmp_path / "part"
+    folder.mkdir()
+    assert _workload(tmp_path, "philly-6:2", folder).read_text() == "name,time\na,10\nb,20\n"
+    assert _workload(tmp_path, "philly-6", folder) == workloads / "workload-6.csv"
