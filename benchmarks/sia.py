@@ -13,9 +13,12 @@ says so and ends. PYTHON is an interpreter with cvxpy, cylp, ecos, autograd, pan
   Sia, free batch                 as published: batch sizes are tuned while a job runs
   Gavel                           as published: the workload's GPU counts, true throughputs
 
-64 GPUs: 6 nodes of 4 T4, 2 of 8 A100, 3 of 8 RTX 2080 Ti. Rounds of 60 s, Gavel's of 360 s. Settings were chosen on philly-3 and saturn-2;
-the traces here are others. Pollux of the artifact needs pymoo and a simulator of its own without GPU types; it is not run.
-A trace takes one to two minutes a method on an idle core, newtrace about five.
+64 GPUs: 6 nodes of 4 T4, 2 of 8 A100, 3 of 8 RTX 2080 Ti. Rounds of 60 s, Gavel's of 360 s. Settings were chosen on philly-3 and saturn-2,
+and that jobs learn from others of their kind on these two and saturn-6. The default traces were judged once, after that. An earlier
+version was judged on philly-1, 2, 4, 5, saturn-1, 3, 4 and newtrace-1; nothing was chosen on these.
+Pollux of the artifact needs pymoo and a simulator of its own without GPU types; it is not run.
+A trace takes up to a minute a method on an idle core, newtrace about five.
+`--quick` runs the first 40 jobs of one trace: a look, no judgement.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,8 +47,9 @@ FIXED: Final = "Sia, fixed batch"
 TUNED: Final = "Sia, free batch"
 GAVEL: Final = "Gavel"
 METHODS: Final = {OURS: "ours", FIXED: "sia", GAVEL: "gavel", TUNED: "sia-free", FREE: "ours-free"}
-TRACES: Final = ("philly-1", "philly-2", "philly-4", "philly-5", "saturn-1", "saturn-3", "saturn-4", "newtrace-1")
-QUICK_TRACES: Final = ("philly-1",)
+TRACES: Final = ("philly-6", "philly-7", "philly-8", "saturn-5", "saturn-8", "saturn-9", "saturn-10", "newtrace-3")
+QUICK_TRACES: Final = ("philly-6:40",)
+"""After a colon: the first jobs of the trace alone."""
 MEAN: Final = "mean completion"
 RESTARTS: Final = "restarts a job"
 UNITS: Final = {
@@ -69,7 +74,9 @@ def main() -> int:
     arguments = common.parser(__doc__ or "")
     arguments.add_argument("--simulator", type=Path, required=True, metavar="FOLDER", help="sia-simulator of siasosp23/artifacts")
     arguments.add_argument("--python", default=sys.executable, help="interpreter with the simulator's packages")
-    arguments.add_argument("--traces", nargs="+", metavar="NAME", help="e.g. philly-1 saturn-3 newtrace-1")
+    arguments.add_argument(
+        "--traces", nargs="+", metavar="NAME", help="e.g. philly-1 saturn-3 newtrace-1; philly-1:40 for its first 40 jobs"
+    )
     arguments.add_argument("--runs", type=Path, metavar="FILE", help="finished runs, one JSON a line; those in it are not run again")
     arguments.add_argument("--methods", nargs="+", choices=sorted(METHODS.values()), help="default: all; ours and sia always run")
     given = arguments.parse_args()
@@ -94,12 +101,12 @@ def _figures(simulator: Path, python: str, trace: str, method: str, runs: Path |
         entry = json.loads(line)
         if entry["key"] == key:
             return dict(entry["figures"])
-    kind, number = trace.rsplit("-", 1)
-    workload = simulator / "workloads" / kind / f"workload-{number}.csv"
-    command = [python, "-m", "benchmarks.peers.sia_bridge", str(simulator), METHODS[method], str(workload)]
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment = os.environ | threads | {"PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT)))}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        workload = _workload(simulator, trace, Path(folder))
+        command = [python, "-m", "benchmarks.peers.sia_bridge", str(simulator), METHODS[method], str(workload)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"sia: {trace}, {method} failed: {(done.stderr.strip() or 'no message').splitlines()[-1]}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["figures"]
@@ -109,12 +116,25 @@ def _figures(simulator: Path, python: str, trace: str, method: str, runs: Path |
     return figures
 
 
+def _workload(simulator: Path, trace: str, folder: Path) -> Path:
+    """File of a trace; of its first jobs alone, a new file in `folder`."""
+    name, _, count = trace.partition(":")
+    kind, number = name.rsplit("-", 1)
+    whole = simulator / "workloads" / kind / f"workload-{number}.csv"
+    if not count:
+        return whole
+    header, *jobs = whole.read_text().splitlines(keepends=True)
+    part = folder / whole.name
+    part.write_text("".join([header, *sorted(jobs, key=lambda job: float(job.split(",")[1]))[: int(count)]]))
+    return part
+
+
 def _digest(method: str) -> str:
     """Of the sources that a run depends on: a changed policy is run again."""
     folders = [ROOT / "benchmarks" / "peers"] + (
         [ROOT / "operator" / "hyperscale" / "planner" / "rounds"] if method in (OURS, FREE) else []
     )
-    names = ("sia_bridge.py", "sia_fit.py", "sia_simulator.py") + (("sia_rounds.py",) if method in (OURS, FREE) else ())
+    names = ("sia_bridge.py", "sia_fit.py", "sia_simulator.py") + (("sia_rounds.py", "sia_speeds.py") if method in (OURS, FREE) else ())
     files = [file for folder in folders for file in sorted(folder.glob("*.py")) if folder.name == "rounds" or file.name in names]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 

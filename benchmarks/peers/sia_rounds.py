@@ -3,9 +3,11 @@
 What is known of a job is what the simulator gives Sia: goodput functions as learnt so far, one-GPU profiles by type, age, restarts, and
 that a restart is under way. Progress, epochs and the true work left are not read.
 The seconds of a restart are Sia's own figure (`get_restart_penalty`). Work done is the predicted goodput summed over the rounds.
+Unlike Sia, a job also profits from earlier jobs with the same one-GPU profiles: from the speeds that they have measured (`sia_speeds`)
+and from the work that they had done when they ended (`planner/rounds/round_history`).
 Shapes are Sia's: 1, 2, 4, 8 GPUs in a node, then whole nodes.
 
-Unlike Sia, a job that never ran is offered up to `FIRST_GPUS` GPUs of one node, with a speed that grows as GPUs^0.9.
+A job whose kind never ran is offered up to `FIRST_GPUS` GPUs of one node, with a speed that grows as GPUs^0.9.
 """
 
 # ruff: noqa: ANN401 - the simulator has no types
@@ -13,14 +15,17 @@ Unlike Sia, a job that never ran is offered up to `FIRST_GPUS` GPUs of one node,
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from benchmarks.peers.sia_speeds import Kind, Shape, Shapes, Speeds, kind_of
 from hyperscale.planner.rounds.round_check import unsound_round
+from hyperscale.planner.rounds.round_history import expected_left
 from hyperscale.planner.rounds.round_policy import next_round
 from hyperscale.planner.rounds.round_types import GpuOption, GpuPool, RoundGrant, RoundJob, RoundSettings
 
@@ -31,19 +36,21 @@ GPU: Final = "nvidia.com/gpu"
 NO_RATE: Final = 1e-9
 """Of what a job holds where its model says that it cannot run."""
 
-Shape = tuple[int, int]
-"""Pool and GPUs."""
-
 
 @dataclass
 class _Record:
     """What the policy remembers of a job from round to round."""
 
-    attained_seconds: float = 0.0
-    """Work done, in seconds on the fastest single GPU."""
+    kind: Kind = ()
+    work: float = 0.0
+    """Work done, in useful examples."""
+    goodput: float = 0.0
+    """Useful examples a second in the last round."""
     lost_seconds: float = 0.0
     """Of the round that begins: a restart."""
     unchanged_seconds: float = 0.0
+    ran: set[Shape] = field(default_factory=set)
+    """Shapes that it has run on."""
     model: object = None
     rates: dict[Shape, float] | None = None
 
@@ -57,14 +64,26 @@ def policy_class(settings: Mapping[str, Any]) -> Any:
         """See the module."""
 
         records: dict[str, _Record]
+        speeds: Speeds
+        ended: dict[Kind, list[float]]
+        """Work of ended jobs by kind, in useful examples."""
 
         def optimize(self, jobs: Mapping[str, Any], nodes: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
             """As the simulator calls it: `{job: (type, node of each GPU)}`."""
-            self.records = {name: self.__dict__.get("records", {}).get(name, _Record()) for name in jobs}
+            self._keep_records(jobs)
             names = list(nodes)
             pools = [GpuPool(name, sum(node.resources[GPU] for node in nodes[name].values())) for name in names]
             question = [
-                _job(name, info, _shape(before.get(name), names), self.records[name], shapes_of(self), sia.get_restart_penalty(name))
+                _job(
+                    name,
+                    info,
+                    _shape(before.get(name), names),
+                    self.records[name],
+                    shapes_of(self),
+                    sia.get_restart_penalty(name),
+                    self.speeds,
+                    partial(_left, self.ended.get(kind_of(info), ()), chosen),
+                )
                 for name, info in jobs.items()
             ]
             grants = next_round(question, pools, chosen)
@@ -72,10 +91,20 @@ def policy_class(settings: Mapping[str, Any]) -> Any:
                 raise AssertionError(wrong)
             return _placed(_given(grants, question, self.records), names, nodes)
 
+        def _keep_records(self, jobs: Mapping[str, Any]) -> None:
+            """Records of the jobs that are left; the work of those that ended goes to the history of their kind."""
+            earlier: dict[str, _Record] = self.__dict__.setdefault("records", {})
+            self.ended = self.__dict__.get("ended", {})
+            self.speeds = self.__dict__.get("speeds") or Speeds()
+            for name, record in earlier.items():
+                if name not in jobs and record.work > 0.0:
+                    self.ended.setdefault(record.kind, []).append(record.work + record.goodput * ROUND_SECONDS / 2)
+            self.records = {name: earlier.get(name) or _Record(kind=kind_of(info)) for name, info in jobs.items()}
+
     return Rounds
 
 
-def shapes_of(policy: Any) -> list[tuple[str, int, int, int]]:
+def shapes_of(policy: Any) -> Shapes:
     """Sia's shapes: type, its GPUs a node, nodes, GPUs."""
     return [
         (name, policy.cluster_ngpus_per_node[name], int(count), int(gpus))
@@ -89,21 +118,27 @@ def _shape(given: tuple[str | None, Sequence[int]] | None, names: Sequence[str])
 
 
 def _job(
-    name: str, info: Any, held: Shape | None, record: _Record, shapes: Sequence[tuple[str, int, int, int]], restart: float
+    name: str,
+    info: Any,
+    held: Shape | None,
+    record: _Record,
+    shapes: Shapes,
+    restart: float,
+    speeds: Speeds | None = None,
+    left: Callable[[float, float], float] | None = None,
 ) -> RoundJob:
     """The job as the rounds ask for it; its record counts the round that has passed."""
-    model = _model(info)
-    if record.rates is None or model != record.model:
-        record.model, record.rates = model, _rates(info, shapes)
-    rates = dict(record.rates)
-    if held is not None:
-        rates.setdefault(held, NO_RATE)
+    rates = _known_rates(info, held, record, shapes, speeds or Speeds())
     single = max((rate for (_, gpus), rate in rates.items() if gpus == 1), default=0.0)
     if single <= 0.0:
         single = max((rate / gpus for (_, gpus), rate in rates.items()), default=1.0)
+    scale = 1.0
     if held is not None:
-        record.attained_seconds += (ROUND_SECONDS - min(record.lost_seconds, ROUND_SECONDS)) * rates[held] / single
+        seconds = ROUND_SECONDS - min(record.lost_seconds, ROUND_SECONDS)
+        record.goodput = _goodput(info, held, shapes, rates[held])
+        record.work += seconds * record.goodput
         record.lost_seconds = max(record.lost_seconds - ROUND_SECONDS, 0.0)
+        scale = rates[held] / record.goodput
     record.unchanged_seconds += ROUND_SECONDS
     options = tuple(GpuOption(pool, gpus, rate) for (pool, gpus), rate in sorted(rates.items()))
     current = None if held is None else sorted(rates).index(held)
@@ -111,11 +146,44 @@ def _job(
         name,
         options,
         current,
-        attained=record.attained_seconds * single,
+        attained=record.work * scale,
+        remaining=None if left is None else left(record.work, single / scale) * scale,
         restart_seconds=float(restart),
         unchanged_seconds=record.unchanged_seconds,
         movable=not info.scaling_underway,
     )
+
+
+def _known_rates(info: Any, held: Shape | None, record: _Record, shapes: Shapes, speeds: Speeds) -> dict[Shape, float]:
+    """Rate of each shape, computed again where the job or one of its kind has measured something new."""
+    if held is not None and not info.scaling_underway:
+        name, per_node = _type_of(held, shapes)
+        if info.speedup_fn[name] is not None:
+            record.ran.add(held)
+        speeds.measured(info, name, held, per_node, record.ran)
+    model = (_model(info), speeds.versions.get(record.kind, 0))
+    if record.rates is None or model != record.model:
+        record.model, record.rates = model, speeds.shared(info, _rates(info, shapes), record.ran, shapes)
+    return record.rates if held is None else {held: NO_RATE} | record.rates
+
+
+def _type_of(held: Shape, shapes: Shapes) -> tuple[str, int]:
+    """Type of a shape and its GPUs a node."""
+    return list({name: size for name, size, *_ in shapes}.items())[held[0]]
+
+
+def _goodput(info: Any, held: Shape, shapes: Shapes, rate: float) -> float:
+    """Useful examples a second of what the job holds, by its present statistics; `rate` where nothing is learnt there."""
+    name, per_node = _type_of(held, shapes)
+    if info.speedup_fn[name] is None:
+        return rate
+    goodput = float(_learned(info, name, name, np.array([-(-held[1] // per_node)]), np.array([held[1]]))[0])
+    return goodput if 0.0 < goodput < np.inf else rate
+
+
+def _left(ended: Sequence[float], settings: RoundSettings, work: float, rate: float) -> float:
+    """Work left of a job that has done `work`; `rate`: its speed on the fastest single GPU."""
+    return expected_left(ended, work, settings.prior_seconds * rate, settings.growth)
 
 
 def _model(info: Any) -> object:
@@ -124,7 +192,7 @@ def _model(info: Any) -> object:
     return [(name, fn._goodput_fn._perf_params, fn._goodput_fn._grad_params if fn.tune_bsz else None) for name, fn in models]
 
 
-def _rates(info: Any, shapes: Sequence[tuple[str, int, int, int]]) -> dict[Shape, float]:
+def _rates(info: Any, shapes: Shapes) -> dict[Shape, float]:
     """Goodput of each shape; of a type where the job never ran, projected as Sia does."""
     per_node = {name: size for name, size, *_ in shapes}
     names = list(per_node)

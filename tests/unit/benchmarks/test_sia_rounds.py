@@ -14,6 +14,8 @@ import pytest
 from benchmarks.peers.sia_fit import objective
 from benchmarks.peers.sia_rounds import _job, _placed, _rates, _Record
 from benchmarks.peers.sia_simulator import OverCapacityError, check
+from benchmarks.peers.sia_speeds import Speeds, kind_of
+from benchmarks.sia import _workload
 
 SHAPES = [("aws", 4, 1, 1), ("aws", 4, 1, 2), ("aws", 4, 1, 4), ("aws", 4, 2, 8), ("rtx", 8, 1, 1), ("rtx", 8, 1, 8)]
 
@@ -30,9 +32,10 @@ class _Model:
     """A learnt goodput function: `speed` a GPU, nothing lost."""
 
     tune_bsz = False
+    _max_batch_size = 64
 
     def __init__(self, speed: float) -> None:
-        self._goodput_fn = SimpleNamespace(_perf_params=speed, _grad_params=None)
+        self._goodput_fn = SimpleNamespace(_perf_params=speed, _grad_params=None, efficiency=lambda batch: 1.0)
         self.speed = speed
 
     def get_goodput(self, nodes: Any, gpus: Any) -> Any:
@@ -66,8 +69,8 @@ def test_a_type_where_the_job_never_ran_is_projected() -> None:
 def test_work_done_is_counted_without_the_restart() -> None:
     record = _Record(lost_seconds=40.0)
     job = _job("cifar10-1", _info(_Model(5.0)), (0, 4), record, SHAPES, 40.0)
-    assert record.attained_seconds == pytest.approx((60.0 - 40.0) * 20.0 / 15.0)
-    assert job.attained == pytest.approx(record.attained_seconds * 15.0)
+    assert record.work == pytest.approx((60.0 - 40.0) * 20.0)
+    assert job.attained == pytest.approx(record.work)
     assert record.lost_seconds == 0.0
     assert job.current is not None
     assert job.options[job.current].gpus == 4
@@ -105,3 +108,45 @@ def test_without_the_simulator_the_benchmark_says_so_and_ends_well(tmp_path: Pat
     done = subprocess.run([sys.executable, str(script), "--simulator", str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "no simulator in" in done.stdout
+
+
+def test_a_job_takes_the_speed_that_another_of_its_kind_has_measured() -> None:
+    speeds, mate = Speeds(), _info(_Model(5.0))
+    speeds.measured(mate, "aws", (0, 2), 4, {(0, 2)})
+    own = _rates(_info(_Model(9.0)), SHAPES)
+    shared = speeds.shared(_info(_Model(9.0)), own, {(0, 1)}, SHAPES)
+    assert shared[0, 1] == own[0, 1] == 9.0
+    assert shared[0, 2] == 10.0
+    assert shared[1, 1] == own[1, 1]
+
+
+def test_a_job_that_never_ran_is_offered_all_that_its_kind_has_measured() -> None:
+    speeds = Speeds()
+    speeds.measured(_info(_Model(5.0)), "aws", (0, 2), 4, {(0, 2)})
+    assert speeds.shared(_info(), _rates(_info(), SHAPES), set(), SHAPES) == _rates(_info(_Model(5.0)), SHAPES)
+
+
+def test_a_job_of_another_kind_takes_nothing() -> None:
+    speeds, other = Speeds(), _info()
+    speeds.measured(_info(_Model(5.0)), "aws", (0, 2), 4, {(0, 2)})
+    other.cluster_throughputs = {"aws": 11.0, "rtx": 30.0}
+    own = _rates(other, SHAPES)
+    assert speeds.shared(other, own, set(), SHAPES) == own
+
+
+def test_an_equal_measurement_is_no_news() -> None:
+    speeds, mate = Speeds(), _info(_Model(5.0))
+    for _ in range(3):
+        speeds.measured(mate, "aws", (0, 2), 4, {(0, 2)})
+    assert list(speeds.versions.values()) == [1]
+    assert speeds.versions.keys() == {kind_of(mate)}
+
+
+def test_the_first_jobs_of_a_trace_are_those_that_were_submitted_first(tmp_path: Path) -> None:
+    workloads = tmp_path / "workloads" / "philly"
+    workloads.mkdir(parents=True)
+    (workloads / "workload-6.csv").write_text("name,time\nb,20\nc,30\na,10\n")
+    folder = tmp_path / "part"
+    folder.mkdir()
+    assert _workload(tmp_path, "philly-6:2", folder).read_text() == "name,time\na,10\nb,20\n"
+    assert _workload(tmp_path, "philly-6", folder) == workloads / "workload-6.csv"
