@@ -364,7 +364,7 @@ def main() -> int:
         "--first-seed",
         type=int,
         default=FIRST_SEED,
-        help=f"number of the first cluster (default {FIRST_SEED}; constants were chosen on 1000 and up)",
+        help=f"number of the first cluster (default {FIRST_SEED})",
     )
     arguments = parser.parse_args()
     count = arguments.seeds or (3 if arguments.quick else SEEDS)
