@@ -75,6 +75,20 @@ def test_few_runs_move_a_factor_less_than_many() -> None:
     assert 1.0 < few < many < 2.0
 
 
+def test_a_product_that_only_kept_pace_may_be_faster() -> None:
+    """B waited for A, or nearly so: its runs are a bound. C ran alone as often."""
+    runs = [run({"A": 1.0}), run({"A": 1.0, "B": 1.0}), run({"C": 1.0})] * 8
+    errors = {factor.name: factor.error for factor in corrections_of(runs)["GCN"].products}
+    assert errors["B"] > 0.2 > 2.0 * errors["C"]
+    assert errors["A"] < 0.1
+
+
+def test_a_disturbed_run_is_no_more_proof_for_measuring_compute_too() -> None:
+    steady = [run({"A": 1.0}, link=0.2, compute=True)] * 3
+    disturbed = run({"A": 1.0}, 4.0, link=0.2, compute=True)
+    assert product(corrections_of([*steady, disturbed])["GCN"], "A") < 1.1
+
+
 def test_a_disturbed_run_moves_little() -> None:
     steady = [run({"A": 1.0}, 1.0 + 0.01 * (number % 3)) for number in range(9)]
     assert product(corrections_of([*steady, run({"A": 1.0}, 8.0)])["GCN"], "A") < 1.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ PRIORS: Final = {
 
 A level that all products share is an architecture's before it is theirs, so that it does not correct other architectures.
 """
-COMPUTE_WEIGHT: Final = 0.5
-"""Of the compute seconds that a run measured beside those of its epoch: both err together."""
+CORRELATION: Final = 0.8
+"""Of the errors of an epoch and of the compute seconds that the same run measured: what disturbs a run delays both."""
+OWN_ERROR: Final = math.sqrt(1.0 - CORRELATION**2)
+"""Standard deviation of what is left of the latter error once the former is known."""
 
 TINY: Final = 1e-12
 """Seconds: no logarithm is taken of less."""
@@ -80,7 +83,10 @@ class Design:
         return PRIORS[kind]
 
     def residuals(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(o,) ln(measured / predicted) at `mean` (f,), and (o, f) how the logarithm predicted depends on each factor."""
+        """(o,) ln(measured / predicted) at `mean` (f,), and (o, f) how the logarithm predicted depends on each factor.
+
+        Of compute seconds what the error of their run's epoch does not tell, so that all observations err independently.
+        """
         runs = np.arange(self.runs)
         by_product = self.arithmetic * np.exp(mean[None, :] + mean[self.architecture][:, None])
         links = np.array([kind is PartKind.LINK for kind, _ in self.keys])
@@ -97,7 +103,27 @@ class Design:
         alone = np.maximum(by_product[runs, longest] + self.overhead, TINY)[measured]
         predicted = np.concatenate([epoch, alone])
         slopes = np.concatenate([slope, self._arithmetic_slope(by_product, longest)[measured]]) / predicted[:, None]
-        return self.logarithms - np.log(predicted), slopes
+        return self._independent(self.logarithms - np.log(predicted)), self._independent(slopes)
+
+    def faster_slopes(self, mean: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
+        """The same, but for each product how a factor that is e^`step` smaller would show.
+
+        A product that keeps pace with another one is no more than a bound: a faster one would have waited. Its slope is 0 then, while
+        the derivative at equal seconds is 1.
+        """
+        residual, slopes = self.residuals(mean)
+        for at, (kind, _) in enumerate(self.keys):
+            if kind is PartKind.COMPUTE:
+                faster = mean.copy()
+                faster[at] -= step
+                slopes[:, at] = (self.residuals(faster)[0] - residual) / step
+        return residual, slopes
+
+    def _independent(self, figures: FloatArray) -> FloatArray:
+        """Of observations (o,) or (o, f), those of compute seconds less what those of the epochs tell about them."""
+        epochs = figures[self.observed[self.runs :]]
+        independent: FloatArray = np.concatenate([figures[: self.runs], (figures[self.runs :] - CORRELATION * epochs) / OWN_ERROR])
+        return independent
 
     def _arithmetic_slope(self, by_product: FloatArray, product: IntArray) -> FloatArray:
         """(r, f) how the seconds of one product (r,) of each run depend on the logarithms of its factor and the architecture's."""
@@ -130,7 +156,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         overhead=_seconds_of(PartKind.OVERHEAD, runs),
         observed=np.array([*range(len(runs)), *(row for row, _ in split)], dtype=np.int64),
         logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, measured in split)]),
-        weight=np.array([*counts, *(COMPUTE_WEIGHT * counts[row] for row, _ in split)]),
+        weight=np.array([*counts, *(counts[row] for row, _ in split)]),
     )
 
 

@@ -17,6 +17,8 @@ MAX_RATE: Final = MAX_GIGAFLOPS * 1e9
 """FLOP/s of one GPU: what a policy can state, and more than any product of the table has."""
 SURE_ERROR: Final = 0.08
 """Standard error of ln(factor) up to which nothing is left to explore."""
+HOPED_ERRORS: Final = 2.0
+"""Standard errors beyond it by which a factor may be hoped to be smaller."""
 MAX_NAMED: Final = 64
 """Factors of one kind that a question carries."""
 MAX_PARTS: Final = 24
@@ -80,8 +82,8 @@ class Factor(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
         return min(max(self.factor, 1.0 / MAX_FACTOR), MAX_FACTOR) if math.isfinite(self.factor) else 1.0
 
     def hopeful(self, limit: float) -> float:
-        """The factor less its standard error, in logarithms, but for what any factor has; by `limit` at most (Auer et al. 2002)."""
-        doubt = self.error - SURE_ERROR if math.isfinite(self.error) else limit
+        """The factor less two standard errors, in logarithms, but for what any factor has; by `limit` at most (Auer et al. 2002)."""
+        doubt = HOPED_ERRORS * (self.error - SURE_ERROR) if math.isfinite(self.error) else limit
         return self.bounded * math.exp(-min(max(doubt, 0.0), limit))
 
 
