@@ -78,6 +78,9 @@ class MeasuredLinks:
     bandwidth_bytes_per_second: FloatArray
     """(m,)"""
 
+    answered: BoolArray | None = None
+    """(m,) True where a sample tells whether the link is alive, also one that counts for nothing else. None: where a figure is usable."""
+
 
 class PairEstimate(Protocol):
     """How one figure of an unmeasured pair is estimated; see `hyperscale.planner.graph.completion`."""
@@ -214,6 +217,8 @@ class ClusterGraph:
         if not dead.any():
             return {}
         alive = ~dead & (np.isfinite(self.links.latency_seconds) | np.isfinite(self.links.bandwidth_bytes_per_second))
+        if self.links.answered is not None:
+            alive = ~dead & self.links.answered
         reached = {int(end) for side in ends for end in side[alive]}
         silent: dict[int, set[int]] = {}
         for one, other in zip(ends[0][dead].tolist(), ends[1][dead].tolist(), strict=True):

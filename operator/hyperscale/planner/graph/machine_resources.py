@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hyperscale.model.api.policy import PolicySpec, UplinkOverride
 from hyperscale.model.cluster import Node, Origin, Quality, Sample
-from hyperscale.model.graph import Fabrics, FloatArray, IntArray, Machine, Tiers
+from hyperscale.model.graph import BoolArray, Fabrics, FloatArray, IntArray, Machine, Tiers
 from hyperscale.planner.graph.machines_table import InstanceType, instance_type
 from hyperscale.planner.graph.tiers import ZONE
 
@@ -80,8 +80,7 @@ def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tier
         fabric=Fabrics(
             members=np.array([_on_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)], dtype=np.bool_),
             hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
-            tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second)
-            & (assumed.latency_seconds <= ZONE.latency_seconds),
+            tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
         ),
     )
     return _with_uplinks_left(plain)
@@ -174,6 +173,22 @@ def _named(domain: str, value: str) -> bool:
 
 def _rails(cards: Cards, node: Node) -> int:
     return max(1, min(cards.number or 1, node.allocatable_gpus))
+
+
+def in_one_zone(assumed: Tiers) -> BoolArray:
+    """(levels + 1,) True for tiers of nodes that may be on one fabric; assumed: before measurements were read."""
+    near: BoolArray = assumed.latency_seconds <= ZONE.latency_seconds
+    return near
+
+
+def on_fabrics(nodes: Sequence[Node]) -> BoolArray:
+    """(n,) True where a node is on a network that carries all its cards' traffic, and its cards tell at which rate.
+
+    What an agent counts is the card of the pod network.
+    """
+    cards = [(cards_of(node), instance_type(node.labels)) for node in nodes]
+    told = [_on_fabric(each, entry) and each.bytes_per_second is not None and each.source != Origin.AGENT for each, entry in cards]
+    return np.array(told, dtype=np.bool_)
 
 
 def _on_fabric(cards: Cards, entry: InstanceType | None) -> bool:
