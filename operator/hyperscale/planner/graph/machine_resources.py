@@ -187,8 +187,8 @@ def on_fabrics(nodes: Sequence[Node]) -> BoolArray:
     What an agent counts is the card of the pod network.
     """
     cards = [(cards_of(node), instance_type(node.labels)) for node in nodes]
-    told = [_on_fabric(each, entry) and each.bytes_per_second is not None and each.source != Origin.AGENT for each, entry in cards]
-    return np.array(told, dtype=np.bool_)
+    with_rate = [_on_fabric(each, entry) and each.bytes_per_second is not None and each.source != Origin.AGENT for each, entry in cards]
+    return np.array(with_rate, dtype=np.bool_)
 
 
 def _on_fabric(cards: Cards, entry: InstanceType | None) -> bool:
