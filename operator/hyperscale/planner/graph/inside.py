@@ -67,7 +67,8 @@ UNKNOWN: Final = Board(PCIE3)
 BOARDS: Final[dict[str, Board]] = {
     "A10": Board(PCIE4),
     "A100": Board(PCIE4),
-    "A100-SXM": Board(PCIE4, 4),  # a board of four without NVSwitch: four of its twelve links lead to each of the others
+    "A100-SXM": Board(PCIE4, 12),  # the name that early drivers give an A100-SXM4
+    "A100-SXM-64GB": Board(PCIE4, 4),  # a board of four without NVSwitch: four of its twelve links lead to each of the others
     "A100-SXM4": Board(PCIE4, 12),
     "A16": Board(PCIE4 / 4),
     "A2": Board(PCIE4 / 2),
@@ -129,7 +130,7 @@ have no peer access, count as UNKNOWN does.
 """
 
 MESHES: Final[dict[tuple[str, int], Mesh]] = {
-    ("A100-SXM", 4): Mesh(4, 12),
+    ("A100-SXM-64GB", 4): Mesh(4, 12),
     ("GH200", 4): Mesh(6, 18),
     ("Tesla-V100-SXM2", 4): Mesh(1, 4),
     ("Tesla-V100-SXM2", 8): Mesh(0, 6),
