@@ -191,7 +191,8 @@ class ClusterGraph:
         if self.estimates is not None:
             guess = self.estimates.latency.estimated(rows, columns, guess[0]), self.estimates.bandwidth.estimated(rows, columns, guess[1])
         card = self.card_bytes_per_second
-        bounded = np.minimum(guess[1], np.minimum.outer(card[rows], card[columns]))
+        over_nvlink = self.nvlink_between(rows, columns, tier)
+        bounded = np.where(over_nvlink > 0.0, over_nvlink, np.minimum(guess[1], np.minimum.outer(card[rows], card[columns])))
         latency = np.where(same, self.inside.latency_seconds[rows][:, None], _filled(there[0], back[0].T, guess[0]))
         bandwidth = np.where(same, self.inside.bandwidth_bytes_per_second[rows][:, None], _filled(there[1], back[1].T, bounded))
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
@@ -236,6 +237,14 @@ class ClusterGraph:
         hop = np.maximum.outer(fabric.hop_seconds[rows], fabric.hop_seconds[columns])
         carried = np.minimum.outer(card[rows], card[columns])
         return np.where(shared & np.isfinite(hop), hop, latency), np.where(shared & np.isfinite(carried), carried, bandwidth)
+
+    def nvlink_between(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
+        """(r, c) bytes a second that NVLink switches carry between two nodes with that tier in common; 0 where none join them."""
+        rate, tiers = self.machine.nvlink_bytes_per_second, self.machine.nvlink_tiers
+        if rate is None or tiers is None:
+            return np.zeros(tier.shape)
+        between: FloatArray = np.where(tiers[tier], np.minimum.outer(rate[rows], rate[columns]), 0.0)
+        return between
 
     @cached_property
     def card_bytes_per_second(self) -> FloatArray:

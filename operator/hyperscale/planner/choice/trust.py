@@ -92,7 +92,7 @@ def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[st
     correction, corrections = predicted.calibration, problem.request.corrections
     sentences = [f"An epoch waits longest for {predicted.bound_by}."]
     if _probed_beside_fabric(problem, order):
-        sentences.append("Its nodes are on one fabric, so that the cards' rate counts and not what agents measured on the pod network.")
+        sentences.append("Its nodes are on one fabric, so that the fabric's rate counts and not what agents measured on the pod network.")
     sentences += _by_history(corrections, correction, problem, order) if corrections is not None else []
     if correction is not None and correction.by_curve:
         gpus = correction.products or "such GPUs"

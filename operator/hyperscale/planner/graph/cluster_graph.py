@@ -11,7 +11,7 @@ from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Origin, 
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.graph import BoolArray, ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
 from hyperscale.planner.graph import completion, tiers
-from hyperscale.planner.graph.inside import insides
+from hyperscale.planner.graph.inside import between_nodes, insides
 from hyperscale.planner.graph.machine_resources import in_one_zone, machine, on_fabrics
 
 
@@ -29,7 +29,11 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     assumed = tiers.constants(snapshot.levels)
     measured, by_agent = _measured_links(snapshot, index)
     tier_of_link = _tiers_of(measured.key, domains)
-    links = _without_pod_network(measured, by_agent, on_fabrics(nodes), in_one_zone(assumed)[tier_of_link])
+    inside = insides(nodes, policy)
+    nvlink = between_nodes(nodes, inside)
+    beside = _both(measured.key, on_fabrics(nodes)) & in_one_zone(assumed)[tier_of_link]
+    beside |= _both(measured.key, nvlink > 0.0) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
+    links = _without_pod_network(measured, by_agent, beside)
     calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
     return ClusterGraph(
         snapshot=snapshot,
@@ -39,8 +43,8 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         domains=domains,
         tiers=calibrated,
         links=links,
-        inside=insides(nodes, policy),
-        machine=machine(nodes, snapshot.levels, assumed, calibrated, policy),
+        inside=inside,
+        machine=machine(nodes, snapshot.levels, assumed, calibrated, policy, nvlink),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
 
@@ -86,13 +90,17 @@ def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> tuple[M
     return links, np.array([row[3:] for row in rows], dtype=np.bool_).reshape(len(rows), 2)
 
 
-def _without_pod_network(links: MeasuredLinks, by_agent: BoolArray, members: BoolArray, near: BoolArray) -> MeasuredLinks:
+def _both(key: IntArray, members: BoolArray) -> BoolArray:
+    """(m,) True where both ends of a link are `members` (n,)."""
+    both: BoolArray = members[key // max(1, len(members))] & members[key % max(1, len(members))]
+    return both
+
+
+def _without_pod_network(links: MeasuredLinks, by_agent: BoolArray, fabric: BoolArray) -> MeasuredLinks:
     """`links` without the agents' figures between nodes of one fabric: agents measure the pod network, jobs use the fabric.
 
-    A dead link stays dead. by_agent: (m, 2) who told each figure · members: (n,) nodes on a fabric · near: (m,) ends in one zone
+    A dead link stays dead. by_agent: (m, 2) who measured each figure · fabric: (m,) ends on one fabric, or in one NVLink domain
     """
-    source, destination = links.key // max(1, len(members)), links.key % max(1, len(members))
-    fabric = near & members[source] & members[destination]
     if not fabric.any():
         return links
     latency, bandwidth = links.latency_seconds, links.bandwidth_bytes_per_second

@@ -13,7 +13,7 @@ import numpy as np
 
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import NVLINK, GpuPaths, Node
-from hyperscale.model.graph import Inside
+from hyperscale.model.graph import FloatArray, Inside
 from hyperscale.model.products import longest, stated
 
 SUSTAINED: Final = 0.8
@@ -140,6 +140,10 @@ MESHES: Final[dict[tuple[str, int], Mesh]] = {
 """By product and GPUs of a node (sources: docs/explanation/machines.md). Rings use all links of a GPU, exchanges the narrowest pair."""
 
 
+BETWEEN_NODES: Final = ("GB200", "GB300")
+"""Boards whose NVLink switches join the nodes of one domain (NVL72)."""
+
+
 class Exchange(NamedTuple):
     """Of one node; bytes a second are sustained, one way."""
 
@@ -164,6 +168,16 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
         sharp_efficiency=exchanges[:, 3].copy(),
         stated=np.array([by_kind[kind][1] for kind in kinds], dtype=np.bool_),
     )
+
+
+def between_nodes(nodes: Sequence[Node], inside: Inside) -> FloatArray:
+    """(n,) bytes a second, one way, that all GPUs of a node send over NVLink to the nodes of its domain; 0 where no switches join them."""
+    joined = [
+        longest(node.gpu_product, BOARDS) in BETWEEN_NODES and (node.gpu_paths is None or node.gpu_paths.kind == NVLINK) for node in nodes
+    ]
+    gpus = np.array([node.allocatable_gpus for node in nodes], dtype=np.float64)
+    rate: FloatArray = np.where(joined, gpus * inside.bandwidth_bytes_per_second, 0.0)
+    return rate
 
 
 def _inside(product: str | None, paths: GpuPaths | None, gpus: int, models: Sequence[GpuModel]) -> tuple[Exchange, bool]:

@@ -18,7 +18,7 @@ from hyperscale.model.api.policy import PolicySpec, UplinkOverride
 from hyperscale.model.cluster import Node, Origin, Quality, Sample
 from hyperscale.model.graph import BoolArray, Fabrics, FloatArray, IntArray, Machine, Tiers
 from hyperscale.planner.graph.machines_table import InstanceType, instance_type
-from hyperscale.planner.graph.tiers import ZONE
+from hyperscale.planner.graph.tiers import ZONE, accelerator_tiers
 
 MIN_LEFT_RATIO: Final = 0.05
 """Part of cards and uplinks that running traffic always leaves: a new job gets its turn on a full network too."""
@@ -59,10 +59,13 @@ def cards_of(node: Node) -> Cards:
     return Cards(node.network_cards if stated else entry.cards, entry.card_bytes_per_second, TABLE)
 
 
-def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tiers: Tiers, policy: PolicySpec) -> Machine:
+def machine(
+    nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tiers: Tiers, policy: PolicySpec, nvlink: FloatArray
+) -> Machine:
     """The shared resources of `nodes` (n,).
 
     levels: topology labels, widest first · assumed, tiers: estimated links before and after measurements were read
+    nvlink: (n,) see `inside.between_nodes`
     """
     cards = [cards_of(node) for node in nodes]
     entries = [instance_type(node.labels) for node in nodes]
@@ -70,7 +73,13 @@ def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tier
     left = np.array([_left_ratio(node.network_use_ratio) for node in nodes], dtype=np.float64)
     domains, capacity, names = _uplinks(nodes, levels, together, policy.overrides.uplinks)
     plain = Machine(
-        rails=np.array([_rails(each, node) for each, node in zip(cards, nodes, strict=True)], dtype=np.int64),
+        rails=np.array(
+            [
+                max(1, node.allocatable_gpus) if rate > 0.0 else _rails(each, node)
+                for each, node, rate in zip(cards, nodes, nvlink, strict=True)
+            ],
+            dtype=np.int64,
+        ),
         cards_left_ratio=left,
         uplink_domains=domains,
         uplink_bytes_per_second=capacity,
@@ -82,6 +91,8 @@ def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tier
             hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
             tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
         ),
+        nvlink_bytes_per_second=nvlink if (nvlink > 0.0).any() else None,
+        nvlink_tiers=accelerator_tiers(levels) if (nvlink > 0.0).any() else None,
     )
     return _with_uplinks_left(plain)
 
