@@ -58,7 +58,7 @@ class Sample(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_default
     fault: str | None = None
     """Why the figure is unknown, in words a person can act on; None when it is usable."""
     source: str = ""
-    """Where the figure came from (see `Origin`); "" where it is not told. Of network cards it decides which figure counts."""
+    """Where the figure came from (see `Origin`); "" where it is not told. Of network cards and links it decides which figure counts."""
     confidence: float = 1.0
     """0..1: how steady the figure has been, and how directly it was taken; 0 when unknown. Low confidence widens a forecast."""
 

@@ -13,6 +13,8 @@ from hyperscale.model.cluster import UNKNOWN_SAMPLE, ClusterSnapshot, Gpu, Link,
 
 CARD_SOURCES: Final = (Origin.INFINIBAND, Origin.NODE_EXPORTER)
 """Sources of a card's speed that decide whether the table of machines counts instead, and which nodes are on one fabric."""
+LINK_SOURCES: Final = (Origin.AGENT,)
+"""Agents measure the pod network: between nodes of one fabric their figures do not count."""
 CARDS: Final = "networkCards"
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -23,7 +25,7 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
 
     Left out: `taken_at`, age and source of every sample, the wording of the metrics state, and what no plan reads: temperature, power and
     used memory of GPUs, and why the use of network cards is unknown. Of all else values, qualities, faults and confidence count.
-    Sources that decide stay: CARD_SOURCES of a card's speed, and an administrator's count of cards.
+    Sources that decide stay: CARD_SOURCES of a card's speed, LINK_SOURCES of links, and an administrator's count of cards.
     """
     timeless = replace(
         snapshot,
@@ -64,8 +66,8 @@ def _timeless_link(link: Link) -> Link:
     return Link(
         source=link.source,
         destination=link.destination,
-        latency_seconds=_timeless(link.latency_seconds),
-        bandwidth_bytes_per_second=_timeless(link.bandwidth_bytes_per_second),
+        latency_seconds=_timeless(link.latency_seconds, LINK_SOURCES),
+        bandwidth_bytes_per_second=_timeless(link.bandwidth_bytes_per_second, LINK_SOURCES),
     )
 
 

@@ -78,6 +78,9 @@ class MeasuredLinks:
     bandwidth_bytes_per_second: FloatArray
     """(m,)"""
 
+    answered: BoolArray | None = None
+    """(m,) True where a sample tells whether the link is alive, also one that counts for nothing else. None: where a figure is usable."""
+
 
 class PairEstimate(Protocol):
     """How one figure of an unmeasured pair is estimated; see `hyperscale.planner.graph.completion`."""
@@ -188,7 +191,8 @@ class ClusterGraph:
         if self.estimates is not None:
             guess = self.estimates.latency.estimated(rows, columns, guess[0]), self.estimates.bandwidth.estimated(rows, columns, guess[1])
         card = self.card_bytes_per_second
-        bounded = np.minimum(guess[1], np.minimum.outer(card[rows], card[columns]))
+        over_nvlink = self.nvlink_between(rows, columns, tier)
+        bounded = np.where(over_nvlink > 0.0, over_nvlink, np.minimum(guess[1], np.minimum.outer(card[rows], card[columns])))
         latency = np.where(same, self.inside.latency_seconds[rows][:, None], _filled(there[0], back[0].T, guess[0]))
         bandwidth = np.where(same, self.inside.bandwidth_bytes_per_second[rows][:, None], _filled(there[1], back[1].T, bounded))
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
@@ -214,6 +218,8 @@ class ClusterGraph:
         if not dead.any():
             return {}
         alive = ~dead & (np.isfinite(self.links.latency_seconds) | np.isfinite(self.links.bandwidth_bytes_per_second))
+        if self.links.answered is not None:
+            alive = ~dead & self.links.answered
         reached = {int(end) for side in ends for end in side[alive]}
         silent: dict[int, set[int]] = {}
         for one, other in zip(ends[0][dead].tolist(), ends[1][dead].tolist(), strict=True):
@@ -231,6 +237,14 @@ class ClusterGraph:
         hop = np.maximum.outer(fabric.hop_seconds[rows], fabric.hop_seconds[columns])
         carried = np.minimum.outer(card[rows], card[columns])
         return np.where(shared & np.isfinite(hop), hop, latency), np.where(shared & np.isfinite(carried), carried, bandwidth)
+
+    def nvlink_between(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
+        """(r, c) bytes a second that NVLink switches carry between two nodes with that tier in common; 0 where none join them."""
+        rate, tiers = self.machine.nvlink_bytes_per_second, self.machine.nvlink_tiers
+        if rate is None or tiers is None:
+            return np.zeros(tier.shape)
+        between: FloatArray = np.where(tiers[tier], np.minimum.outer(rate[rows], rate[columns]), 0.0)
+        return between
 
     @cached_property
     def card_bytes_per_second(self) -> FloatArray:

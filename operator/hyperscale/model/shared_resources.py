@@ -43,6 +43,10 @@ class Machine:
     uplink_capacity_bytes_per_second: FloatArray | None = None
     """(levels, domains) what uplinks carry without running traffic; None where that is `uplink_bytes_per_second`."""
     fabric: Fabrics | None = None
+    nvlink_bytes_per_second: FloatArray | None = None
+    """(n,) what all GPUs of a node send over NVLink to other nodes of its domain, one way; 0 where no switches join them."""
+    nvlink_tiers: BoolArray | None = None
+    """(topology levels + 1,) True where nodes with that in common are of one NVLink domain; None with `nvlink_bytes_per_second`."""
 
 
 def plain_machine(nodes: int) -> Machine:

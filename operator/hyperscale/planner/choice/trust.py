@@ -91,6 +91,8 @@ def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[st
     """What an epoch waits for, and sentences on what finished runs changed: the factors of the search, the curve of the epoch."""
     correction, corrections = predicted.calibration, problem.request.corrections
     sentences = [f"An epoch waits longest for {predicted.bound_by}."]
+    if _probed_beside_fabric(problem, order):
+        sentences.append("Its nodes are on one fabric, so that the fabric's rate counts and not what agents measured on the pod network.")
     sentences += _by_history(corrections, correction, problem, order) if corrections is not None else []
     if correction is not None and correction.by_curve:
         gpus = correction.products or "such GPUs"
@@ -98,6 +100,16 @@ def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[st
             f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone."
         )
     return tuple(sentences)
+
+
+def _probed_beside_fabric(problem: Problem, order: IntArray) -> bool:
+    """True where figures of links between the nodes do not count, because agents took them on the pod network."""
+    links = problem.graph.links
+    if links.answered is None:
+        return False
+    ends = links.key[links.answered & np.isnan(links.bandwidth_bytes_per_second)]
+    used, count = problem.nodes[np.unique(order)], len(problem.graph.nodes)
+    return bool((np.isin(ends // count, used) & np.isin(ends % count, used)).any())
 
 
 def _by_history(corrections: Corrections, correction: Correction | None, problem: Problem, order: IntArray) -> list[str]:

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Quality, Sample
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Origin, Quality, Sample
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
+from hyperscale.model.graph import BoolArray, ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
 from hyperscale.planner.graph import completion, tiers
-from hyperscale.planner.graph.inside import insides
-from hyperscale.planner.graph.machine_resources import machine
+from hyperscale.planner.graph.inside import between_nodes, insides
+from hyperscale.planner.graph.machine_resources import in_one_zone, machine, on_fabrics
 
 
 def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
@@ -26,9 +26,14 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     if len(index) < len(nodes):
         raise ValueError("snapshot.nodes: two nodes have the same name; every name must be there once")
     domains = _domain_codes(nodes, len(snapshot.levels))
-    links = _measured_links(snapshot, index)
-    tier_of_link = _tiers_of(links.key, domains)
     assumed = tiers.constants(snapshot.levels)
+    measured, by_agent = _measured_links(snapshot, index)
+    tier_of_link = _tiers_of(measured.key, domains)
+    inside = insides(nodes, policy)
+    nvlink = between_nodes(nodes, inside)
+    beside = _both(measured.key, on_fabrics(nodes)) & in_one_zone(assumed)[tier_of_link]
+    beside |= _both(measured.key, nvlink > 0.0) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
+    links = _without_pod_network(measured, by_agent, beside)
     calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
     return ClusterGraph(
         snapshot=snapshot,
@@ -38,8 +43,8 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         domains=domains,
         tiers=calibrated,
         links=links,
-        inside=insides(nodes, policy),
-        machine=machine(nodes, snapshot.levels, assumed, calibrated, policy),
+        inside=inside,
+        machine=machine(nodes, snapshot.levels, assumed, calibrated, policy, nvlink),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
 
@@ -64,21 +69,46 @@ def _domain_codes(nodes: tuple[Node, ...], levels: int) -> IntArray:
     return codes
 
 
-def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> MeasuredLinks:
-    """Links between known, different nodes, sorted by key."""
+def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> tuple[MeasuredLinks, BoolArray]:
+    """Links between known, different nodes, sorted by key, and (m, 2) whether an agent told latency and bandwidth."""
     rows = sorted(
         (
             index[link.source] * len(index) + index[link.destination],
             _usable(link.latency_seconds),
             _usable(link.bandwidth_bytes_per_second),
+            link.latency_seconds.source == Origin.AGENT,
+            link.bandwidth_bytes_per_second.source == Origin.AGENT,
         )
         for link in snapshot.links
         if link.source in index and link.destination in index and link.source != link.destination
     )
-    return MeasuredLinks(
+    links = MeasuredLinks(
         key=np.array([row[0] for row in rows], dtype=np.int64),
         latency_seconds=np.array([row[1] for row in rows], dtype=np.float64),
         bandwidth_bytes_per_second=np.array([row[2] for row in rows], dtype=np.float64),
+    )
+    return links, np.array([row[3:] for row in rows], dtype=np.bool_).reshape(len(rows), 2)
+
+
+def _both(key: IntArray, members: BoolArray) -> BoolArray:
+    """(m,) True where both ends of a link are `members` (n,)."""
+    both: BoolArray = members[key // max(1, len(members))] & members[key % max(1, len(members))]
+    return both
+
+
+def _without_pod_network(links: MeasuredLinks, by_agent: BoolArray, fabric: BoolArray) -> MeasuredLinks:
+    """`links` without the agents' figures between nodes of one fabric: agents measure the pod network, jobs use the fabric.
+
+    A dead link stays dead. by_agent: (m, 2) who measured each figure · fabric: (m,) ends on one fabric, or in one NVLink domain
+    """
+    if not fabric.any():
+        return links
+    latency, bandwidth = links.latency_seconds, links.bandwidth_bytes_per_second
+    return MeasuredLinks(
+        key=links.key,
+        latency_seconds=np.where(fabric & by_agent[:, 0], np.nan, latency),
+        bandwidth_bytes_per_second=np.where(fabric & by_agent[:, 1] & (bandwidth != 0.0), np.nan, bandwidth),
+        answered=np.isfinite(latency) | np.isfinite(bandwidth),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import NVLINK, GpuPaths, Node
-from hyperscale.model.graph import Inside
+from hyperscale.model.graph import FloatArray, Inside
 from hyperscale.model.products import longest, stated
 
 SUSTAINED: Final = 0.8
@@ -67,7 +67,8 @@ UNKNOWN: Final = Board(PCIE3)
 BOARDS: Final[dict[str, Board]] = {
     "A10": Board(PCIE4),
     "A100": Board(PCIE4),
-    "A100-SXM": Board(PCIE4, 4),  # a board of four without NVSwitch: four of its twelve links lead to each of the others
+    "A100-SXM": Board(PCIE4, 12),  # the name that early drivers give an A100-SXM4
+    "A100-SXM-64GB": Board(PCIE4, 4),  # a board of four without NVSwitch: four of its twelve links lead to each of the others
     "A100-SXM4": Board(PCIE4, 12),
     "A16": Board(PCIE4 / 4),
     "A2": Board(PCIE4 / 2),
@@ -129,7 +130,7 @@ have no peer access, count as UNKNOWN does.
 """
 
 MESHES: Final[dict[tuple[str, int], Mesh]] = {
-    ("A100-SXM", 4): Mesh(4, 12),
+    ("A100-SXM-64GB", 4): Mesh(4, 12),
     ("GH200", 4): Mesh(6, 18),
     ("Tesla-V100-SXM2", 4): Mesh(1, 4),
     ("Tesla-V100-SXM2", 8): Mesh(0, 6),
@@ -137,6 +138,10 @@ MESHES: Final[dict[tuple[str, int], Mesh]] = {
     ("V100-SXM2", 8): Mesh(0, 6),
 }
 """By product and GPUs of a node (sources: docs/explanation/machines.md). Rings use all links of a GPU, exchanges the narrowest pair."""
+
+
+BETWEEN_NODES: Final = ("GB200", "GB300")
+"""Boards whose NVLink switches join the nodes of one domain (NVL72)."""
 
 
 class Exchange(NamedTuple):
@@ -163,6 +168,16 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
         sharp_efficiency=exchanges[:, 3].copy(),
         stated=np.array([by_kind[kind][1] for kind in kinds], dtype=np.bool_),
     )
+
+
+def between_nodes(nodes: Sequence[Node], inside: Inside) -> FloatArray:
+    """(n,) bytes a second, one way, that all GPUs of a node send over NVLink to the nodes of its domain; 0 where no switches join them."""
+    joined = [
+        longest(node.gpu_product, BOARDS) in BETWEEN_NODES and (node.gpu_paths is None or node.gpu_paths.kind == NVLINK) for node in nodes
+    ]
+    gpus = np.array([node.allocatable_gpus for node in nodes], dtype=np.float64)
+    rate: FloatArray = np.where(joined, gpus * inside.bandwidth_bytes_per_second, 0.0)
+    return rate
 
 
 def _inside(product: str | None, paths: GpuPaths | None, gpus: int, models: Sequence[GpuModel]) -> tuple[Exchange, bool]:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from hyperscale.model.api.policy import PolicySpec, UplinkOverride
 from hyperscale.model.cluster import Node, Origin, Quality, Sample
-from hyperscale.model.graph import Fabrics, FloatArray, IntArray, Machine, Tiers
+from hyperscale.model.graph import BoolArray, Fabrics, FloatArray, IntArray, Machine, Tiers
 from hyperscale.planner.graph.machines_table import InstanceType, instance_type
-from hyperscale.planner.graph.tiers import ZONE
+from hyperscale.planner.graph.tiers import ZONE, accelerator_tiers
 
 MIN_LEFT_RATIO: Final = 0.05
 """Part of cards and uplinks that running traffic always leaves: a new job gets its turn on a full network too."""
@@ -59,10 +59,13 @@ def cards_of(node: Node) -> Cards:
     return Cards(node.network_cards if stated else entry.cards, entry.card_bytes_per_second, TABLE)
 
 
-def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tiers: Tiers, policy: PolicySpec) -> Machine:
+def machine(
+    nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tiers: Tiers, policy: PolicySpec, nvlink: FloatArray
+) -> Machine:
     """The shared resources of `nodes` (n,).
 
     levels: topology labels, widest first · assumed, tiers: estimated links before and after measurements were read
+    nvlink: (n,) see `inside.between_nodes`
     """
     cards = [cards_of(node) for node in nodes]
     entries = [instance_type(node.labels) for node in nodes]
@@ -70,7 +73,13 @@ def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tier
     left = np.array([_left_ratio(node.network_use_ratio) for node in nodes], dtype=np.float64)
     domains, capacity, names = _uplinks(nodes, levels, together, policy.overrides.uplinks)
     plain = Machine(
-        rails=np.array([_rails(each, node) for each, node in zip(cards, nodes, strict=True)], dtype=np.int64),
+        rails=np.array(
+            [
+                max(1, node.allocatable_gpus) if rate > 0.0 else _rails(each, node)
+                for each, node, rate in zip(cards, nodes, nvlink, strict=True)
+            ],
+            dtype=np.int64,
+        ),
         cards_left_ratio=left,
         uplink_domains=domains,
         uplink_bytes_per_second=capacity,
@@ -80,9 +89,10 @@ def machine(nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tier
         fabric=Fabrics(
             members=np.array([_on_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)], dtype=np.bool_),
             hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
-            tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second)
-            & (assumed.latency_seconds <= ZONE.latency_seconds),
+            tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
         ),
+        nvlink_bytes_per_second=nvlink if (nvlink > 0.0).any() else None,
+        nvlink_tiers=accelerator_tiers(levels) if (nvlink > 0.0).any() else None,
     )
     return _with_uplinks_left(plain)
 
@@ -174,6 +184,22 @@ def _named(domain: str, value: str) -> bool:
 
 def _rails(cards: Cards, node: Node) -> int:
     return max(1, min(cards.number or 1, node.allocatable_gpus))
+
+
+def in_one_zone(assumed: Tiers) -> BoolArray:
+    """(levels + 1,) True for tiers of nodes that may be on one fabric; assumed: before measurements were read."""
+    near: BoolArray = assumed.latency_seconds <= ZONE.latency_seconds
+    return near
+
+
+def on_fabrics(nodes: Sequence[Node]) -> BoolArray:
+    """(n,) True where a node is on a network that carries all its cards' traffic, and its cards tell at which rate.
+
+    What an agent counts is the card of the pod network.
+    """
+    cards = [(cards_of(node), instance_type(node.labels)) for node in nodes]
+    with_rate = [_on_fabric(each, entry) and each.bytes_per_second is not None and each.source != Origin.AGENT for each, entry in cards]
+    return np.array(with_rate, dtype=np.bool_)
 
 
 def _on_fabric(cards: Cards, entry: InstanceType | None) -> bool:

@@ -57,6 +57,12 @@ def constants(levels: tuple[str, ...]) -> Tiers:
     return Tiers(("", *levels), np.minimum.accumulate(latency), np.maximum.accumulate(bandwidth))
 
 
+def accelerator_tiers(levels: tuple[str, ...]) -> BoolArray:
+    """(levels + 1,) True for levels of accelerator domains and narrower ones, by the words in their keys."""
+    inside: BoolArray = np.logical_or.accumulate([False, *(_scope(level) == "fabric" for level in levels)])
+    return inside
+
+
 def calibrated(tiers: Tiers, tier_of_link: IntArray, latency: FloatArray, bandwidth: FloatArray) -> Tiers:
     """`tiers` with the median of the measured links where a tier has at least MIN_SAMPLES of them.
 

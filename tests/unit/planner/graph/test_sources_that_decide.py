@@ -62,8 +62,9 @@ def test_problems_on_other_machines_differ(field: str) -> None:
     fabric = graph.machine.fabric
     assert fabric is not None
     nobody = Fabrics(np.zeros(4, dtype=np.bool_), fabric.hop_seconds, fabric.tiers)
-    other = nobody if field == "fabric" else getattr(graph.machine, field) * 0.5
-    changed = replace(graph, machine=replace(graph.machine, **{field: other}))
+    other: Any = nobody if field == "fabric" else getattr(graph.machine, field) * 0.5
+    given: dict[str, Any] = {field: other}
+    changed = replace(graph, machine=replace(graph.machine, **given))
     assert pose(REQUEST, graph, profile(JOB), POLICY).identity == pose(REQUEST, graph, profile(JOB), POLICY).identity
     assert pose(REQUEST, graph, profile(JOB), POLICY).identity != pose(REQUEST, changed, profile(JOB), POLICY).identity
 
