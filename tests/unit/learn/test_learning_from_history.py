@@ -59,6 +59,9 @@ def test_too_few_runs_and_runs_that_are_none_are_refused_in_words() -> None:
         history_of(runs(MIN_RUNS - 1))
     with pytest.raises(LessonError, match="leave such runs out"):
         history_of((*runs(), PastRun(0.0, float("nan"), 2)))
+    for figures in ((0.0, 1e9, 2, None), (0.0, 10.0, 10**30, None), (1e12, 10.0, 2, None), (0.0, 10.0, 2, float("inf"))):
+        with pytest.raises(LessonError, match="leave such runs out"):
+            history_of((*runs(), PastRun(*figures)))
     with pytest.raises(LessonError, match="arrived at once"):
         history_of(tuple(msgspec.structs.replace(one, arrival_seconds=5.0) for one in runs()))
 
@@ -103,6 +106,12 @@ def test_runs_of_the_database_arrive_when_their_job_was_created(tmp_path: Path) 
     [
         ("arrival_seconds,workers\n1,2\n", "has no column run_seconds"),
         ("arrival_seconds,run_seconds,workers\n1,2,3\n1,x,3\n", "line 3: write two numbers"),
+        ("arrival_seconds,run_seconds,workers\n1,2,3\n1,2," + "9" * 140_000 + "\n", "line 3: field larger"),
+        ("arrival_seconds,run_seconds,workers\n1,2,3\n1,2," + "9" * 40 + "\n", "line 3: a run of 2 s with more than 1,000 workers"),
+        ("arrival_seconds,run_seconds,workers\n1,2,1001\n", "line 2: a run of 2 s with more than"),
+        ("arrival_seconds,run_seconds,workers\n1,2,3\n1,1e300,3\n", "line 3: a run of 1e+300 s"),
+        ("arrival_seconds,run_seconds,workers\n-1e308,2,3\n", "line 2: a run at -1e+308 s"),
+        ("arrival_seconds,run_seconds,workers\nnan,2,3\n", "line 2: a run at nan s"),
     ],
 )
 def test_a_file_that_is_no_history_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -111,6 +120,7 @@ def test_a_file_that_is_no_history_is_refused_in_one_line(tmp_path: Path, text: 
     ran = run("learn", "queue", "--out", str(tmp_path / "out"), "--history", str(file))
     assert ran.code == 2
     assert words in ran.err
+    assert len(ran.err.splitlines()) == 1
 
 
 def test_without_a_history_the_command_says_what_to_name(tmp_path: Path) -> None:

@@ -50,17 +50,23 @@ def _past(run: FinishedRun) -> PastRun | None:
 
 def _of_file(file: Path) -> Iterator[PastRun]:
     from hyperscale.learn.lesson import PastRun
+    from hyperscale.learn.streams.history_streams import fault_of
 
     try:
         with file.open(newline="", encoding="utf-8") as lines:
             reader = csv.DictReader(lines)
-            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError(f"--history: {file} has no column {missing[0]}; write the columns {', '.join(COLUMNS)}")
-            for row in reader:
-                try:
-                    yield PastRun(float(row["arrival_seconds"]), float(row["run_seconds"]), int(row["workers"]))
-                except (TypeError, ValueError):
-                    raise InputError(f"--history: {file} line {reader.line_num}: write two numbers and a whole number of workers") from None
+            try:
+                missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+                if missing:
+                    raise InputError(f"--history: {file} has no column {missing[0]}; write the columns {', '.join(COLUMNS)}")
+                for row in reader:
+                    run = PastRun(float(row["arrival_seconds"]), float(row["run_seconds"]), int(row["workers"]))
+                    if fault := fault_of(run):
+                        raise InputError(f"--history: {file} line {reader.line_num}: {fault}")
+                    yield run
+            except (TypeError, ValueError):
+                raise InputError(f"--history: {file} line {reader.line_num}: write two numbers and a whole number of workers") from None
+            except csv.Error as error:
+                raise InputError(f"--history: {file} line {reader.line_num + 1}: {error}; write two numbers and a whole number") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--history: cannot read {str(file)!r}: {error}; name a database URL or a CSV file") from None

@@ -18,7 +18,7 @@ from hyperscale.control.history.calibration import MeasuredStep, calibrate, plac
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
-from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, FinishedRun
+from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, TEACHING_FIGURES, TEACHING_TEXTS, FinishedRun
 from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
@@ -31,6 +31,8 @@ MOST_RUNS: Final = 200
 """Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
 MOST_WORKLOADS: Final = 32
 """Whose steps are read, those that ran last: a curve takes the time of some fits."""
+TEXTS_SEARCHED: Final = 4
+"""Times the runs wanted whose texts are searched: stand-ins and plans without parts leave some out."""
 _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
 _NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
@@ -181,12 +183,10 @@ class RunStore:
         """The newest runs that teach the cost model, oldest first, shared among namespaces as in `brief_runs`. Raises HistoryError.
 
         Those whose plan states no parts, as of earlier versions, are left out. The plan of a run is read once.
+        Texts are searched in the newest TEXTS_SEARCHED x limit only, shared likewise: a large history costs no more.
         """
-        own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=_NEWEST_FIRST).label("own_place")
-        parted = RUNS.c.plan.like('%"parts":[%')
-        placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).where(*TEACHES, parted).subquery()
-        beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
-        chosen = sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
+        newest = _newest(TEXTS_SEARCHED * limit, *TEACHING_FIGURES)
+        chosen = _newest(limit, RUNS.c.uid.in_(newest), *TEACHING_TEXTS, RUNS.c.plan.like('%"parts":[%'))
         try:
             with self._engine.connect() as connection:
                 taught = read_taught(connection, chosen, self._parts)
@@ -204,11 +204,7 @@ class RunStore:
         plan = RUNS.c.plan if "hosts" not in self._columns else sql.case((RUNS.c.hosts.is_(None), RUNS.c.plan), else_="")
         others = [column for column in self._read_columns() if column.name not in ("plan", "measured")]
         columns = [*others, plan.label("plan"), sql.literal("").label("measured"), sql.and_(*TEACHES).label("teaches")]
-        own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=_NEWEST_FIRST).label("own_place")
-        placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).subquery()
-        beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
-        chosen = sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
-        newest = sql.select(*columns).where(RUNS.c.uid.in_(chosen)).order_by(*_NEWEST_FIRST)
+        newest = sql.select(*columns).where(RUNS.c.uid.in_(_newest(limit))).order_by(*_NEWEST_FIRST)
         try:
             with self._engine.connect() as connection:
                 rows = [dict(row) for row in connection.execute(newest).mappings()]
@@ -247,6 +243,14 @@ class RunStore:
                 return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
         except SQLAlchemyError as error:
             raise self._fault(error) from error
+
+
+def _newest(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[tuple[str]]:
+    """Uids of the newest runs that fit; the newest quarter of `limit` of each namespace goes before what others have beyond theirs."""
+    own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=_NEWEST_FIRST).label("own_place")
+    placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).where(*conditions).subquery()
+    beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
+    return sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
 
 
 def _shared_runs() -> sql.Select[Any]:

@@ -100,13 +100,17 @@ def _column(field: FieldInfo) -> sql.Column[Any]:
 
 RUNS: Final = sql.Table("hyperscale_runs", METADATA, *map(_column, fields(FinishedRun)))
 sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
-TEACHES: Final = (
+TEACHING_FIGURES: Final = (
     RUNS.c.phase == SUCCEEDED,
     RUNS.c.replans == 0,
     RUNS.c.measured_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
     RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
+)
+"""Read without the texts of a row, which are its largest part."""
+TEACHING_TEXTS: Final = (
     # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
     RUNS.c.measured.not_like('%"generated":true%'),
     # What is predicted is the way between GPUs; copies through host memory say nothing about that way.
     RUNS.c.measured.not_like('%"hostStaging":true%'),
 )
+TEACHES: Final = (*TEACHING_FIGURES, *TEACHING_TEXTS)

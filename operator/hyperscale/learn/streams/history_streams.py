@@ -17,12 +17,16 @@ from hyperscale.learn.lesson import LessonError, PastRun
 from hyperscale.learn.streams.guard_streams import GuardStream
 from hyperscale.learn.streams.scenario import COUNTS, FAMILIES, REFERENCE, Conditions, RecordedJobs
 from hyperscale.learn.topologies import VALIDATION_SEEDS
+from hyperscale.model.api.job import MAX_WORKERS
+from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.graph import FloatArray, IntArray
 
 MIN_RUNS: Final = 200
 """Below that the last part would not fill streams to judge on."""
 EARLY_PART: Final = 0.7
 """Of the runs, by arrival, that teach."""
+MAX_TIME: Final = 1e11
+"""Unix seconds: 3,000 years; a time in milliseconds is more."""
 BLOCK: Final = 10
 """Consecutive jobs that are drawn together."""
 FLEXIBLE: Final = 4
@@ -65,8 +69,8 @@ class ClusterHistory:
 def history_of(runs: Sequence[PastRun]) -> ClusterHistory:
     """Return the history of runs in any order. Raises LessonError for too few of them, or for figures that no run has."""
     for run in runs:
-        if not (np.isfinite(run.arrival_seconds) and np.isfinite(run.run_seconds) and run.run_seconds > 0.0 and run.workers >= 1):
-            raise LessonError(f"--history: a run of {run.run_seconds} s with {run.workers} workers is none; leave such runs out")
+        if fault := fault_of(run):
+            raise LessonError(f"--history: {fault}")
     if len(runs) < MIN_RUNS:
         raise LessonError(f"--history: {len(runs)} runs, at least {MIN_RUNS} are needed; keep the shipped weights until then")
     ordered = sorted(runs, key=lambda run: (run.arrival_seconds, run.run_seconds, run.workers))
@@ -78,6 +82,20 @@ def history_of(runs: Sequence[PastRun]) -> ClusterHistory:
     nodes = int(np.clip(_capacity(ordered, span), max(MIN_NODES, min(2 * int(workers.max()), MAX_NODES)), MAX_NODES))
     load = float(np.clip((seconds * workers).sum() / (span * nodes), *LOADS))
     return ClusterHistory(np.diff(arrivals, prepend=arrivals[0]), seconds, workers, nodes, load)
+
+
+def fault_of(run: PastRun) -> str:
+    """What no run can have, and what to do; "" where nothing is wrong."""
+    times = [run.arrival_seconds] if run.start_seconds is None else [run.arrival_seconds, run.start_seconds]
+    if not all(abs(time) <= MAX_TIME for time in times):
+        return f"a run at {times[-1]:g} s is none; write Unix seconds, or leave such runs out"
+    if not (SHORTEST_SECONDS <= run.run_seconds <= LONGEST_SECONDS and 1 <= run.workers <= MAX_WORKERS):
+        return f"a run of {run.run_seconds:g} s with {_short(run.workers)} workers is none; leave such runs out"
+    return ""
+
+
+def _short(count: int) -> str:
+    return str(count) if count <= MAX_WORKERS else f"more than {MAX_WORKERS:,}"
 
 
 def split(history: ClusterHistory) -> tuple[ClusterHistory, ClusterHistory]:

@@ -5,13 +5,14 @@ No flow is faster than the cards that it leaves by: a measured bandwidth beyond 
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.model.api.policy import MAX_NETWORK_CARDS, QualityLimits
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import UNKNOWN_SAMPLE, Link, Origin, Quality, Sample
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.identity import NodeIndex
@@ -24,6 +25,10 @@ USE_DIGITS: Final = 1
 AGE_SECONDS: Final = 15.0
 """One usual interval of scrapes."""
 CLIPPED_CONFIDENCE: Final = 0.5
+MAX_PORTS: Final = 256
+"""Of one node and kind that are judged: cards before parts of cards, by name."""
+MAX_COUNTED: Final = 16
+"""Equal cards of one node; more are parts of cards under names that do not say so, and their number is unknown."""
 KINDS: Final = (("infiniband", Origin.INFINIBAND), ("network", Origin.NODE_EXPORTER))
 BONDS: Final = re.compile(r"^(bond|team)\d*")
 """Devices that stand for several cards; their speed may be that of one."""
@@ -41,6 +46,7 @@ class NodeNetwork(NamedTuple):
     """Of one card."""
     use_ratio: Sample = UNKNOWN_SAMPLE
     cards: int | None = None
+    """None where their number is unknown: then the rate of one counts."""
 
     @property
     def together(self) -> Sample:
@@ -66,14 +72,19 @@ def networks(
         flows = [_ports(f"{kind}_{way}", reading, index, origin) for way in ("received", "sent")]
         for node in sorted(speeds):
             judged = {
-                port: judge(points, figure_rules[f"{kind}_speed"], now, limits.max_age_seconds)
-                for port, points in sorted(speeds[node].items())
+                port: judge(speeds[node][port], figure_rules[f"{kind}_speed"], now, limits.max_age_seconds)
+                for port in heapq.nsmallest(MAX_PORTS, speeds[node], key=_cards_first)
             }
             fastest = _fastest(judged, best.get(node, NO_NETWORK).bytes_per_second, origin)
             if fastest:
                 uses = [[_flow(flow.get(node, {}).get(port, ()), limits, now) for port in fastest] for flow in flows]
-                best[node] = NodeNetwork(judged[fastest[0]], _use(uses, judged[fastest[0]]), min(len(fastest), MAX_NETWORK_CARDS))
+                number = len(fastest) if len(fastest) <= MAX_COUNTED else None
+                best[node] = NodeNetwork(judged[fastest[0]], _use(uses, judged[fastest[0]]), number)
     return _with_unchanged_objects(best, before) if before else best
+
+
+def _cards_first(port: Port) -> tuple[bool, Port]:
+    return PARTS_OF_CARDS.search(port[0]) is not None, port
 
 
 def _fastest(speeds: Mapping[Port, Sample], best: Sample, origin: Origin) -> tuple[Port, ...]:

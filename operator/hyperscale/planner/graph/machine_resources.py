@@ -54,7 +54,7 @@ def cards_of(node: Node) -> Cards:
         return Cards(node.network_cards, speed, sample.source if speed is not None else "")
     if speed is not None and sample.source == Origin.INFINIBAND:
         # Virtual functions are ports too: no machine has more cards than its type.
-        seen_cards = node.network_cards or 1
+        seen_cards = node.network_cards or entry.cards
         return Cards(seen_cards if stated else min(seen_cards, entry.cards), speed, sample.source)
     return Cards(node.network_cards if stated else entry.cards, entry.card_bytes_per_second, TABLE)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import sqlalchemy as sql
 
-from hyperscale.control.history.run_store import RunStore
+from hyperscale.control.history.run_store import TEXTS_SEARCHED, RunStore
 from hyperscale.control.history.runs_table import RUNS, FinishedRun
 from hyperscale.control.history.taught_speeds import Speeds, stated_parts_of
 from hyperscale.control.specs.parsed_specs import JobReader
@@ -128,3 +128,13 @@ def test_runs_that_go_away_between_two_reads_are_left_out(tmp_path: Path, read: 
     assert len(left if not isinstance(left, dict) else next(iter(left.values()))) == 3
     store.close()
     other.close()
+
+
+def test_texts_are_searched_in_the_newest_runs_only(history: RunStore) -> None:  # noqa: F811
+    older = msgspec.structs.replace(PLAN, predicted=msgspec.structs.replace(PLAN.predicted, parts=()))
+    history.record([*runs_of("team", 3, 0), *runs_of("team", 2 * TEXTS_SEARCHED - 1, 20, older)])
+    assert [one.namespace for one in history.taught_runs(2)] == ["team"]
+    history.record(runs_of("team", 1, 90, older))
+    assert history.taught_runs(2) == ()
+    history.record([*runs_of("other", 1, 5), *runs_of("third", 9, 100, older)])
+    assert [one.namespace for one in history.taught_runs(2)] == ["other"]

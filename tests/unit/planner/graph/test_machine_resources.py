@@ -46,6 +46,7 @@ def graph_of(*nodes: Node, uplinks: tuple[UplinkOverride, ...] = (), **fields: A
         ),
         (machine_of("n", "BM.GPU.H100.8", network_bytes_per_second=said(2.5e10), network_cards=14), Cards(14, 2.5e10, "infiniband")),
         (machine_of("n", "BM.GPU.H100.8", network_bytes_per_second=said(2.5e10), network_cards=64), Cards(16, 2.5e10, "infiniband")),
+        (machine_of("n", "BM.GPU.H100.8", network_bytes_per_second=said(2.5e10)), Cards(16, 2.5e10, "infiniband")),
         (machine_of("n", "p5.48xlarge", network_bytes_per_second=said(4e11, "override")), Cards(None, 4e11, "override")),
         (machine_of("n", "p5.48xlarge", network_cards=4, sources={"networkCards": "override"}), Cards(4, 1.25e10, "instance-type")),
         (machine_of("n", "m5.large", network_bytes_per_second=said(1e9, "node-exporter"), network_cards=1), Cards(1, 1e9, "node-exporter")),
