@@ -45,7 +45,7 @@ def winners_first(table: FloatArray, kept: BoolArray) -> FloatArray:
 
 
 def fours_of(algorithms: int) -> int:
-    """How often four algorithms make up so many."""
+    """How many fours that number of algorithms fills."""
     return -(-algorithms // AT_ONCE)
 
 

@@ -233,7 +233,7 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
 
 
 def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of so many or more.
+    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of that number or more.
 
     Those that are never the fastest for that many nodes are left out; their places, last in a row, take forever.
     """
