@@ -45,7 +45,7 @@ def by_trial(instance: Instance) -> float:
 def can_model(instance: Instance) -> bool:
     """True where the CP-SAT model is exact: equal shares, memory no limit, cards that one worker fills, no uplinks.
 
-    How slow a half-filled card is depends on all its workers, and uplinks multiply the chosen shares inside and outside: neither is modelled.
+    How slow a half-filled card is depends on all its workers, and uplinks multiply shares inside and outside: neither is modelled.
     """
     costs = instance.costs
     return not costs.railed and not len(costs.uplink_domains) and costs.balance is Balance.EQUAL and bool((largest_shares(costs, instance.workers) >= 1.0 / instance.workers).all())

@@ -142,7 +142,7 @@ class Costs:
         return workers * self.gpus_per_worker
 
     def slower(self, factors: FloatArray) -> Costs:
-        """The same nodes where each pair takes `factors` (m, m) times as long, so little more that the same algorithms may be the fastest."""
+        """The same nodes with each pair `factors` (m, m) times as slow, so near 1 that the same algorithms may be the fastest."""
         slower = replace(self, latency_seconds=self.latency_seconds * factors, seconds_per_byte=self.seconds_per_byte * factors)
         slower.volumes_by_workers.update(self.volumes_by_workers)
         return slower
