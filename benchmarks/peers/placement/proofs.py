@@ -48,7 +48,9 @@ def can_model(instance: Instance) -> bool:
     How slow a half-filled card is depends on all its workers, and uplinks multiply shares inside and outside: neither is modelled.
     """
     costs = instance.costs
-    return not costs.railed and not len(costs.uplink_domains) and costs.balance is Balance.EQUAL and bool((largest_shares(costs, instance.workers) >= 1.0 / instance.workers).all())
+    if costs.railed or len(costs.uplink_domains):
+        return False
+    return costs.balance is Balance.EQUAL and bool((largest_shares(costs, instance.workers) >= 1.0 / instance.workers).all())
 
 
 def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[float, float]:
@@ -56,8 +58,8 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
 
     One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit). A node that the circuit
     leaves c times makes its hops c times as slow. With equal shares a worker's time is linear in the chosen partners for each number of
-    workers on its node, its farthest partner's wait and the epoch are maxima over implications, and so are the slowest hops between nodes and
-    inside of them. One Boolean says which algorithm carries the allreduce, over as many nodes as are used; all of them are offered.
+    workers on its node, its farthest partner's wait and the epoch are maxima over implications, and so are the slowest hops between nodes
+    and inside of them. One Boolean says which algorithm carries the allreduce, over as many nodes as are used; all of them are offered.
     Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not modelled.
     """
     from ortools.sat.python import cp_model
