@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any, Final
 
 import numpy as np
@@ -10,12 +10,15 @@ import numpy as np
 from benchmarks.families import Instance
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.cost.collective_tables import collective_table
 from hyperscale.planner.cost.objective import largest_shares, objectives, set_objectives, volumes
 
 MAX_RING: Final = 7
 """Workers whose rings are all tried."""
 SCALE: Final = 1e8
 """CP-SAT counts in integers: a hundred millionth of a known placement's objective."""
+FINE: Final = 10**7
+"""Steps in which the model's factors between 0 and 1 are counted."""
 CHUNK: Final = 256
 
 
@@ -40,8 +43,13 @@ def by_trial(instance: Instance) -> float:
 
 
 def can_model(instance: Instance) -> bool:
-    """True where the CP-SAT model is exact: equal shares, memory no limit."""
+    """True where the CP-SAT model is exact: equal shares, memory no limit, cards that one worker fills, no uplinks.
+
+    How slow a half-filled card is depends on all its workers, and uplinks multiply shares inside and outside: neither is modelled.
+    """
     costs = instance.costs
+    if costs.railed or len(costs.uplink_domains):
+        return False
     return costs.balance is Balance.EQUAL and bool((largest_shares(costs, instance.workers) >= 1.0 / instance.workers).all())
 
 
@@ -50,7 +58,8 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
 
     One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit). A node that the circuit
     leaves c times makes its hops c times as slow. With equal shares a worker's time is linear in the chosen partners for each number of
-    workers on its node, its farthest partner's wait and the epoch are maxima over implications, and so are both ring maxima;
+    workers on its node, its farthest partner's wait and the epoch are maxima over implications, and so are the slowest hops between nodes
+    and inside of them. One Boolean says which algorithm carries the allreduce, over as many nodes as are used; all of them are offered.
     Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not modelled.
     """
     from ortools.sat.python import cp_model
@@ -74,8 +83,13 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     horizon = int(SCALE) * 4
     epoch, worst_halo = model.new_int_var(0, horizon, "epoch"), model.new_int_var(0, horizon, "halo")
     ring_wait, ring_bytes = model.new_int_var(0, horizon, "ring latency"), model.new_int_var(0, horizon, "ring bytes")
-    hop_wait = _whole(volume.ring_latency_factor * latency / unit)
-    hop_bytes = _whole(volume.ring_byte_factor * per_byte / unit)
+    inner_wait, inner_bytes = model.new_int_var(0, horizon, "inside latency"), model.new_int_var(0, horizon, "inside bytes")
+    gradients = volume.steps * costs.workload.gradient_bytes
+    per_epoch = (volume.steps, volume.steps, gradients, gradients, volume.steps)
+    table = collective_table(costs.ranks(workers), workers, costs.sharp_efficiency) * per_epoch
+    most = table[1:].max(axis=(0, 1)) / unit
+    hop_wait, hop_bytes = _whole(most[0] * latency), _whole(most[2] * per_byte)
+    own_wait, own_bytes = _whole(most[1] * np.diag(latency)), _whole(most[3] * np.diag(per_byte))
     exits: dict[int, list[tuple[Any, int, int]]] = {}
     """Hops out of each node: the Boolean, the node at the other end, its cost."""
     arcs: list[Any] = [(at, at, chosen[at].negated()) for at in range(len(slots))]
@@ -84,8 +98,8 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
         partners = [other for other in range(len(slots)) if other != row]
         if costs.gpus_per_worker > 1:
             model.add(far >= int(wait[row, row])).only_enforce_if(chosen[row])
-            model.add(ring_wait >= int(hop_wait[row, row])).only_enforce_if(chosen[row])
-            model.add(ring_bytes >= int(hop_bytes[row, row])).only_enforce_if(chosen[row])
+            model.add(inner_wait >= int(own_wait[row])).only_enforce_if(chosen[row])
+            model.add(inner_bytes >= int(own_bytes[row])).only_enforce_if(chosen[row])
         for other in partners:
             if blocked[row, other]:
                 model.add_bool_or(chosen[row].negated(), chosen[other].negated())
@@ -93,8 +107,11 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
             model.add(far >= int(wait[row, other])).only_enforce_if([chosen[row], chosen[other]])
             hop = model.new_bool_var(f"hop{row}-{other}")
             arcs.append((row, other, hop))
-            if not node[row, other]:
-                exits.setdefault(int(slots[row]), []).append((hop, int(slots[other]), int(hop_bytes[row, other])))
+            if node[row, other]:
+                model.add(inner_wait >= int(own_wait[row])).only_enforce_if([chosen[row], chosen[other]])
+                model.add(inner_bytes >= int(own_bytes[row])).only_enforce_if([chosen[row], chosen[other]])
+                continue
+            exits.setdefault(int(slots[row]), []).append((hop, int(slots[other]), int(hop_bytes[row, other])))
             model.add(ring_wait >= int(hop_wait[row, other])).only_enforce_if(hop)
             model.add(ring_bytes >= int(hop_bytes[row, other])).only_enforce_if(hop)
         mates = [other for other in range(len(slots)) if node[row, other]]
@@ -113,8 +130,20 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
             for hop, _, cost in (*hops, *(entry for other in exits.values() for entry in other if entry[1] == source)):
                 model.add(ring_bytes >= times * cost).only_enforce_if([hop, often])
     model.add_circuit(arcs)
+    used = [model.new_bool_var(f"node{at}") for at in range(len(instance.slots))]
+    for at in range(len(used)):
+        model.add_max_equality(used[at], [chosen[row] for row in np.flatnonzero(slots == at)] or [0])
+    ring, ways = model.new_int_var(0, horizon, "allreduce"), []
+    for nodes, way in product(range(1, workers + 1), range(table.shape[1])):
+        ways.append(model.new_bool_var(f"way{nodes}-{way}"))
+        part_of = [round(FINE * share) for share in np.divide(table[nodes, way] / unit, most, out=np.zeros(5), where=most > 0)[:4]]
+        waits = FINE * round(float(table[nodes, way, 4]) / unit) + part_of[0] * ring_wait + part_of[1] * inner_wait
+        model.add(sum(used) == nodes).only_enforce_if(ways[-1])
+        model.add(FINE * ring >= waits + part_of[2] * ring_bytes).only_enforce_if(ways[-1])
+        model.add(FINE * ring >= waits + part_of[3] * inner_bytes).only_enforce_if(ways[-1])
+    model.add_exactly_one(ways)
     weight = round(1000 * costs.communication_weight)
-    model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * (ring_wait + ring_bytes))
+    model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * ring)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers, solver.parameters.max_time_in_seconds, solver.parameters.random_seed = 1, seconds, 0
     solver.solve(model)

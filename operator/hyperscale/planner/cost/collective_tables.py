@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -12,20 +11,15 @@ from hyperscale.planner.cost.collectives import allreduce
 
 NEVER: Final = (0.0, 0.0, 0.0, 0.0, np.inf)
 """An algorithm that takes forever."""
-KEPT_TABLES: Final = 64
-"""Of 100 workers one has 16 KB."""
 
 AT_ONCE: Final = 4
 """Algorithms that compiled searches look at together."""
 
 
-@lru_cache(maxsize=KEPT_TABLES)
 def collective_table(ranks: int, workers: int, sharp_efficiency: float) -> FloatArray:
-    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1. Read only."""
+    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1."""
     by_nodes = [allreduce(ranks, nodes, sharp_efficiency) for nodes in range(1, workers + 1)]
-    table = np.array([by_nodes[0], *by_nodes], dtype=np.float64)
-    table.flags.writeable = False
-    return table
+    return np.array([by_nodes[0], *by_nodes], dtype=np.float64)
 
 
 def winners(table: FloatArray, hops: FloatArray) -> BoolArray:
@@ -51,7 +45,7 @@ def winners_first(table: FloatArray, kept: BoolArray) -> FloatArray:
 
 
 def fours_of(algorithms: int) -> int:
-    """How often four algorithms make up so many."""
+    """How many fours that number of algorithms fills."""
     return -(-algorithms // AT_ONCE)
 
 

@@ -147,7 +147,7 @@ class Costs:
         return workers * self.gpus_per_worker
 
     def slower(self, factors: FloatArray) -> Costs:
-        """The same nodes where each pair takes `factors` (m, m) times as long, so little more that the same algorithms may be the fastest."""
+        """The same nodes with each pair `factors` (m, m) times as slow, so near 1 that the same algorithms may be the fastest."""
         slower = replace(self, latency_seconds=self.latency_seconds * factors, seconds_per_byte=self.seconds_per_byte * factors)
         slower.volumes_by_workers.update(self.volumes_by_workers)
         return slower
@@ -238,7 +238,7 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
 
 
 def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of so many or more.
+    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of that number or more.
 
     Those that are never the fastest for that many nodes are left out; their places, last in a row, take forever.
     """
