@@ -9,7 +9,7 @@ the statistical efficiency, which stays each job's own. All of it is in what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,6 +40,13 @@ class _Batch:
     """By type: shapes that the best informed job ran on, and its model."""
     efficiency: float = 1.0
 
+    def learn_rate(self, shape: Shape, rate: float) -> bool:
+        """Keep the rate of a shape; whether it is another than before."""
+        new = 0.0 < rate < np.inf and abs(rate / self.rates.get(shape, np.inf) - 1.0) > SAME
+        if new:
+            self.rates[shape] = rate
+        return new
+
 
 @dataclass
 class Speeds:
@@ -57,54 +64,58 @@ class Speeds:
         kept = self.batches.setdefault(kind, {}).setdefault(float(model._max_batch_size), _Batch())
         kept.efficiency = efficiency(model)
         rate = float(_rates(model, per_node, [shape[1]])[0])
+        changed = kept.learn_rate(shape, rate)
         on_type = sum(pool == shape[0] for pool, _ in ran)
-        changed = False
-        if 0.0 < rate < np.inf and abs(rate / kept.rates.get(shape, np.inf) - 1.0) > SAME:
-            kept.rates[shape] = rate
-            changed = True
-        if on_type >= kept.models.get(name, (0, None))[0]:
-            changed |= on_type > kept.models.get(name, (0, None))[0]
+        before = kept.models.get(name, (0, None))[0]
+        if on_type >= before:
             kept.models[name] = (on_type, model)
-        if changed:
+        if changed or on_type > before:
             self.versions[kind] = self.versions.get(kind, 0) + 1
 
     def shared(self, info: Any, own: dict[Shape, float], ran: set[Shape], shapes: Shapes) -> dict[Shape, float]:
         """Rates of a job: its own where it ran, then those of its kind, then its own predictions."""
-        batches = self.batches.get(kind_of(info))
-        if not batches:
-            return own
-        learned = [model for model in info.speedup_fn.values() if model is not None]
-        if learned:
-            batch = batches.get(float(learned[0]._max_batch_size))
-            factor = efficiency(learned[0])
-        else:
-            batch = max(batches.values(), key=lambda kept: len(kept.rates))
-            factor = batch.efficiency
+        model = next((model for model in info.speedup_fn.values() if model is not None), None)
+        batch = self._batch(info, model)
         if batch is None:
             return own
-        answer = dict(own) if learned else {}
-        names = list(dict.fromkeys(name for name, *_ in shapes))
-        sizes = {name: size for name, size, *_ in shapes}
-        scales = self._scales(info, batch, names, sizes)
-        for pool, name in enumerate(names):
-            gpus = [count for kind, _, _, count in shapes if kind == name]
-            if name in batch.models:
-                rates = _rates(batch.models[name][1], sizes[name], gpus)
-            elif scales and not learned:
-                source, ratio = scales[name]
-                rates = _rates(batch.models[source][1], sizes[source], gpus) * ratio
-            else:
-                continue
-            for count, rate in zip(gpus, rates, strict=True):
-                if (pool, count) not in ran:
-                    answer[pool, count] = float(batch.rates.get((pool, count), rate)) * factor
-        return {shape: rate for shape, rate in answer.items() if 0.0 < rate < np.inf}
+        if model is None:
+            return _running({shape: rate * batch.efficiency for shape, rate in _of_kind(info, batch, shapes, project=True).items()})
+        factor = efficiency(model)
+        rates = _of_kind(info, batch, shapes, project=False)
+        return _running(own | {shape: rate * factor for shape, rate in rates.items() if shape not in ran})
 
-    def _scales(self, info: Any, batch: _Batch, names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, tuple[str, float]]:
-        source = next((name for name in names if name in batch.models), None)
-        if source is None:
-            return {}
-        return {name: (source, 1.0 if name == source else info.cluster_throughput_ratios[name][source]) for name in names}
+    def _batch(self, info: Any, model: Any) -> _Batch | None:
+        """What is known of jobs of the kind and batch size; of the best known batch size where the job never ran."""
+        batches = self.batches.get(kind_of(info), {})
+        if model is not None:
+            return batches.get(float(model._max_batch_size))
+        return max(batches.values(), key=lambda kept: len(kept.rates), default=None)
+
+
+def _of_kind(info: Any, batch: _Batch, shapes: Shapes, *, project: bool) -> dict[Shape, float]:
+    """Examples a second on each shape of the types that are known, with `project` on all."""
+    names = list(dict.fromkeys(name for name, *_ in shapes))
+    answer: dict[Shape, float] = {}
+    for pool, name in enumerate(names):
+        sources = [name, *names] if project else [name]
+        source = next((other for other in sources if other in batch.models), None)
+        if source is not None:
+            answer |= _of_type(info, batch, pool, name, source, shapes)
+    return answer
+
+
+def _running(rates: dict[Shape, float]) -> dict[Shape, float]:
+    """Shapes on which the job can run."""
+    return {shape: rate for shape, rate in rates.items() if 0.0 < rate < np.inf}
+
+
+def _of_type(info: Any, batch: _Batch, pool: int, name: str, source: str, shapes: Shapes) -> dict[Shape, float]:
+    """Examples a second on each shape of type `name`: measured, or by the model of type `source`."""
+    per_node = next(size for kind, size, *_ in shapes if kind == source)
+    gpus = [count for kind, _, _, count in shapes if kind == name]
+    ratio = 1.0 if name == source else info.cluster_throughput_ratios[name][source]
+    rates = _rates(batch.models[source][1], per_node, gpus) * ratio
+    return {(pool, count): float(batch.rates.get((pool, count), rate)) for count, rate in zip(gpus, rates, strict=True)}
 
 
 def efficiency(model: Any) -> float:
