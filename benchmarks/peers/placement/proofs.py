@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations, product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.collective_tables import collective_table
 from hyperscale.planner.cost.objective import largest_shares, objectives, set_objectives, volumes
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, IntVar
 
 MAX_RING: Final = 7
 """Workers whose rings are all tried."""
@@ -40,6 +43,35 @@ def by_trial(instance: Instance) -> float:
             break
         best = min(best, float(objectives(instance.costs, sets[rows][:, rings].reshape(-1, workers)).min()))
     return best
+
+
+def _carry_by_one_algorithm(
+    model: CpModel, ring: IntVar, slowest: tuple[IntVar, IntVar, IntVar, IntVar], used: list[Any], table: FloatArray, most: FloatArray
+) -> None:
+    """One Boolean a number of nodes and algorithm; the chosen one bounds the allreduce from below.
+
+    slowest: hops between nodes and inside, of latency and of bytes, in the units of `most` (5,)
+    table: (nodes + 1, algorithms, 5) what each algorithm takes
+    """
+    ways: list[Any] = []
+    for nodes, way in product(range(1, len(table)), range(table.shape[1])):
+        ways.append(model.new_bool_var(f"way{nodes}-{way}"))
+        part_of = [round(FINE * share) for share in np.divide(table[nodes, way], most, out=np.zeros(5), where=most > 0)[:4]]
+        waits = FINE * round(float(table[nodes, way, 4])) + part_of[0] * slowest[0] + part_of[1] * slowest[1]
+        model.add(sum(used) == nodes).only_enforce_if(ways[-1])
+        model.add(FINE * ring >= waits + part_of[2] * slowest[2]).only_enforce_if(ways[-1])
+        model.add(FINE * ring >= waits + part_of[3] * slowest[3]).only_enforce_if(ways[-1])
+    model.add_exactly_one(ways)
+
+
+def _share_cards(model: CpModel, ring_bytes: IntVar, exits: dict[int, list[tuple[Any, int, int]]], slots: IntArray) -> None:
+    """A node that the circuit leaves several times makes its hops, and those that lead to it, as many times as slow."""
+    for source, hops in exits.items():
+        for times in range(2, min(len(hops), int(np.sum(slots == source))) + 1):
+            often = model.new_bool_var(f"leaves{source}-{times}")
+            model.add(sum(hop for hop, _, _ in hops) <= times - 1).only_enforce_if(often.negated())
+            for hop, _, cost in (*hops, *(entry for other in exits.values() for entry in other if entry[1] == source)):
+                model.add(ring_bytes >= times * cost).only_enforce_if([hop, often])
 
 
 def can_model(instance: Instance) -> bool:
@@ -123,25 +155,14 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
             halo = far + count * apart + round(float(inside[row]) * (count - part))
             model.add(worst_halo >= halo).only_enforce_if([chosen[row], exact])
             model.add(epoch >= round(float(compute[row]) / unit) + halo).only_enforce_if([chosen[row], exact])
-    for source, hops in exits.items():
-        for times in range(2, min(len(hops), int(np.sum(slots == source))) + 1):
-            often = model.new_bool_var(f"leaves{source}-{times}")
-            model.add(sum(hop for hop, _, _ in hops) <= times - 1).only_enforce_if(often.negated())
-            for hop, _, cost in (*hops, *(entry for other in exits.values() for entry in other if entry[1] == source)):
-                model.add(ring_bytes >= times * cost).only_enforce_if([hop, often])
+    _share_cards(model, ring_bytes, exits, slots)
     model.add_circuit(arcs)
-    used = [model.new_bool_var(f"node{at}") for at in range(len(instance.slots))]
+    used: list[Any] = [model.new_bool_var(f"node{at}") for at in range(len(instance.slots))]
     for at in range(len(used)):
-        model.add_max_equality(used[at], [chosen[row] for row in np.flatnonzero(slots == at)] or [0])
-    ring, ways = model.new_int_var(0, horizon, "allreduce"), []
-    for nodes, way in product(range(1, workers + 1), range(table.shape[1])):
-        ways.append(model.new_bool_var(f"way{nodes}-{way}"))
-        part_of = [round(FINE * share) for share in np.divide(table[nodes, way] / unit, most, out=np.zeros(5), where=most > 0)[:4]]
-        waits = FINE * round(float(table[nodes, way, 4]) / unit) + part_of[0] * ring_wait + part_of[1] * inner_wait
-        model.add(sum(used) == nodes).only_enforce_if(ways[-1])
-        model.add(FINE * ring >= waits + part_of[2] * ring_bytes).only_enforce_if(ways[-1])
-        model.add(FINE * ring >= waits + part_of[3] * inner_bytes).only_enforce_if(ways[-1])
-    model.add_exactly_one(ways)
+        of_node: list[Any] = [chosen[row] for row in np.flatnonzero(slots == at)]
+        model.add_max_equality(used[at], of_node or [0])
+    ring = model.new_int_var(0, horizon, "allreduce")
+    _carry_by_one_algorithm(model, ring, (ring_wait, inner_wait, ring_bytes, inner_bytes), used, table / unit, most)
     weight = round(1000 * costs.communication_weight)
     model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * ring)
     solver = cp_model.CpSolver()

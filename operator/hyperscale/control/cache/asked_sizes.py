@@ -24,6 +24,11 @@ class AskedSizes:
         """Pods, cores and bytes."""
         self._sizes: tuple[AskedSize, ...] | None = ()
 
+    def note(self, before: PodView | None, after: PodView | None) -> None:
+        """Count a pod that came to its node: one that fits no node asks for what no cluster gives."""
+        if after is not None and after.node and (before is None or not before.node):
+            self.count(after)
+
     def count(self, pod: PodView) -> None:
         """Count a pod that was on no node before; one without GPUs changes nothing."""
         if pod.gpus <= 0:

@@ -65,8 +65,7 @@ class SnapshotSource:
         if before == after:
             return ()
         self.pods.put(key, after)
-        if after is not None and after.node and (before is None or not before.node):
-            self.asked.count(after)  # a pod that fits no node asks for what no cluster gives
+        self.asked.note(before, after)
         if self.memory.moved is not None:
             self.memory.moved[key] = after
         if _claim(before) != _claim(after):

@@ -132,6 +132,6 @@ def _exchange(placed: _Placed, epoch: float) -> list[PredictedPart]:
         groups += [(PartKind.CARD, node.name, (itself[place] | itself[place][:, None]) & ~itself) for place, node in enumerate(nodes)]
     parts = []
     for kind, name, chosen in groups:
-        seconds = (placed.epoch_seconds(placed.costs.slower(1.0 + STEP * chosen)) - epoch) / STEP
+        seconds = (placed.epoch_seconds(placed.costs.slower(np.asarray(1.0 + STEP * chosen, dtype=np.float64))) - epoch) / STEP
         parts.append(PredictedPart(kind, float(f"{max(0.0, seconds):.6g}"), name[:MAX_NAME_LENGTH]))
     return parts
