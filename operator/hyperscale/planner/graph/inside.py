@@ -171,7 +171,7 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
 
 
 def between_nodes(nodes: Sequence[Node], inside: Inside) -> FloatArray:
-    """(n,) bytes a second, one way, of all GPUs of a node over NVLink to nodes of its domain; 0 without such switches."""
+    """(n,) bytes a second, one way, of all GPUs of a node over NVLink to other nodes of its domain; 0 without such switches."""
     joined = [
         longest(node.gpu_product, BOARDS) in BETWEEN_NODES and (node.gpu_paths is None or node.gpu_paths.kind == NVLINK) for node in nodes
     ]
