@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.evaluate.calibration.speed_fit import corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.api.policy import GpuModel, HistoryPlacement, HistoryPolicy, PolicySpec
 from hyperscale.model.history.corrections import MEASURED, Corrections, Factor, PartKind
@@ -215,3 +216,18 @@ def test_a_kept_search_is_not_the_answer_under_other_corrections() -> None:
 def test_the_same_corrections_give_the_same_bytes() -> None:
     corrections = taught(products=(factor(A100, 1.7),), cards=(factor("b", 1.4),))
     assert to_json(two_workers(corrections)) == to_json(two_workers(corrections))
+
+
+@pytest.mark.parametrize(("cards", "most"), [(False, 0.01), (True, 0.07)], ids=["without cards", "with cards"])
+def test_runs_of_another_architecture_move_a_job_with_runs_of_its_own_by_its_cards_alone(cards: bool, most: float) -> None:
+    """80 exact runs of one architecture, 10 of another that take 15 times their seconds on one product."""
+    clusters = [snapshot(*(node for node in TWO_KINDS.nodes if node.gpu_product == product)) for product in (A100, V100)]
+    job = training(workers={"minReplicas": 2, "maxReplicas": 2})
+    plans = [planned(cluster, job) for cluster in clusters]
+    kept = [tuple(part for part in plan.predicted.parts if cards or part.kind is not PartKind.CARD) for plan in plans]
+    seconds = [plan.predicted.epoch_seconds for plan in plans]
+    own = [TaughtRun("team", "GraphSAGE", kept[at], seconds[at], seconds[at]) for at in (0, 1) for _ in range(40)]
+    others = [TaughtRun("other", "GAT", kept[0], seconds[0], 15.0 * seconds[0])] * 10
+    found = replace(corrections_of([*own, *others])["GraphSAGE"], explores=False)
+    again = [planned(cluster, job, corrections=found).predicted.epoch_seconds for cluster in clusters]
+    assert again == pytest.approx(seconds, rel=most)
