@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.evaluate.calibration.speed_fit import corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.api.policy import GpuModel, HistoryPlacement, HistoryPolicy, PolicySpec
 from hyperscale.model.history.corrections import MEASURED, Corrections, Factor, PartKind
@@ -45,6 +46,12 @@ def two_workers(corrections: Corrections | None, policy: PolicySpec = POLICY) ->
 
 def nodes_of(plan: Plan) -> set[str]:
     return {worker.node for worker in plan.workers}
+
+
+def exact_run(plan: Plan, cards: bool) -> TaughtRun:
+    """A run that takes what was predicted; its parts with or without those of cards."""
+    parts = tuple(part for part in plan.predicted.parts if cards or part.kind is not PartKind.CARD)
+    return TaughtRun("team", "GraphSAGE", parts, plan.predicted.epoch_seconds, plan.predicted.epoch_seconds)
 
 
 def seconds_of(plan: Plan, kind: PartKind) -> float:
@@ -224,3 +231,16 @@ def test_no_optimum_is_claimed_of_seconds_that_the_search_hoped_for() -> None:
         plan = two_workers(corrections, policy)
         assert (plan.optimality_gap is not None) is proven
         assert any("optimal" in reason or "best possible" in reason for reason in plan.reasons) is proven
+
+
+@pytest.mark.parametrize(("cards", "most"), [(False, 0.01), (True, 0.07)], ids=["without cards", "with cards"])
+def test_runs_of_another_architecture_move_a_job_with_runs_of_its_own_by_its_cards_alone(cards: bool, most: float) -> None:
+    """80 exact runs of one architecture, 10 of another that take 15 times their seconds on one product."""
+    clusters = [snapshot(*(node for node in TWO_KINDS.nodes if node.gpu_product == product)) for product in (A100, V100)]
+    job = training(workers={"minReplicas": 2, "maxReplicas": 2})
+    plans = [planned(cluster, job) for cluster in clusters]
+    exact = [exact_run(plan, cards) for plan in plans]
+    other = exact[0]._replace(namespace="other", architecture="GAT", measured_seconds=15.0 * exact[0].measured_seconds)
+    learned = replace(corrections_of([*exact * 40, *[other] * 10])["GraphSAGE"], explores=False)
+    again = [planned(cluster, job, corrections=learned).predicted.epoch_seconds for cluster in clusters]
+    assert again == pytest.approx([plan.predicted.epoch_seconds for plan in plans], rel=most)

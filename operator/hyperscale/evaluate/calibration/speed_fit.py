@@ -78,11 +78,11 @@ def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corre
     if len(taught) < max(1, least):
         return {}
     fit = fitted(taught)
-    by_name = {name: _corrections(fit, taught, name) for name in (ANY, *sorted({run.architecture for run in taught}))}
-    if not (fit.finite and all(corrections.finite for corrections in by_name.values())):
+    by_architecture = {name: _corrections(fit, taught, name) for name in (ANY, *sorted({run.architecture for run in taught}))}
+    if not (fit.finite and all(corrections.finite for corrections in by_architecture.values())):
         _LOG.error("finished runs correct no plan: the fit to %d of them has a figure that is no number", len(taught))
         return {}
-    return by_name
+    return by_architecture
 
 
 def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
