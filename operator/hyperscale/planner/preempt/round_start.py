@@ -41,14 +41,14 @@ def reassigned(jobs: Sequence[Contender], free: Sequence[int]) -> frozenset[str]
 def _round_job(job: Contender, kinds: Sequence[int]) -> RoundJob:
     """One job, its work left as the unit: an option's rate is one over its seconds."""
     seconds = {(kind, demand.gpus): left for demand in job.demands for kind, left in enumerate(demand.seconds) if math.isfinite(left)}
-    held = (kinds[0], job.gpus_by_kind[kinds[0]]) if kinds else None
-    if held is not None:
-        seconds[held] = job.left_seconds
+    present = (kinds[0], job.gpus_by_kind[kinds[0]]) if kinds else None
+    if present is not None:
+        seconds[present] = job.left_seconds
     places = sorted(seconds)
     return RoundJob(
         job.key,
         tuple(GpuOption(kind, gpus, 1.0 / max(seconds[kind, gpus], MIN_SECONDS)) for kind, gpus in places),
-        current=places.index(held) if held is not None else None,
+        current=places.index(present) if present is not None else None,
         remaining=1.0,
         restart_seconds=job.start_seconds,
         weight=job.weight,
