@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hyperscale.planner.rounds.round_history import expected_left
@@ -28,6 +28,8 @@ def test_a_job_far_beyond_all_of_its_kind_is_as_if_there_were_none() -> None:
     assert expected_left([1000.0] * 9, 50_000.0, 900.0, 0.5) == pytest.approx(25_900.0)
 
 
+@example([1e12], 5e-324, 1.0, 0.5)
+@example([], 6091839.0, 1.0, 0.015625)
 @given(
     st.lists(st.floats(1e-3, 1e12), max_size=6),
     st.floats(0.0, 1e12),

@@ -37,9 +37,10 @@ def expected_left(ended: Sequence[float], attained: float, prior: float, growth:
 def _residual(work: float, attained: float) -> tuple[float, float]:
     """Chance that a job like one of `work` does more than `attained`, and the mean of what it then still does."""
     centre = work * math.exp(SPREAD**2 / 2)
-    if attained <= 0.0:
+    share = attained / work
+    if share <= 0.0:
         return 1.0, centre
-    distance = math.log(attained / work) / SPREAD
+    distance = math.log(share) / SPREAD
     chance = _above(distance)
     if chance <= 0.0:
         return 0.0, 0.0
