@@ -21,7 +21,7 @@ from hyperscale.learn.topologies import GIB, GPUS_PER_WORKER, PRODUCTS, Topology
 from hyperscale.learn.workloads import Scale, scale_of, workload_at
 from hyperscale.model.api.job import Balance, JobSpec
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, GpuPaths, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
@@ -211,6 +211,8 @@ def _node(topology: Topology, index: int, name: str) -> Node:
     return Node(
         name=name,
         gpu_product=product.name,
+        # The families count the inside of a V100 as PCIe whatever its board, so that judged streams stay as they were sealed.
+        gpu_paths=GpuPaths("PcieSwitch") if "V100" in product.name else None,
         gpu_memory_bytes=product.memory_gib * GIB,
         allocatable_gpus=gpus,
         requested_gpus=0,

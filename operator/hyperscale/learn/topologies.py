@@ -24,7 +24,7 @@ from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
-from hyperscale.planner.graph.inside import exchange_of
+from hyperscale.planner.graph.inside import observed
 from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO
 from hyperscale.planner.problem.speeds import TERAFLOPS
 
@@ -228,16 +228,14 @@ def _topology(
     apart: BoolArray = np.zeros_like(inside) if blocked is None else blocked
     load = np.clip(rng.normal(0.15, 0.2, nodes), 0.0, 0.9)
     drawn = rng.integers(len(PRODUCTS), size=nodes) if products is None else products
-    offered = np.ones(nodes, dtype=np.int64) if slots is None else slots.astype(np.int64)
-    ways = [exchange_of(PRODUCTS[product].name, gpus=int(count) * GPUS_PER_WORKER) for product, count in zip(drawn, offered, strict=True)]
-    within = np.array([(way.latency_seconds, way.bandwidth) for way in ways]).reshape(nodes, 2)
+    within = np.array([observed(PRODUCTS[product].name) for product in drawn]).reshape(nodes, 2)
     latency = np.where(inside, within[:, 0], np.where(apart, 0.0, latency))
     per_byte = np.where(inside, 1.0 / within[:, 1], np.where(apart, 1.0, per_byte))
     return Topology(
         family=family,
         products=drawn,
         utilization=np.round(load, 2),
-        slots=offered,
+        slots=np.ones(nodes, dtype=np.int64) if slots is None else slots.astype(np.int64),
         latency_seconds=latency,
         seconds_per_byte=per_byte,
         blocked=apart,

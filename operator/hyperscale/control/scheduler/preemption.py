@@ -198,7 +198,9 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         record, view = self._cache.jobs.get(key), self._cache.mpijobs.get(key)
         if record is None or view is None:
             return False
-        if self._clock() - unix_seconds(view.start_time) < run_before_stop_seconds(record.status, policy.queue):
+        # The hold-down of a first stop is the planner's to check: its answer says which other jobs would gain.
+        run_seconds = self._clock() - unix_seconds(view.start_time)
+        if record.status.preemptions and run_seconds < run_before_stop_seconds(record.status, policy.queue):
             return False
         job = self._reader.read(record.resource, self._cache.policies)[0]
         return job is not None and not preemption_blocker(job, view, record.status, policy.queue)
