@@ -5,7 +5,7 @@ Run: python benchmarks/sia.py --simulator FOLDER [--python PYTHON] [--traces NAM
 
 FOLDER is `sia-simulator` of https://github.com/siasosp23/artifacts. It has no licence file, so it is not shipped: without it the benchmark
 says so and ends. PYTHON is an interpreter with cvxpy, cylp, ecos, autograd, pandas, rich, msgspec, numpy and scipy (default: this one).
-`--runs FILE` writes every finished run to FILE and takes those of the same sources from it: a run that was cut off goes on.
+`--runs FILE` writes every finished run to FILE and takes those of the same sources from it: a run that was cut off resumes.
 
   hyperscale rounds               planner/rounds with its defaults, batch sizes fixed; it knows of a job what Sia knows
   hyperscale rounds, free batch   the same where the simulator tunes batch sizes

@@ -48,7 +48,7 @@ def _run(policy: str, workload: Path, settings: dict[str, float]) -> None:
 
             policy_class = build(settings)
         figures = sia_simulator.simulate(workload, kind, fixed_batch=fixed, policy_class=policy_class)
-    except Exception:
+    except Exception:  # the simulator is foreign code: whatever it raises ends this process with its traceback and code 1
         traceback.print_exc()
         os._exit(1)
     print(json.dumps({"workload": str(workload), "policy": policy, "figures": figures}), file=output, flush=True)

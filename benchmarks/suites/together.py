@@ -43,7 +43,7 @@ QUICK_QUESTIONS: Final = 2
 MIN_STARTED: Final = 4
 STARTS: Final = partial(joint_starts.joint_starts, network=published_classes())
 ARRIVAL_EVERY: Final = 4
-"""Every so many questions are looked at in order of arrival too."""
+"""Each time after this number of questions, one is looked at in order of arrival too."""
 
 
 class Outcome(NamedTuple):

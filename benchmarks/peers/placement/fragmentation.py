@@ -91,7 +91,7 @@ class _Descent(_Plain):
 
     def value(self, rooms: FloatArray) -> FloatArray:
         """(n,) figure of each room."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each rule below has its own
 
     def growth(self, room: FloatArray) -> FloatArray:
         """(c,) growth of the figure of one room (3,) by a pod of each size; of no meaning where it does not fit."""

@@ -39,6 +39,16 @@ def test_a_pod_counts_once_however_often_it_is_heard_of_and_after_it_is_gone() -
     assert seen.snapshots.asked.sizes() is seen.snapshots.asked.sizes()
 
 
+def test_a_pod_counts_when_it_is_on_its_node_and_not_while_it_fits_none() -> None:
+    cache = ClusterCache()
+    waiting = pod("waits", 4096, phase="Pending")
+    del waiting["spec"]["nodeName"]
+    cache.see_pod(waiting)
+    assert cache.snapshots.asked.sizes() == ()
+    cache.see_pod(pod("waits", 4, version=2))
+    assert cache.snapshots.asked.sizes() == (AskedSize(4, 4.0, 8.0 * GIB, 1.0),)
+
+
 def test_a_pod_that_had_ended_when_it_was_first_heard_of_asks_for_nothing() -> None:
     seen = ClusterCache()
     seen.see_pod(pod("over", 4, phase="Succeeded"))

@@ -162,7 +162,7 @@ def test_a_flood_of_lies_does_not_outvote_three_namespaces() -> None:
     assert product(corrections_of([*honest, *lies])["GCN"], "A") < 1.2
 
 
-def test_a_lie_that_nobody_can_contradict_is_bounded() -> None:
+def test_a_lie_without_other_runs_is_bounded() -> None:
     honest = [run({"A": 1.0}, 1.0, namespace="a")] * 8
     lies = [run({"B": 1.0}, 19.0, namespace="liar")] * 90
     found = corrections_of([*honest, *lies])["GCN"]

@@ -111,7 +111,7 @@ HUNGRY = training(
 )
 
 
-def test_a_hungry_job_takes_the_node_whose_cores_nobody_else_needs() -> None:
+def test_a_hungry_job_takes_the_node_whose_cores_no_other_job_needs() -> None:
     seen = snapshot(partly("a-tight", 2, 30.0), partly("b-ample", 4, 96.0))
     assert planned(seen, HUNGRY).ranks_by_node == {"a-tight": 1}
     chosen = planned(seen, HUNGRY, asked_sizes=TWELVE_CORES)

@@ -61,8 +61,8 @@ def test_problems_on_other_machines_differ(field: str) -> None:
     graph = build(cards(Origin.INFINIBAND), POLICY)
     fabric = graph.machine.fabric
     assert fabric is not None
-    nobody = Fabrics(np.zeros(4, dtype=np.bool_), fabric.hop_seconds, fabric.tiers)
-    other: Any = nobody if field == "fabric" else getattr(graph.machine, field) * 0.5
+    plain = Fabrics(np.zeros(4, dtype=np.bool_), fabric.hop_seconds, fabric.tiers)
+    other: Any = plain if field == "fabric" else getattr(graph.machine, field) * 0.5
     given: dict[str, Any] = {field: other}
     changed = replace(graph, machine=replace(graph.machine, **given))
     assert pose(REQUEST, graph, profile(JOB), POLICY).identity == pose(REQUEST, graph, profile(JOB), POLICY).identity
