@@ -11,7 +11,7 @@ import torch
 from benchmarks.threads import solo
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.api.choices import Architecture, Compression
-from hyperscale.planner.workload import training_memory
+from hyperscale.planner.workload import layer_costs, training_memory
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.ops import Passes
 from hyperscale.training.modelgraph import csr
@@ -19,6 +19,7 @@ from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 
 if TYPE_CHECKING:
+    from hyperscale.model.api.job import ModelSpec
     from hyperscale.training.runtime.contract import Run
 
 CLASSES: Final = 16
@@ -151,6 +152,14 @@ def sampled_of(
 ) -> SampledTrainer:
     """Training of a case in batches."""
     return SampledTrainer(run_of(case, batch=batch, fanouts=fanouts), solo(), part, device, passes)
+
+
+def operations(case: Case) -> float:
+    """What the planner counts for one epoch, in the operations of its table of GPUs (planner/problem/speeds.py)."""
+    heads = case.heads if case.attends else 1
+    model = cast("ModelSpec", _Model(Architecture(case.architecture), case.hidden // heads, heads))
+    stack = layer_costs.layers(model, case.features, CLASSES)
+    return layer_costs.TRAINING_PASSES * sum(layer_costs.layer_flops(model, layer, case.vertices, case.edges) for layer in stack)
 
 
 def predicted_bytes(case: Case, *, cuda: bool) -> float:

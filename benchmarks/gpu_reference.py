@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,6 +20,34 @@ from hyperscale.training.engine.models import GraphNetwork
 def logits_and_gradients(case: Case, part: LocalPart, network: GraphNetwork) -> list[Tensor]:
     """Logits (n, C) and the gradients of all parameters of the summed loss over train, in float64 on the processor; nothing is dropped."""
     weights = {name: value.detach().double().cpu().requires_grad_() for name, value in network.named_parameters()}
+    *_, x = _sums(case, part, weights)
+    train = torch.from_numpy(part.train)
+    loss = functional.cross_entropy(x[train], torch.from_numpy(part.labels)[train], reduction="sum")
+    loss.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
+    return [x.detach(), *(value.grad for value in weights.values() if value.grad is not None)]
+
+
+NEAR: Final = 1e-6
+"""Of the largest input of a ReLU: nearer to 0 than this, single precision may take either side, and both gradients are right."""
+
+
+def settled(case: Case, part: LocalPart, network: GraphNetwork) -> LocalPart:
+    """The part without those training vertices whose logits depend on a ReLU input near 0. ELU has the same slope on both sides."""
+    if case.architecture == Architecture.GAT:
+        return part
+    weights = {name: value.detach().double().cpu() for name, value in network.named_parameters()}
+    *hidden, _ = _sums(case, part, weights)
+    near = np.zeros(len(part.owned), bool)
+    for inputs in hidden:
+        near |= (inputs.abs() < NEAR * inputs.abs().max()).any(dim=1).numpy()
+        # What a row gathers, and so every later layer, depends on it too.
+        rows = np.repeat(np.arange(len(near)), np.diff(part.indptr))
+        near |= np.bincount(rows, weights=near[part.indices], minlength=len(near)) > 0
+    return dataclasses.replace(part, train=part.train & ~near)
+
+
+def _sums(case: Case, part: LocalPart, weights: dict[str, Tensor]) -> Iterator[Tensor]:
+    """What each layer gives before its activation (n, width); the last one's are the logits."""
     count = len(part.owned)
     source = torch.from_numpy(part.indices.astype(np.int64))
     destination = torch.from_numpy(np.repeat(np.arange(count), np.diff(part.indptr)))
@@ -32,12 +64,8 @@ def logits_and_gradients(case: Case, part: LocalPart, network: GraphNetwork) -> 
             received = torch.from_numpy(part.in_degree).double().clamp(min=1.0).unsqueeze(1)
             mean = torch.zeros_like(x).index_add(0, destination, x[source]) / received
             x = x @ one["weight"] + mean @ one["neighbour"] + one["bias"]
-        if not last:
-            x = functional.elu(x) if case.architecture == Architecture.GAT else x.relu()
-    train = torch.from_numpy(part.train)
-    loss = functional.cross_entropy(x[train], torch.from_numpy(part.labels)[train], reduction="sum")
-    loss.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
-    return [x.detach(), *(value.grad for value in weights.values() if value.grad is not None)]
+        yield x
+        x = functional.elu(x) if case.architecture == Architecture.GAT else x.relu()
 
 
 def _gcn(x: Tensor, one: dict[str, Tensor], source: Tensor, destination: Tensor, part: LocalPart) -> Tensor:

@@ -18,14 +18,14 @@ WIDE_IDS: Final = 2**31
 """Edges from which on ids take 8 bytes (modelgraph.places)."""
 HEAD_FLOATS: Final = 1 << 26
 """Numbers of one array of edges and heads (modelgraph.scores)."""
-LABEL: Final = 11
-"""A label of 8 bytes and three masks of one."""
-SORT: Final = 20
+LABEL: Final = 16
+"""A label, and the vertex's row among those of its kind."""
+SORT: Final = 24
 """Bytes an edge, beside the matrices themselves, while the transposed one is made, once: keys and places, sorted and not."""
 BLOCK: Final = 16 << 20
 """Bytes of a block that rows and edges are taken in (modelgraph.tails): one at a time, three in attention."""
-LIBRARIES: Final = 48 << 20
-"""On a GPU: cuBLAS's workspace (32 MiB on Hopper) and cuSPARSE's buffers."""
+LIBRARIES: Final = 68 << 20
+"""On a GPU: cuBLAS's workspaces, one of the forward and one of the backward pass (32 MiB each on Hopper), and cuSPARSE's buffers."""
 
 
 class NetworkShape(NamedTuple):
@@ -120,7 +120,9 @@ def _training(network: NetworkShape, edges: float) -> Iterable[Need]:
     """Beyond `static`: every moment at which a peak can be."""
     features = network.widths[0]
     kept = Need(FLOAT * features if network.dropout else 0.0)
-    yield kept.plus(Need(FLOAT * network.widths[1], SORT))
+    # GraphSAGE has its own product already, which the neighbours' is added to.
+    products = 2 if network.architecture is Architecture.GRAPH_SAGE and network.widths[1] <= features else 1
+    yield kept.plus(Need(products * FLOAT * network.widths[1], SORT))
     before: list[tuple[Need, int, int]] = []
     for entering, leaving, _ in _layers(network):
         yield kept.plus(_kept(network, entering, leaving), _forward(network, entering, leaving, edges))

@@ -110,8 +110,8 @@ def _filtered(part: LocalPart, chosen: Array, first: int) -> tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class Masks:
-    """Own vertices of each kind."""
+class Kinds:
+    """Rows (k,) int64 of own labelled vertices of each kind. A mask would need a count, for which the host waits."""
 
     train: Tensor
     validation: Tensor
@@ -137,13 +137,14 @@ class FullTrainer:
             self._x = numbering.numbered(comm, part, self._x)
         self._labels = torch.from_numpy(part.labels).to(device)
         labelled = _labelled(part.labels)
-        self._masks = Masks(*(torch.from_numpy(mask & labelled).to(device) for mask in (part.train, part.validation, part.test)))
+        kinds = (np.flatnonzero(mask & labelled) for mask in (part.train, part.validation, part.test))
+        self._kinds = Kinds(*(torch.from_numpy(rows).to(device) for rows in kinds))
         width = part.features.shape[1]
         self.model = models.build(run.model, run.hyper, width, outputs(part), self.rng, run.seed).to(device)
         self.optimizer = models.optimizer(self.model, run.hyper)
         self.steps = 1
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
-        counted = comm.allreduce(torch.tensor([float(self._weight(self._masks.train))], dtype=torch.float64), "train.total")
+        counted = comm.allreduce(torch.tensor([float(self._weight(self._kinds.train))], dtype=torch.float64), "train.total")
         self._total = max(1.0, float(counted.item()))
         self._samples = part.train_total
 
@@ -156,7 +157,7 @@ class FullTrainer:
         self.optimizer.zero_grad()
         self.exchange.waits.clear()
         self.gradients.waits.clear()
-        loss = self._loss(self.model(self._graphs, self._x), self._masks.train) / self._total
+        loss = self._loss(self.model(self._graphs, self._x), self._kinds.train) / self._total
         moments.append(timer.now())
         waited = self.exchange.waits.count
         summed = loss.detach().to(torch.float64).reshape(1)
@@ -200,23 +201,23 @@ class FullTrainer:
         self.model.eval()
         logits = self.model(self._graphs, self._x)
         figures: list[float] = []
-        for mask in (self._masks.train, self._masks.validation, self._masks.test):
-            figures += [self._correct(logits, mask), float(self._weight(mask))]
-        figures.append(float(self._loss(logits, self._masks.validation)))
+        for rows in (self._kinds.train, self._kinds.validation, self._kinds.test):
+            figures += [self._correct(logits, rows), float(self._weight(rows))]
+        figures.append(float(self._loss(logits, self._kinds.validation)))
         total = self._comm.allreduce(torch.tensor(figures, dtype=torch.float64), "scores").tolist()
         train, validation, test = (total[i] / total[i + 1] if total[i + 1] else math.nan for i in (0, 2, 4))
         return Scores(train, validation, test, total[6] / total[3] if total[3] else math.nan)
 
-    def _loss(self, logits: Tensor, mask: Tensor) -> Tensor:
-        """Sum over the vertices of `mask`."""
-        return summed_loss(logits[mask], self._labels[mask])
+    def _loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Sum over the vertices `rows` (k,)."""
+        return summed_loss(logits.index_select(0, rows), self._labels.index_select(0, rows))
 
-    def _weight(self, mask: Tensor) -> int:
-        labels = self._labels[mask]
+    def _weight(self, rows: Tensor) -> int:
+        labels = self._labels.index_select(0, rows)
         return len(labels) if labels.dim() == 1 else int((~labels.isnan()).sum())
 
-    def _correct(self, logits: Tensor, mask: Tensor) -> float:
-        chosen, labels = logits[mask], self._labels[mask]
+    def _correct(self, logits: Tensor, rows: Tensor) -> float:
+        chosen, labels = logits.index_select(0, rows), self._labels.index_select(0, rows)
         if labels.dim() == 1:
             return float((chosen.argmax(dim=1) == labels).sum())
         return float((((chosen > 0.0) == (labels > 0.5)) & ~labels.isnan()).sum())

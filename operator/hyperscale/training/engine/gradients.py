@@ -91,7 +91,7 @@ class Gradients:
 
     def _hook(self, name: str) -> Callable[[Tensor], None]:
         def ready(_: Tensor) -> None:
-            if not self._armed:
+            if not self._armed or self._comm.size == 1:
                 return
             self._ready[name] = self._timer.now()
             index = self._group_of[name]

@@ -102,6 +102,8 @@ class Scored:
 
     def products(self, first: int, last: int, rows: Tensor, inner: Tensor) -> Tensor:
         """(h, e) products of each edge's row of `rows` (m, H·D) and of `inner` (n, H·D), by head from first to last."""
+        if rows.is_cuda:
+            return self.sampled_products(first, last, rows, inner)
         col, row, depth = self.places.col, self.places.row, rows.shape[1] // self.how.heads
         wide = slice(first * depth, last * depth)
         products = rows.new_empty((last - first, len(col)))
@@ -109,6 +111,15 @@ class Scored:
             near = rows[:, wide].index_select(0, col[begin:end])
             near *= inner[:, wide].index_select(0, row[begin:end])
             products[:, begin:end] = near.view(end - begin, last - first, depth).sum(-1).t()
+        return products
+
+    def sampled_products(self, first: int, last: int, rows: Tensor, inner: Tensor) -> Tensor:
+        """`products` by a library's product of dense matrices at the places of a sparse one: a GPU gathers short rows slowly."""
+        products = rows.new_zeros((last - first, len(self.places.col)))
+        for head, into in enumerate(products, first):
+            at = self.columns(head, rows.shape[1])
+            matrix = self.places.matrix(into)
+            torch.sparse.sampled_addmm(matrix, inner[:, at], rows[:, at].t(), beta=0.0, out=matrix)
         return products
 
     def each_row_(self, values: Tensor, factors: Tensor) -> None:

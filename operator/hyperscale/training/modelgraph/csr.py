@@ -52,7 +52,7 @@ class _CsrAggregate(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             # Made now, once: in the backward pass the room that it takes for a moment would come on top of all activations.
             _ = here.turned
-        out = finish_(here.places.times(here.values, x, add=add), bias, tail, matrix.edges.ids)
+        out = finish_(here.times(x, add=add), bias, tail, matrix.edges.ids)
         ctx.matrix, ctx.tail, ctx.ids = here, tail, matrix.edges.ids
         if add is not None:
             ctx.mark_dirty(add)
@@ -65,10 +65,7 @@ class _CsrAggregate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         out = ctx.saved_tensors[0] if ctx.tail.activation else grad
         inner = finish_back(grad, out, ctx.tail, ctx.ids)
-        x_grad = None
-        if ctx.needs_input_grad[2]:
-            places, values = ctx.matrix.turned
-            x_grad = places.times(values, inner)
+        x_grad = ctx.matrix.turned.times(inner) if ctx.needs_input_grad[2] else None
         return None, None, x_grad, inner if ctx.needs_input_grad[3] else None, inner.sum(0) if ctx.needs_input_grad[4] else None
 
 

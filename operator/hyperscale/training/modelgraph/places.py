@@ -60,10 +60,13 @@ class Places:
         """`transposed`, made once: 8 bytes an edge."""
         return self.transposed()
 
-    def times(self, values: Tensor, x: Tensor, *, add: Tensor | None = None) -> Tensor:
-        """(n, F) product of the matrix with entries `values` (e,) and x (m, F), or (n,) of x (m,); `add` (n, F) takes the sum."""
-        matrix = torch.sparse_csr_tensor(self.crow, self.col, values, (self.rows, self.sources), check_invariants=False)
-        return matrix @ x if add is None else torch.addmm(add, matrix, x, out=add)
+    def matrix(self, values: Tensor) -> Tensor:
+        """Torch's sparse CSR of entries `values` (e,), in the memory of both."""
+        return torch.sparse_csr_tensor(self.crow, self.col, values, (self.rows, self.sources), check_invariants=False)
+
+    def times(self, values: Tensor, x: Tensor) -> Tensor:
+        """(n, F) product of the matrix with entries `values` (e,) and x (m, F), or (n,) of x (m,)."""
+        return _product(self.matrix(values), x) if x.dim() == 2 else self.matrix(values) @ x
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +77,24 @@ class Weighted:
     values: Tensor
 
     @cached_property
-    def turned(self) -> tuple[Places, Tensor]:
-        """Places and entries of the transposed matrix."""
+    def _matrix(self) -> Tensor:
+        return self.places.matrix(self.values)
+
+    def times(self, x: Tensor, *, add: Tensor | None = None) -> Tensor:
+        """(n, F) product of the matrix and x (m, F); `add` (n, F) takes the sum."""
+        return _product(self._matrix, x, add)
+
+    @cached_property
+    def turned(self) -> Weighted:
+        """The transposed matrix."""
         places, order = self.places.transposed()
-        return places, self.values.index_select(0, order)
+        return Weighted(places, self.values.index_select(0, order))
+
+
+def _product(matrix: Tensor, x: Tensor, add: Tensor | None = None) -> Tensor:
+    """Product of sparse CSR (n, m) and x (m, F), in the memory of `add` (n, F) or fresh: torch's own operator takes that memory twice."""
+    into = x.new_zeros((matrix.shape[0], x.shape[1])) if add is None else add
+    return torch.addmm(into, matrix, x, out=into)
 
 
 def places_of(indptr: Array, indices: Array, sources: int, device: torch.device) -> Places:

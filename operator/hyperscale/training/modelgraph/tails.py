@@ -49,13 +49,26 @@ def thin_(x: Tensor, how: Drop, ids: Array | None = None) -> Tensor:
     return x
 
 
+def thinned(x: Tensor, how: Drop, ids: Array | None = None) -> Tensor:
+    """Dropout of x (rows, F) in fresh memory; ids as in `thin_`."""
+    if not how.probability:
+        return x.clone(memory_format=torch.contiguous_format)
+    if fits(x):
+        given: Array = np.ascontiguousarray(x.detach().numpy())
+        return torch.from_numpy(kernels.drop(given, how, torch.get_num_threads(), ids))
+    out, draw = torch.empty_like(x, memory_format=torch.contiguous_format), drawn(how, x)
+    for first, last in blocks(*x.shape):
+        torch.mul(x[first:last], draw(last - first, x.shape[1]), out=out[first:last])
+    return out
+
+
 def drawn(how: Drop, like: Tensor) -> Callable[[int, int], Tensor]:
     """Return a function that gives the next (rows, F) factors of a dropout: 0, or 1 / (1 - p). The same seed gives the same ones."""
     generator = torch.Generator(device=like.device).manual_seed(how.seed)
 
     def draw(rows: int, width: int) -> Tensor:
-        factors = torch.empty((rows, width), dtype=like.dtype, device=like.device).uniform_(generator=generator)
-        return factors.ge_(how.probability).mul_(how.grow)
+        factors = torch.empty((rows, width), dtype=like.dtype, device=like.device)
+        return factors.bernoulli_(1.0 - how.probability, generator=generator).mul_(how.grow)
 
     return draw
 
@@ -75,11 +88,11 @@ def finish_back(grad: Tensor, out: Tensor, tail: Tail, ids: Array | None = None)
     """Gradient of the sums (n, F) from that of `finish_`, whose result was `out`; `grad` itself where the tail does nothing."""
     if tail == NOTHING:
         return grad
-    inner = thin_(grad.clone(memory_format=torch.contiguous_format), tail.drop, ids)
+    inner = thinned(grad, tail.drop, ids)
     for first, last in blocks(*inner.shape) if tail.activation else ():
         results, gradient = out[first:last], inner[first:last]
         if tail.activation == RELU:
-            gradient.mul_(results > 0)
+            torch.ops.aten.threshold_backward.grad_input(gradient, results, 0.0, grad_input=gradient)  # one kernel, no mask
         else:
             # What was kept has grown; the gradient of what was dropped is 0 already.
             gradient.mul_(results.clamp(max=0.0).div_(tail.drop.grow).add_(1.0))
@@ -132,8 +145,4 @@ class _Dropout(torch.autograd.Function):
 
 
 def _thinned(x: Tensor, how: Drop, ids: Array | None) -> Tensor:
-    rows = x.reshape(-1, x.shape[-1])
-    if fits(x):
-        given: Array = np.ascontiguousarray(rows.detach().numpy())
-        return torch.from_numpy(kernels.drop(given, how, torch.get_num_threads(), ids)).view(x.shape)
-    return thin_(rows.clone(memory_format=torch.contiguous_format), how, ids).view(x.shape)
+    return thinned(x.detach().reshape(-1, x.shape[-1]), how, ids).view(x.shape)

@@ -49,7 +49,7 @@ class SampledTrainer(BatchTrainer, FullTrainer):
         self._waits = self.routes.waits
         self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_size)
         self._sampler = Sampler(self.routes, part, fanouts, run.seed)
-        mine = np.flatnonzero(self._masks.train.cpu().numpy())
+        mine = self._kinds.train.cpu().numpy()
         all_items = of_all_ranks(comm, part.owned[mine].astype(np.int64), "seeds.ids")
         self._shuffle = Shuffle(all_items, part.owned, mine)
         self.steps = max(1, math.ceil(len(all_items) / ((run.model.batch_size or len(all_items)) * comm.size)))
