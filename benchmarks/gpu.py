@@ -130,6 +130,8 @@ def sections(device: torch.device, *, quick: bool) -> Iterator[Section]:
     if not quick:
         yield from wide_memory_sections(device)
     yield from epoch_sections(device, sizes if cuda else sizes[:1])
+    if cuda and not quick:
+        yield from width_sections(device)
 
 
 def layer_sections(device: torch.device, sizes: Sequence[int]) -> Iterator[Section]:
@@ -169,6 +171,14 @@ def epoch_sections(device: torch.device, sizes: Sequence[int]) -> Iterator[Secti
     for edges, architecture in product(sizes, ARCHITECTURES):
         case = Case(architecture, edges, edges // 20)
         yield f"epochs: {case.name}", functools.partial(epoch_rows, case, device)
+
+
+def width_sections(device: torch.device) -> Iterator[Section]:
+    """Seconds of an epoch by width and heads, without a peer: what the planner's count of operations is compared with."""
+    for architecture, (features, hidden, heads) in product(ARCHITECTURES, ((64, 16, 1), (128, 128, 4), (256, 256, 4), (512, 512, 8))):
+        case = Case(architecture, 20_000_000, 1_000_000, features, hidden, heads)
+        name = f"epoch: {case.name}, {heads} heads" if case.attends else f"epoch: {case.name}"
+        yield name, functools.partial(own_rows, case, device, name)
 
 
 def layer_rows(case: Case, device: torch.device) -> list[Row]:
@@ -289,12 +299,10 @@ def in_fresh_process(case: Case, variables: dict[str, str], *, cuda: bool) -> di
     return made
 
 
-def epoch_rows(case: Case, device: torch.device) -> list[Row]:
-    """Medians of epochs after two that are not counted."""
-    epochs = 20 if device.type == "cuda" else 2
-    part, name = graph_of(case), f"epoch: {case.name}"
-    trainer = trainer_of(case, part, device)
-    stats = [trainer.epoch(number) for number in range(1, epochs + 3)][2:]
+def own_rows(case: Case, device: torch.device, name: str) -> list[Row]:
+    """Medians of epochs after two that are not counted: the epoch first."""
+    trainer = trainer_of(case, graph_of(case), device)
+    stats = [trainer.epoch(number) for number in range(1, epochs_on(device) + 3)][2:]
     ours = median([one.seconds for one in stats])
     rows = [Row(BENCHMARK, name, OURS, "epoch", ours * 1e3, "ms")]
     # Of what the planner's table of GPUs has; launches are in it too, so that small graphs have less.
@@ -302,12 +310,24 @@ def epoch_rows(case: Case, device: torch.device) -> list[Row]:
     rows += [
         Row(BENCHMARK, name, OURS, f"– {phase}", median([one.phases[phase] for one in stats]) * 1e3, "ms") for phase in stats[0].phases
     ]
-    del trainer
+    return rows
+
+
+def epochs_on(device: torch.device) -> int:
+    """How many count."""
+    return 20 if device.type == "cuda" else 2
+
+
+def epoch_rows(case: Case, device: torch.device) -> list[Row]:
+    """Ours and PyTorch Geometric's."""
+    part, name = graph_of(case), f"epoch: {case.name}"
+    rows = own_rows(case, device, name)
+    ours = rows[0].value / 1e3
     peers: dict[str, float] = {}
     for form in gpu_pyg.FORMS if gpu_pyg.PRESENT else ():
         if case.attends and form == "CSR":
             continue
-        taken = peer_seconds(case, part, device, form, epochs)
+        taken = peer_seconds(case, part, device, form, epochs_on(device))
         if taken is None:
             rows.append(Row(BENCHMARK, name, f"PyTorch Geometric, {form}", "out of memory or refused", 1.0, ""))
             continue

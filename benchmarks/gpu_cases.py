@@ -52,12 +52,12 @@ class Case:
         """Whether it is GAT."""
         return self.architecture == Architecture.GAT
 
-    def network(self) -> training_memory.NetworkShape:
+    def network(self, *, cuda: bool) -> training_memory.NetworkShape:
         """As the memory model has it."""
         widths = (self.features, *([self.hidden] * (LAYERS - 1)), CLASSES)
         dropped = self.dropout > 0.0
         return training_memory.NetworkShape(
-            Architecture(self.architecture), widths, self.heads if self.attends else 1, dropped, self.attends and dropped
+            Architecture(self.architecture), widths, self.heads if self.attends else 1, dropped, self.attends and dropped, cuda
         )
 
 
@@ -83,6 +83,7 @@ class _Model:
     layers: int = LAYERS
     batch_size: int | None = None
     fanouts: tuple[int, ...] = ()
+    hyperparameters: _Hyper | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,5 +165,6 @@ def operations(case: Case) -> float:
 
 def predicted_bytes(case: Case, *, cuda: bool) -> float:
     """The planner's peak of the case on one GPU; without what CUDA's libraries keep where there is none."""
-    need = training_memory.full_graph(case.network(), case.vertices, case.edges)
-    return need.bytes(case.vertices, case.edges) + training_memory.blocks(case.network()) + (training_memory.LIBRARIES if cuda else 0)
+    network = case.network(cuda=cuda)
+    need = training_memory.full_graph(network, case.vertices, case.edges)
+    return need.bytes(case.vertices, case.edges) + training_memory.blocks(network) + (training_memory.LIBRARIES if cuda else 0)

@@ -155,9 +155,9 @@ def test_memory_counts_edges_and_falls_with_the_share(architecture: str) -> None
 
 
 def test_three_wide_layers_on_products_are_predicted_with_what_they_keep() -> None:
-    """2.4 M vertices × (100 features, a copy of them, 3 × 256 numbers) and 124 M edges × 16 bytes are 11 GB; gradients come on top."""
+    """2.4 M vertices × (100 features, a copy, 3 × 256 numbers) and 124 M edges × 16 bytes: 11 GB; gradients and the library's are more."""
     workload = profile(training(model={"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}, dataset=graph(2_449_029, 123_718_280)))
-    assert 11e9 < workload.gpu_bytes(1.0, 1, 1) < 20e9
+    assert 11e9 < workload.gpu_bytes(1.0, 1, 1) < 23e9
 
 
 def test_a_sampled_job_holds_features_and_scores_whole_neighbourhoods() -> None:

@@ -14,6 +14,10 @@ SPARSE_WEIGHT: Final = 12.0
 """Time of one operation of a neighbour sum in operations of a dense product: it is bound by memory traffic.
 Fitted to published full-graph GraphSAGE epochs on one A100 (Reddit, products, orkut; Bajaj et al., VLDB 2025, table 21)."""
 
+ATTENTION_WEIGHT: Final = 360.0
+"""Operations of a neighbour sum that attention takes for one message and head beside its weighted sum: scores, softmax, dropout.
+Fitted to epochs of our own layers on one H100 (docs/benchmarks/gpu.md): 5 to 20 M edges, 1 to 8 heads, within 15 %."""
+
 TRAINING_PASSES: Final = 3.0
 """Forward, gradient of the inputs, gradient of the weights."""
 
@@ -23,21 +27,28 @@ class Layer(NamedTuple):
 
     inputs: int
     outputs: int
+    heads: int = 1
+    """Of attention."""
 
 
 def layers(model: ModelSpec, feature_size: int, classes: int) -> tuple[Layer, ...]:
-    """Widths from the features to the classes; the heads of GAT's hidden layers are concatenated."""
-    hidden = model.hidden_size * (model.heads if model.architecture is Architecture.GAT else 1)
-    widths = [feature_size, *([hidden] * (model.layers - 1)), classes]
-    return tuple(Layer(*pair) for pair in pairwise(widths))
+    """From the features to the classes; the heads of GAT's hidden layers are concatenated, those of its last one averaged."""
+    attends = model.architecture is Architecture.GAT
+    heads = model.heads if attends else 1
+    stated = None if model.hyperparameters is None else model.hyperparameters.output_heads
+    # The worker's reading of outputHeads: one where it is left out, as many as the others where it is 0.
+    last = (heads if stated == 0 else stated or 1) if attends else 1
+    widths = [feature_size, *([model.hidden_size * heads] * (model.layers - 1)), classes]
+    return tuple(Layer(*pair, last if at == model.layers - 1 else heads) for at, pair in enumerate(pairwise(widths)))
 
 
 def layer_flops(model: ModelSpec, layer: Layer, vertices: float, edges: float) -> float:
     """Forward operations of one layer over `vertices` outputs and `edges` messages, in equivalents of dense operations."""
     narrow = min(layer.inputs, layer.outputs)
     if model.architecture is Architecture.GAT:
-        # One projection, then per message: two score halves, softmax and the weighted sum.
-        return 2.0 * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * (2.0 * layer.outputs + 6.0 * model.heads)
+        # One projection, then per message the weighted sum and the attention.
+        attention = ATTENTION_WEIGHT * layer.heads
+        return 2.0 * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * (2.0 * layer.outputs + attention)
     projections = 2.0 if model.architecture is Architecture.GRAPH_SAGE else 1.0
     # Frameworks project first when that makes the messages narrower.
     return 2.0 * projections * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * 2.0 * narrow

@@ -92,7 +92,7 @@ class Weighted:
 
 
 def _product(matrix: Tensor, x: Tensor, add: Tensor | None = None) -> Tensor:
-    """Product of sparse CSR (n, m) and x (m, F), in the memory of `add` (n, F) or fresh: torch's own operator takes that memory twice."""
+    """Product of sparse CSR (n, m) and x (m, F), in the memory of `add` (n, F) or fresh. `@` takes that memory twice on a processor."""
     into = x.new_zeros((matrix.shape[0], x.shape[1])) if add is None else add
     return torch.addmm(into, matrix, x, out=into)
 
