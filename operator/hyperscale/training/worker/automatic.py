@@ -42,7 +42,7 @@ def epoch_cost(run: Run, vertices: int, features: int, classes: int, messages: i
     along = _along_edges(run, stack, vertices, messages)
     seconds = tuple((1.0 - along) * compute / (share * vertices) for share in run.shares)
     edges = tuple(along * compute / (share * messages) for share in run.shares) if along > 0.0 else ()
-    columns = sum(min(layer) for layer in stack)
+    columns = sum(min(layer.inputs, layer.outputs) for layer in stack)
     # An allreduce sends each byte 2 (k - 1) / k times over every hop of the ring of k ranks, a copy passes one link once.
     hop = plan.allreduce.seconds_per_byte * run.size / (2 * (run.size - 1)) if run.size > 1 else 0.0
     # Between nodes all ranks of a node share its card, and each waits for the copies of all.
