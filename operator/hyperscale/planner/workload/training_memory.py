@@ -22,6 +22,8 @@ LABEL: Final = 16
 """A label, and the vertex's row among those of its kind."""
 SORT: Final = 24
 """Bytes an edge, beside the matrices themselves, while the transposed one is made, once: keys and places, sorted and not."""
+SORT_ON_PROCESSOR: Final = 16
+"""The same where no GPU is: fewer copies."""
 BLOCK: Final = 16 << 20
 """Bytes of a block that rows and edges are taken in (modelgraph.tails): one at a time, three in attention."""
 LIBRARIES: Final = 68 << 20
@@ -124,7 +126,7 @@ def _training(network: NetworkShape, edges: float) -> Iterable[Need]:
     kept = Need(FLOAT * features if network.dropout else 0.0)
     # GraphSAGE has its own product already, which the neighbours' is added to.
     products = 2 if network.architecture is Architecture.GRAPH_SAGE and network.widths[1] <= features else 1
-    yield kept.plus(Need(products * FLOAT * network.widths[1], SORT))
+    yield kept.plus(Need(products * FLOAT * network.widths[1], SORT if network.gpu else SORT_ON_PROCESSOR))
     before: list[tuple[Need, int, int]] = []
     for entering, leaving, _ in _layers(network):
         yield kept.plus(_kept(network, entering, leaving), _forward(network, entering, leaving, edges))
