@@ -32,6 +32,7 @@ from hyperscale.planner.search.improve import (
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
+from hyperscale.planner.search.rack_shapes import even_shapes
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate, SearchResult
 from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_WORKERS, domains_with_room
@@ -262,7 +263,8 @@ class _Search:
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
-        return promising(costs, [grown, beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))], effort.starts)
+        beam = beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
+        return promising(costs, [grown, beam, even_shapes(costs, slots, workers, effort.starts)], effort.starts)
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""
