@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hyperscale.model.api.policy import GpuModel, PolicySpec
@@ -74,3 +75,39 @@ def test_prices_count_where_the_policy_has_them() -> None:
     ]
     plan = planned(seen, training(**SMALL, workers={"minReplicas": 1, "maxReplicas": 1}), PolicySpec(gpus=tuple(same)))
     assert plan.ranks_by_node == {"b-cheap": 1}
+
+
+ALONE = PolicySpec(
+    tolerance_percent=5,
+    gpus=(
+        GpuModel(product="NVIDIA-A10", gigaflops=130, intra_node_bytes_per_second=10_000_000_000, intra_node_latency_nanoseconds=10_000),
+    ),
+)
+"""GPUs so slow that communication hardly counts: few ranks a node are faster by less than the tolerance."""
+
+
+@pytest.mark.parametrize(
+    ("free", "workers", "chosen"),
+    [
+        ([(8, 8)] * 4 + [(4, 8)], 4, {"n4": 4}),
+        ([(8, 8)] * 4 + [(5, 8), (3, 8)], 8, {"n4": 5, "n5": 3}),
+        ([(2, 4)] * 4 + [(4, 4)] * 4, 8, {"n0": 2, "n1": 2, "n2": 2, "n3": 2}),
+        ([(8, 8)] * 6, 8, {"n0": 8}),
+    ],
+    ids=["one node is filled", "two begun nodes are filled", "begun nodes go before free ones", "seven of eight nodes stay free"],
+)
+def test_equal_plans_fill_begun_nodes_and_leave_whole_nodes_free(
+    free: list[tuple[int, int]], workers: int, chosen: dict[str, int]
+) -> None:
+    names = [f"n{at}" for at in range(len(free))]
+    nodes = [
+        gpu_node(name, free=left, allocatable_gpus=whole, requested_gpus=whole - left, product="NVIDIA-A10")
+        for name, (left, whole) in zip(names, free, strict=True)
+    ]
+    seen = snapshot(*nodes, links=both_ways(names, latency_seconds=1e-6, bandwidth_bytes_per_second=4e10))
+    job = training(model={"architecture": "Custom", "parameters": 1000}, workers={"minReplicas": workers, "maxReplicas": workers})
+    fastest = planned(seen, job, msgspec.structs.replace(ALONE, tolerance_percent=0))
+    assert len(fastest.ranks_by_node) > len(chosen)
+    plan = planned(seen, job, ALONE)
+    assert plan.ranks_by_node == chosen
+    assert plan.objective <= fastest.objective * 1.05 * (1 + 1e-9)

@@ -1,0 +1,107 @@
+"""Layouts of as many workers on fewer or fuller nodes, of which those within the tolerance count as equal. Pure and deterministic.
+
+A search for the fastest placement leaves such layouts out: between two of them lie placements that are slower than both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.planner.cost.objective import objectives
+from hyperscale.planner.problem.placement_problem import Problem
+from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.search.ring import canonical
+from hyperscale.planner.search.search_result import Candidate
+
+MAX_WORKERS: Final = 64
+"""Larger jobs are left as they are: they fill most of their nodes."""
+MAX_COSTED: Final = 12
+"""Layouts whose objective is taken, those that fit best first."""
+
+Fit = Callable[[list[IntArray]], FloatArray]
+"""Layouts (B) of (k,) sorted candidates -> (B, f) figures of how badly each fits, the most important first."""
+
+
+def consolidated(problem: Problem, candidate: Candidate, limit: float, fit: Fit, begun: BoolArray) -> Candidate | None:
+    """Return the best fit among layouts within `limit` that fits better than `candidate`; None where there is none.
+
+    begun: (m,) nodes of which some GPUs are in use
+    """
+    workers, order = candidate.workers, np.array(candidate.order, dtype=np.int64)
+    if workers > MAX_WORKERS:
+        return None
+    unique = {layout.tobytes(): layout for layout in _layouts(problem, _eligible(problem, order), order, begun)}
+    layouts = [np.sort(order), *unique.values()]
+    figures = fit(layouts)
+    ranking = np.lexsort((np.arange(len(layouts)), *figures.T[::-1]))
+    better = ranking[: int(np.flatnonzero(ranking == 0)[0])]
+    chosen = [at for at in better.tolist() if tuple(figures[at]) < tuple(figures[0])][:MAX_COSTED]
+    if not chosen:
+        return None
+    rows = canonical(np.array([layouts[at] for at in chosen]))
+    members, places = np.unique(rows, return_inverse=True)
+    seconds = objectives(problem.costs(members), places.reshape(rows.shape))
+    good = np.flatnonzero(seconds <= limit)
+    if not len(good):
+        return None
+    now = tuple(int(member) for member in rows[good[0]])
+    return Candidate(float(seconds[good[0]]), workers, tuple(problem.names[member] for member in now), now)
+
+
+def _eligible(problem: Problem, order: IntArray) -> BoolArray:
+    """(m,) nodes that take a worker, are no slower than the slowest of `order` and no dearer than its dearest, in its domains."""
+    prices = [speed.price_per_hour for speed in problem.speeds]
+    dearest = max((price for member in order if (price := prices[member]) is not None), default=None)
+    fast = problem.flops_per_second >= problem.flops_per_second[order].min()
+    eligible: BoolArray = (problem.slots > 0) & fast
+    if dearest is not None:
+        eligible &= np.array([price is not None and price <= dearest for price in prices])
+    topology = problem.job.placement.topology
+    if (key := topology.required or topology.preferred) is not None:
+        domains = domains_of(problem, key)
+        used = {domains[member] for member in order}
+        eligible &= np.array([domain in used for domain in domains])
+    return eligible
+
+
+def _layouts(problem: Problem, eligible: BoolArray, order: IntArray, begun: BoolArray) -> list[IntArray]:
+    """Layouts (k,) of sorted candidates: begun nodes filled, and as many workers on each of the tightest nodes; anywhere, and in one domain."""
+    domains, used = problem.graph.domains[problem.nodes], np.unique(order)
+    groups = [eligible]
+    if domains.shape[1]:
+        codes = domains[:, -1]
+        groups += [eligible & (codes == code) for code in np.unique(codes[used]) if code >= 0]
+    slots, workers, rows = problem.slots, len(order), []
+    for group in groups:
+        for nodes in (np.flatnonzero(group & begun), np.flatnonzero(group)):
+            rows.append(_filled(nodes, slots, workers))
+        nodes = np.flatnonzero(group)
+        nodes = nodes[np.argsort(slots[nodes], kind="stable")]
+        rows += [_even(nodes, slots, workers, each) for each in range(2, min(workers, int(slots.max())) + 1)]
+    return [np.sort(row) for row in rows if len(row) == workers]
+
+
+def _even(nodes: IntArray, slots: IntArray, workers: int, each: int) -> IntArray:
+    """(k,) `each` workers on every one of the tightest `nodes`, which rise by slots, and the rest on the tightest for it."""
+    full, rest = divmod(workers, each)
+    fitting = nodes[np.searchsorted(slots[nodes], each) :]
+    row = np.repeat(fitting[:full], each)
+    left = np.setdiff1d(nodes, fitting[:full], assume_unique=True)
+    left = left[slots[left] >= rest]
+    return np.append(row, np.repeat(left[np.argmin(slots[left])], rest)) if rest and len(left) else row
+
+
+def _filled(nodes: IntArray, slots: IntArray, workers: int) -> IntArray:
+    """(k,) workers that fill one of `nodes` after the other, the largest that is filled first; the rest is on the tightest for it."""
+    room, rows, left = slots[nodes].copy(), [], workers
+    while left and room.any():
+        fills = np.flatnonzero((room > 0) & (room <= left))
+        at = int(fills[np.argmax(room[fills])]) if len(fills) else int(np.argmin(np.where(room > 0, room, workers + 1)))
+        rows.append(np.full(min(left, int(room[at])), nodes[at]))
+        left -= len(rows[-1])
+        room[at] = 0
+    return np.concatenate(rows) if rows else nodes[:0]
