@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.learn.topologies import instance
 from hyperscale.planner.cost.collectives import allreduce
-from hyperscale.planner.cost.costs import volumes
+from hyperscale.planner.cost.costs import Costs, compiled_tables, volumes
 from hyperscale.planner.cost.objective import objectives, predict
 
 
@@ -28,12 +28,20 @@ def test_the_table_has_the_fastest_algorithm_for_every_hop_that_may_be(gradient_
             ways = [way.seconds(gradient_bytes, between, (hop[1], hop[3])) for way in allreduce(12, nodes, sharp)]
             figures = (np.array([figure]) for figure in (between[0], hop[1], between[1], hop[3]))
             assert volume.allreduce_seconds(np.array([nodes]), *figures)[0] == pytest.approx(volume.steps * min(ways), rel=1e-12)
+            assert compiled(costs, nodes, between[0], hop[1], between[1], hop[3]) == pytest.approx(volume.steps * min(ways), rel=1e-12)
 
 
 def test_small_gradients_leave_fewer_algorithms() -> None:
     drawn = instance("zones", 12, 6, 3)
     small = replace(drawn.costs, workload=replace(drawn.costs.workload, gradient_bytes=0.0))
-    assert volumes(small, 6).collectives.shape[2] < len(allreduce(6, 6))
+    assert np.isfinite(compiled_tables(small, 6)[0][1:, :, 4]).sum(axis=(1, 2)).max() < len(allreduce(6, 6))
+
+
+def compiled(costs: Costs, nodes: int, between: float, inside: float, per_byte: float, inside_per_byte: float) -> float:
+    """The fastest algorithm of the compiled table."""
+    terms = np.moveaxis(compiled_tables(costs, 6)[0][nodes], 1, 0)
+    seconds = terms[4] + terms[0] * between + terms[1] * inside + np.maximum(terms[2] * per_byte, terms[3] * inside_per_byte)
+    return float(seconds.min())
 
 
 def test_switches_add_up_only_where_those_of_all_members_do() -> None:

@@ -154,12 +154,17 @@ class Costs:
         """Those asked for so far; see `volumes`."""
         return {}
 
+    @cached_property
+    def tables_by_workers(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """Those that compiled searches asked for so far; see `compiled_tables`."""
+        return {}
+
     def ranks(self, workers: int) -> int:
         """MPI processes of that number of workers, one for each GPU."""
         return workers * self.gpus_per_worker
 
     def slower(self, factors: FloatArray) -> Costs:
-        """The same nodes with each pair `factors` (m, m) times as slow, so near 1 that the same algorithms may be the fastest."""
+        """The same nodes with each pair `factors` (m, m) times as slow."""
         slower = replace(self, latency_seconds=self.latency_seconds * factors, seconds_per_byte=self.seconds_per_byte * factors)
         slower.volumes_by_workers.update(self.volumes_by_workers)
         return slower
@@ -198,19 +203,10 @@ class ExchangeVolumes:
     ring_byte_factor: float
     """Seconds per byte of the slowest hop, likewise."""
     collectives: FloatArray = field(compare=False)
-    """(classes, workers + 1, algorithms, 5) by class (`Costs.sharp_class`) and number of different nodes; the fastest counts: see `Collective`.
+    """(classes, workers + 1, algorithms, 5) by class (`Costs.sharp_class`) and number of nodes; the fastest counts: see `Collective`.
 
     Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop between nodes, and inside -> seconds of an
     epoch's allreduces, of which the slower of the last two counts; then seconds whatever the hops."""
-    floors: FloatArray = field(compare=False)
-    """(classes, workers + 1, algorithms, 5) no algorithm over that number of nodes or more has smaller figures than the least of these."""
-
-    @cached_property
-    def by_fours(self) -> tuple[FloatArray, FloatArray]:
-        """Both tables as compiled searches read them: (classes (workers + 1), fours, 5, 4), of four algorithms one figure beside the other."""
-        rows = [table.reshape(-1, *table.shape[2:]) for table in (self.collectives, self.floors)]
-        fours = fours_of(max(table.shape[1] for table in rows))
-        return by_fours(rows[0], fours), by_fours(rows[1], fours)
 
     def allreduce_seconds(
         self,
@@ -244,9 +240,8 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        alone = np.zeros((len(costs.sharp_efficiencies), 2, 1, 5))
-        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, alone, alone)
-    collectives, floors = _collectives(costs, ranks, workers, steps)
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((len(costs.sharp_efficiencies), 2, 1, 5)))
+    gradients = steps * workload.gradient_bytes
     return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
@@ -254,23 +249,23 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
-        collectives=collectives,
-        floors=floors,
+        collectives=collective_table(ranks, workers, costs.sharp_efficiencies) * (steps, steps, gradients, gradients, steps),
     )
 
 
-def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Two tables (classes, workers + 1, algorithms, 5): `collectives.allreduce` by class and number of nodes; and of that number or more.
+def compiled_tables(costs: Costs, workers: int) -> tuple[FloatArray, FloatArray]:
+    """Return what compiled searches read, twice (classes (workers + 1), fours, 5, 4), of four algorithms one figure beside the other.
 
-    Those that are never the fastest for that many nodes are left out; their places, last in a row, take forever.
+    First the table of `ExchangeVolumes.collectives`, then floors: no algorithm over that number of nodes or more has smaller figures than
+    the least of these. Algorithms that are never the fastest for that many nodes are left out; their places take forever.
     """
-    gradients = steps * costs.workload.gradient_bytes
-    table = collective_table(ranks, workers, costs.sharp_efficiencies) * (steps, steps, gradients, gradients, steps)
-    rows = table.shape[:2]
-    flat = table.reshape(-1, *table.shape[2:])
+    table = volumes(costs, workers).collectives
+    classes, rows = table.shape[:2]
+    flat = table.reshape(classes * rows, *table.shape[2:])
     kept = winners(flat, costs.hop_range(workers))
-    by_class = kept.reshape(*rows, -1)
+    by_class = kept.reshape(classes, rows, -1)
     lasting = np.logical_or.accumulate(by_class[:, ::-1], axis=1)[:, ::-1].reshape(kept.shape)
     floors = np.minimum.accumulate(np.where(by_class[..., None], table, np.inf)[:, ::-1], axis=1)[:, ::-1].reshape(flat.shape)
-    best, least = winners_first(flat, kept), winners_first(floors, lasting)
-    return best.reshape(*rows, *best.shape[1:]), least.reshape(*rows, *least.shape[1:])
+    fastest, least = winners_first(flat, kept), winners_first(floors, lasting)
+    fours = fours_of(max(fastest.shape[1], least.shape[1]))
+    return by_fours(fastest, fours), by_fours(least, fours)
