@@ -13,6 +13,8 @@ from hyperscale.model.cluster import ClusterSnapshot, Gpu, MetricsState, Node, O
 
 LEVELS: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "cloud.provider.com/topology-rack")
 PRODUCTS: Final = ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A10", "Tesla-T4")
+COUNTS: Final = (2, 4, 8, 16, 32, 64, 12, 24, 48)
+"""Ranks of most jobs: numbers that divide well. The others have any number."""
 MODELS: Final = (
     {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
     {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "fanouts": [5, 10, 15], "batchSize": 1024},
@@ -51,10 +53,11 @@ def rack_cluster(seed: int) -> RackCluster:
         for at in range(size)
     )  # fmt: skip
     room = sum(node.allocatable_gpus - node.requested_gpus for node in nodes)
-    workers = int(min(room, rng.integers(2, 65)))
+    workers = min(room, int(rng.integers(2, 65)))
     if rng.random() < 0.7:
-        workers = int(min(2 ** int(np.log2(max(room, 2))), rng.choice([2, 4, 8, 16, 32, 64, 12, 24, 48])))
-    name = f"{racks} racks, {len(nodes)} nodes x {gpus} {products[0]}, 1:{over}, card {card / 1e9:g} GB/s x {gpus if rails else 1}, {workers} ranks"
+        workers = min(2 ** int(np.log2(max(room, 2))), int(rng.choice(COUNTS)))
+    cards = f"{gpus if rails else 1} x {card / 1e9:g} GB/s"
+    name = f"{racks} racks, {len(nodes)} nodes x {gpus} {products[0]}, 1:{over}, cards {cards}, {workers} ranks"
     return RackCluster(
         name,
         ClusterSnapshot(taken_at=0.0, nodes=nodes, links=(), levels=LEVELS, metrics=MetricsState(available=True), source="racks"),

@@ -57,7 +57,9 @@ def run(options: Options) -> list[Row]:
         ratios = [each.ours / each.peers[at] for each in found if np.isfinite(each.peers[at])]
         rows.append(Row(BENCHMARK, name, peer, "ours / peer, geometric mean", float(np.exp(np.mean(np.log(ratios)))), "ratio"))
         rows.append(Row(BENCHMARK, name, peer, "ours / peer, worst", max(ratios), "ratio"))
-        rows.append(goal(BENCHMARK, f"{name}: plans that {peer} beats by more than 0.1 %", OURS, sum(r > 1.0 + LOSS for r in ratios), 0, "cases"))
+        rows.append(
+            goal(BENCHMARK, f"{name}: plans that {peer} beats by more than 0.1 %", OURS, sum(r > 1.0 + LOSS for r in ratios), 0, "cases")
+        )
     return rows
 
 

@@ -96,9 +96,7 @@ ALONE = PolicySpec(
     ],
     ids=["one node is filled", "two begun nodes are filled", "begun nodes go before free ones", "seven of eight nodes stay free"],
 )
-def test_equal_plans_fill_begun_nodes_and_leave_whole_nodes_free(
-    free: list[tuple[int, int]], workers: int, chosen: dict[str, int]
-) -> None:
+def test_equal_plans_fill_begun_nodes_and_leave_whole_nodes_free(free: list[tuple[int, int]], workers: int, chosen: dict[str, int]) -> None:
     names = [f"n{at}" for at in range(len(free))]
     nodes = [
         gpu_node(name, free=left, allocatable_gpus=whole, requested_gpus=whole - left, product="NVIDIA-A10")

@@ -201,7 +201,7 @@ def test_a_plan_takes_the_seconds_that_were_worked_out_by_hand(name: str) -> Non
 
 
 def test_21_cards_come_from_the_label_of_an_instance_type() -> None:
-    labels = dict.fromkeys("ab", {"node.kubernetes.io/instance-type": "Standard_ND96asr_v4"})
+    labels = {name: {"node.kubernetes.io/instance-type": "Standard_ND96asr_v4"} for name in "ab"}
     graph = observed(LABELLED, labels, POLICY)
     assert graph.machine.rails.tolist() == [8, 8]
     assert_worked_out(LABELLED, plan_of(LABELLED, graph))
@@ -210,7 +210,7 @@ def test_21_cards_come_from_the_label_of_an_instance_type() -> None:
 def test_22_cards_come_from_an_override_of_the_policy() -> None:
     nodes = tuple(NodeOverride(name=name, network_bytes_per_second=5e8, network_cards=4) for name in "ab")
     policy = msgspec.structs.replace(POLICY, overrides=Overrides(nodes=nodes))
-    graph = observed(STATED, dict.fromkeys("ab", {}), policy)
+    graph = observed(STATED, {"a": {}, "b": {}}, policy)
     assert graph.machine.rails.tolist() == [4, 4]
     assert_worked_out(STATED, plan_of(STATED, graph, policy))
 

@@ -5,6 +5,7 @@ A search for the fastest placement leaves such layouts out: between two of them 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
@@ -69,39 +70,40 @@ def _eligible(problem: Problem, order: IntArray) -> BoolArray:
 
 
 def _layouts(problem: Problem, eligible: BoolArray, order: IntArray, begun: BoolArray) -> list[IntArray]:
-    """Layouts (k,) of sorted candidates: begun nodes filled, and as many workers on each of the tightest nodes; anywhere, and in one domain."""
-    domains, used = problem.graph.domains[problem.nodes], np.unique(order)
+    """Layouts (k,) of sorted candidates, anywhere and in one domain: begun nodes filled; as many workers on each of the tightest nodes."""
+    domains = problem.graph.domains[problem.nodes]
     groups = [eligible]
     if domains.shape[1]:
         codes = domains[:, -1]
-        groups += [eligible & (codes == code) for code in np.unique(codes[used]) if code >= 0]
+        groups += [group for code in np.unique(codes[order]) if code >= 0 and not (group := eligible & (codes == code)).all()]
     slots, workers, rows = problem.slots, len(order), []
     for group in groups:
-        for nodes in (np.flatnonzero(group & begun), np.flatnonzero(group)):
-            rows.append(_filled(nodes, slots, workers))
         nodes = np.flatnonzero(group)
-        nodes = nodes[np.argsort(slots[nodes], kind="stable")]
-        rows += [_even(nodes, slots, workers, each) for each in range(2, min(workers, int(slots.max())) + 1)]
-    return [np.sort(row) for row in rows if len(row) == workers]
+        tightest = nodes[np.argsort(slots[nodes], kind="stable")]
+        rooms = [(int(slots[node]), int(node)) for node in tightest]
+        rows += [_filled(rooms, workers), _filled([room for room in rooms if begun[room[1]]], workers)]
+        rows += [_even(rooms, workers, each) for each in range(2, min(workers, rooms[-1][0] if rooms else 0) + 1)]
+    return [np.array(sorted(row), dtype=np.int64) for row in rows if len(row) == workers]
 
 
-def _even(nodes: IntArray, slots: IntArray, workers: int, each: int) -> IntArray:
-    """(k,) `each` workers on every one of the tightest `nodes`, which rise by slots, and the rest on the tightest for it."""
+def _even(rooms: list[tuple[int, int]], workers: int, each: int) -> list[int]:
+    """`each` workers on every one of the tightest nodes, and the rest on the tightest for it; rooms: (slots, node), rising."""
     full, rest = divmod(workers, each)
-    fitting = nodes[np.searchsorted(slots[nodes], each) :]
-    row = np.repeat(fitting[:full], each)
-    left = np.setdiff1d(nodes, fitting[:full], assume_unique=True)
-    left = left[slots[left] >= rest]
-    return np.append(row, np.repeat(left[np.argmin(slots[left])], rest)) if rest and len(left) else row
+    first = bisect_left(rooms, (each, -1))
+    row = [node for _, node in rooms[first : first + full] for _ in range(each)]
+    left = [*rooms[bisect_left(rooms, (rest, -1)) : first], *rooms[first + full :]]
+    return row + [left[0][1]] * rest if rest and left else row
 
 
-def _filled(nodes: IntArray, slots: IntArray, workers: int) -> IntArray:
-    """(k,) workers that fill one of `nodes` after the other, the largest that is filled first; the rest is on the tightest for it."""
-    room, rows, left = slots[nodes].copy(), [], workers
-    while left and room.any():
-        fills = np.flatnonzero((room > 0) & (room <= left))
-        at = int(fills[np.argmax(room[fills])]) if len(fills) else int(np.argmin(np.where(room > 0, room, workers + 1)))
-        rows.append(np.full(min(left, int(room[at])), nodes[at]))
-        left -= len(rows[-1])
-        room[at] = 0
-    return np.concatenate(rows) if rows else nodes[:0]
+def _filled(rooms: list[tuple[int, int]], workers: int) -> list[int]:
+    """Workers that fill one node after the other, the largest that is filled first; the rest is on the tightest for it. rooms: as above."""
+    row: list[int] = []
+    spare: tuple[int, int] | None = None
+    for slots, node in sorted(rooms, key=lambda room: (-room[0], room[1])):
+        left = workers - len(row)
+        if slots <= left:
+            row += [node] * slots
+        elif spare is None or slots < spare[0]:
+            spare = slots, node  # the tightest so far of those with room for more than what is left
+    left = workers - len(row)
+    return row + [spare[1]] * left if left and spare is not None else row

@@ -1,7 +1,7 @@
 """Which of several placements that are equal within the policy's tolerance: the cheapest, then the best fit. Pure and deterministic.
 
-The best fit strands the fewest GPUs for the sizes that the cluster is asked for, then leaves the fewest idle on the nodes that it uses, then
-takes the fewest nodes that are wholly free.
+The best fit strands the fewest GPUs for the sizes that the cluster is asked for, then leaves the fewest idle on the nodes that it uses,
+then takes the fewest nodes that are wholly free.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
     ranked: placements that may win, by falling preference, with their planners · least: objective of the best
     Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit strands fewer GPUs for
     the sizes that the cluster is asked for, where the request states them; of equal ones it leaves fewer GPUs idle on the nodes that it
-    uses, and of these it takes fewer nodes that are wholly free. Without weights of people layouts on fuller nodes are tried too. Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
+    uses, and of these it takes fewer nodes that are wholly free. Without weights of people layouts on fuller nodes are tried too.
+    Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
     the weighted sum of the logarithms of time, cost and risk. No placement beyond the tolerance wins by them.
     """
     candidates = list(ranked)

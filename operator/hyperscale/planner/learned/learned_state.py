@@ -133,7 +133,9 @@ class ConstructorState:
         inside = np.where(joins | around.inner, costs.inside_latency_seconds, 0.0)
         inside_per_byte = np.where(joins | around.inner, costs.inside_seconds_per_byte, 0.0)
         nodes = -(-(self.nodes[:, None] + np.where(joins, 0, 1)) * around.workers // now)
-        sharp = np.minimum(costs.sharp_class[self.chosen].min(axis=1, initial=len(costs.sharp_efficiencies) - 1)[:, None], costs.sharp_class)
+        sharp = np.minimum(
+            costs.sharp_class[self.chosen].min(axis=1, initial=len(costs.sharp_efficiencies) - 1)[:, None], costs.sharp_class
+        )
         hop = volume.allreduce_seconds(nodes, self.hop_latency, inside, self.hop_per_byte, inside_per_byte, sharp)
         ring = volume.allreduce_seconds(
             nodes,

@@ -94,7 +94,7 @@ def _loads(level: _Level, fits: BoolArray, workers: int, domains: IntArray, most
     before = np.where(level.starts > 0, count[:, level.starts - 1], 0)
     place = count - 1 - before[:, level.domain]
     room = np.diff(np.concatenate((before, count[:, -1:]), axis=1), axis=1)
-    nodes = -(-(-(-workers // domains)) // most)
+    nodes = _ceiling(_ceiling(workers, domains), most)
     seconds = np.cumsum(np.where(fits & (place < nodes[:, None]), level.merit, 0.0), axis=1)
     ends = np.append(level.starts[1:], len(level.nodes)) - 1
     spent = np.diff(seconds[:, ends], axis=1, prepend=0.0) / nodes[:, None] + level.uplink * (domains > 1)[:, None]
@@ -103,7 +103,13 @@ def _loads(level: _Level, fits: BoolArray, workers: int, domains: IntArray, most
     rank[rows, ranking] = np.arange(ranking.shape[1])
     chosen = (rank < domains[:, None]) & (room >= nodes[:, None])
     share = np.where(chosen, workers // domains[:, None] + (rank < workers % domains[:, None]), 0)
-    used = np.maximum(-(-share // most[:, None]), 1)
+    used = np.maximum(_ceiling(share, most[:, None]), 1)
     on = share[:, level.domain] // used[:, level.domain] + (place < (share % used)[:, level.domain])
     load: IntArray = np.where(fits & (place < used[:, level.domain]), on, 0)
     return load
+
+
+def _ceiling(number: IntArray | int, divisor: IntArray) -> IntArray:
+    """`number` / `divisor`, rounded up."""
+    rounded: IntArray = -(-number // divisor)
+    return rounded
