@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, islice
+from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import IntArray
 from hyperscale.planner.cost.objective import Costs, objectives
 
-MAX_SUBSETS: int = 100
+MAX_SUBSETS: Final = 100
 """Sets of racks of one shape that the wide rule tries; the rule itself takes the fastest racks only."""
 
 
@@ -45,5 +46,5 @@ def placements(costs: Costs, slots: IntArray, racks: IntArray, shape: tuple[int,
     fitting.sort(key=lambda entry: -entry[0])
     if len(fitting) < count:
         return []
-    sets = [*combinations(range(len(fitting)), count)][: MAX_SUBSETS if wide else 1]
+    sets = islice(combinations(range(len(fitting)), count), MAX_SUBSETS if wide else 1)
     return [np.concatenate([fitting[at][1] for at in chosen]) for chosen in sets]

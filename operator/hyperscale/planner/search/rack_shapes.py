@@ -1,7 +1,8 @@
-"""Starts of equal shape: as many workers in each of some domains with limited uplinks, and on each of their nodes. Pure and deterministic.
+"""Starts of equal shape: as many workers in each of some topology domains, and on each of their nodes. Pure and deterministic.
 
-Greedy, beam and single moves leave such shapes out: none adds a worker to a further domain where its uplink is then the slowest, though all
-workers spread over several domains load each uplink less. So every shape is laid out and costed as a whole.
+Greedy, beam and single moves leave such shapes out. None adds a worker to a further domain where its uplink is then the slowest, though all
+workers spread over several domains load each uplink less; nor does any leave a node whose cards its workers share for many with fewer. So
+every shape is laid out and costed as a whole.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from hyperscale.planner.search.kernels import kernel
 
 MAX_ELEMENTS: Final = 4_000_000
 """Numbers that costing the shapes of one level may touch, shapes x workers²; some milliseconds."""
-MAX_DOMAINS: Final = 16
-"""Domains that a shape uses, at most."""
+DENSE_DOMAINS: Final = 16
+"""Every number of domains up to here has shapes; of more of them those that divide the workers, and all there are."""
 
 
 class _Level(NamedTuple):
@@ -35,25 +36,27 @@ class _Level(NamedTuple):
     """(d,) seconds of a fair part of all exchanges over the domain's uplink."""
 
 
-def even_shapes(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
-    """Return (B, k) the `limit` best orders of equal shape; none without limited uplinks.
+def even_shapes(costs: Costs, slots: IntArray, workers: int, limit: int, racks: IntArray | None = None) -> IntArray:
+    """Return (B, k) the `limit` best orders of equal shape over the domains with limited uplinks; without any, over `racks`, if given.
 
     A shape is a number of domains and of workers a node. Each domain gets the same number of workers, each of its nodes too, and where a
     number does not divide, one less. The domains and nodes with the least seconds by a bound of their own are taken.
-    slots: (m,) workers that each candidate can take
+    slots: (m,) workers that each candidate can take · racks: (m,) narrowest domain of each, -1 for none
     """
-    rows = [_of_level(costs, slots, workers, at) for at in range(len(costs.uplink_domains))] if workers > 1 else []
-    orders = np.concatenate(rows) if rows else np.zeros((0, workers), dtype=np.int64)
-    if not len(orders):
-        return orders
+    levels = list(zip(costs.uplink_domains, costs.uplink_seconds_per_byte, strict=True))
+    if not levels and racks is not None:
+        levels = [(racks, np.zeros(1 + int(racks.max(initial=0))))]
+    if workers < 2 or not levels:
+        return np.zeros((0, workers), dtype=np.int64)
+    orders = np.concatenate([_of_level(costs, slots, workers, *level) for level in levels])
     best = np.argsort(kernel.objectives(costs, orders), kind="stable")
     return orders[best[:limit]]
 
 
-def _of_level(costs: Costs, slots: IntArray, workers: int, at: int) -> IntArray:
-    """(B, k) one order of every shape of one level that fits."""
-    level = _level(costs, slots, workers, at)
-    domains, most = shapes(workers, min(len(level.starts), MAX_DOMAINS), int(slots.max(initial=0)))
+def _of_level(costs: Costs, slots: IntArray, workers: int, codes: IntArray, uplinks: FloatArray) -> IntArray:
+    """(B, k) one order of every shape of one level that fits; codes: (m,) domain of each candidate · uplinks: (d,) seconds per byte."""
+    level = _level(costs, slots, workers, codes, uplinks)
+    domains, most = shapes(workers, len(level.starts), int(slots.max(initial=0)))
     step = max(1, MAX_ELEMENTS // workers**2)
     domains, most = domains[:step], most[:step]
     fits = slots[level.nodes] >= most[:, None]
@@ -64,22 +67,24 @@ def _of_level(costs: Costs, slots: IntArray, workers: int, at: int) -> IntArray:
 
 def shapes(workers: int, domains: int, slots: int) -> tuple[IntArray, IntArray]:
     """Return (s,) numbers of domains and (s,) of workers a node; shapes that divide the workers come first."""
-    wide, deep = (grid.ravel() for grid in np.meshgrid(np.arange(1, domains + 1), np.arange(1, min(slots, workers) + 1), indexing="ij"))
+    counts = np.arange(1, min(domains, workers) + 1)
+    counts = counts[(counts <= DENSE_DOMAINS) | (workers % counts == 0) | (counts == domains)]
+    wide, deep = (grid.ravel() for grid in np.meshgrid(counts, np.arange(1, min(slots, workers) + 1), indexing="ij"))
     fitting = wide * deep <= workers
     wide, deep = wide[fitting], deep[fitting]
     first = np.argsort(workers % (wide * deep) != 0, kind="stable")
     return wide[first], deep[first]
 
 
-def _level(costs: Costs, slots: IntArray, workers: int, at: int) -> _Level:
-    """The candidates by domain of level `at`; those in none are one domain without a limit."""
+def _level(costs: Costs, slots: IntArray, workers: int, codes: IntArray, uplinks: FloatArray) -> _Level:
+    """The candidates by domain; those in none are one domain without a limit."""
     volume, usable = volumes(costs, workers), np.flatnonzero(slots > 0)
-    codes, own = np.unique(costs.uplink_domains[at][usable], return_inverse=True)
+    codes, own = np.unique(codes[usable], return_inverse=True)
     far: FloatArray = costs.apart_seconds_per_byte[np.ix_(usable, usable)].mean(axis=1)
     sent = volume.halo_bytes / costs.ranks(workers) + volume.ring_byte_factor
     merit = costs.workload.epoch_flops / (workers * costs.flops_per_second[usable]) + sent * far
     order = np.lexsort((usable, merit, own))
-    per_byte = np.where(codes >= 0, costs.uplink_seconds_per_byte[at][codes], 0.0)
+    per_byte = np.where(codes >= 0, uplinks[codes], 0.0)
     return _Level(usable[order], own[order], np.searchsorted(own[order], np.arange(len(codes))), merit[order], per_byte * sent)
 
 
