@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import Node
@@ -109,3 +111,25 @@ def test_equal_plans_fill_begun_nodes_and_leave_whole_nodes_free(free: list[tupl
     plan = planned(seen, job, ALONE)
     assert plan.ranks_by_node == chosen
     assert plan.objective <= fastest.objective * 1.05 * (1 + 1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rooms=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 4)), min_size=2, max_size=8),
+    workers=st.integers(1, 10),
+    percent=st.sampled_from([1.0, 5.0, 50.0]),
+)
+def test_no_equal_plan_leaves_more_gpus_idle_than_the_fastest(rooms: list[tuple[int, int]], workers: int, percent: float) -> None:
+    names = [f"n{at}" for at in range(len(rooms))]
+    left = {name: free for name, (free, _) in zip(names, rooms, strict=True)}
+    assume(sum(left.values()) >= workers)
+    nodes = [
+        gpu_node(name, free=free, allocatable_gpus=free + held, requested_gpus=held, product="NVIDIA-A10")
+        for name, (free, held) in zip(names, rooms, strict=True)
+    ]
+    seen = snapshot(*nodes, links=both_ways(names, latency_seconds=1e-6, bandwidth_bytes_per_second=4e10))
+    job = training(model={"architecture": "Custom", "parameters": 1000}, workers={"minReplicas": workers, "maxReplicas": workers})
+    fastest, plan = (planned(seen, job, msgspec.structs.replace(ALONE, tolerance_percent=each)) for each in (0, percent))
+    assert plan.objective <= fastest.objective * (1 + percent / 100) * (1 + 1e-9)
+    assert all(count <= left[name] for name, count in plan.ranks_by_node.items())
+    assert sum(left[name] for name in plan.ranks_by_node) <= sum(left[name] for name in fastest.ranks_by_node)
