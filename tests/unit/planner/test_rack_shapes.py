@@ -40,7 +40,7 @@ def test_every_shape_keeps_to_the_slots(seed: int, nodes: int, workers: int) -> 
     costs, slots = instance("zones", nodes, 2, seed).costs, rng.integers(0, 5, nodes)
     levels = 1 + seed % 2
     costs = replace(costs, uplink_domains=rng.integers(-1, 4, (levels, nodes)), uplink_seconds_per_byte=rng.uniform(0.0, 1e-8, (levels, 4)))
-    for order in even_shapes(costs, slots, workers, 50):
+    for order in even_shapes(costs, slots, workers):
         assert len(order) == workers
         counts = np.bincount(order, minlength=nodes)
         assert (counts <= slots).all()
@@ -54,5 +54,10 @@ def test_every_factorisation_is_a_shape() -> None:
     assert {(r, g) for r in range(1, 5) for g in range(1, 9) if 24 % (r * g) == 0} <= set(zip(domains.tolist(), most.tolist(), strict=True))
 
 
-def test_without_limited_uplinks_there_are_no_shapes() -> None:
-    assert not len(even_shapes(instance("zones", 8, 2, 1).costs, np.ones(8, dtype=np.int64), 4, 8))
+def test_without_limited_uplinks_shapes_are_over_the_racks_that_are_given() -> None:
+    costs, racks = instance("zones", 8, 2, 1).costs, np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    assert not len(even_shapes(costs, np.full(8, 4), 12))
+    orders = even_shapes(costs, np.full(8, 4), 12, racks)
+    loads = [np.bincount(order, minlength=8) for order in orders]
+    assert all(set(load[load > 0]) in ({2}, {3}, {4}) for load in loads)
+    assert {int((np.bincount(racks, load) > 0).sum()) for load in loads} == {1, 2}

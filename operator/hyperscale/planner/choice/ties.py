@@ -67,8 +67,7 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
         hourly = sum_in_order(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
         if problem.request.weights is not None:
             hourly = burden(problem.request.weights, candidate, hourly, problem.job.model.epochs)
-        order = np.array(candidate.order)
-        return False, round(hourly, 9), rooms.stranding(order), rooms.idle(order), rooms.opened(order)
+        return False, round(hourly, 9), *rooms.misfit(np.array(candidate.order))
 
     candidates.sort(key=key)
     best, planner = candidates[0]
@@ -96,18 +95,11 @@ class _Rooms:
             return np.zeros(len(nodes))
         return added_stranding(self._free[nodes], workers[:, None] * self._taken, self._sizes)
 
-    def stranding(self, order: IntArray) -> float:
-        """GPUs that a placement strands more."""
+    def misfit(self, order: IntArray) -> tuple[float, int, int]:
+        """GPUs that a placement strands more, those that it leaves idle on its nodes, and nodes that were wholly free."""
         nodes, workers = np.unique(order, return_counts=True)
-        return round(sum_in_order(self.added(nodes, workers).tolist()), DIGITS)
-
-    def idle(self, order: IntArray) -> int:
-        """GPUs that a placement leaves idle on the nodes that it uses."""
-        return int(self.gpus[np.unique(order)].sum() - len(order) * self._taken[0])
-
-    def opened(self, order: IntArray) -> int:
-        """Nodes of a placement that were wholly free."""
-        return int(self.whole[np.unique(order)].sum())
+        stranded = round(sum_in_order(self.added(nodes, workers).tolist()), DIGITS)
+        return stranded, int(self.gpus[nodes].sum() - len(order) * self._taken[0]), int(self.whole[nodes].sum())
 
     def misfits(self, layouts: list[IntArray]) -> FloatArray:
         """(B, 3) GPUs that each of B layouts (k,) strands more, those that it leaves idle, and nodes that were wholly free."""

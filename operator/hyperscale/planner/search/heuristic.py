@@ -265,11 +265,11 @@ class _Search:
         if len(ranks):
             return promising(costs, [grown], effort.starts)
         beam = beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
-        return promising(costs, [grown, beam, even_shapes(costs, slots, workers, effort.starts, self._racks(pool, effort))], effort.starts)
+        return promising(costs, [grown, beam, even_shapes(costs, slots, workers, self._racks(pool, effort))], effort.starts)
 
     def _racks(self, pool: IntArray, effort: SearchBudget) -> IntArray | None:
-        """Narrowest topology domain of each node of the pool, where the look is close; all in one where the cluster has none."""
-        if not effort.beam:
+        """Narrowest topology domain of each node of the pool where the look is close, or rough: local search does without in between."""
+        if effort.sweeps and not effort.beam:
             return None
         domains = self.problem.graph.domains[self.problem.nodes[pool]]
         return domains[:, -1] if domains.shape[1] else np.zeros(len(pool), dtype=np.int64)

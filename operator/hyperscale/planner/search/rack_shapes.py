@@ -13,10 +13,11 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, volumes
-from hyperscale.planner.search.kernels import kernel
 
 MAX_ELEMENTS: Final = 4_000_000
 """Numbers that costing the shapes of one level may touch, shapes x workers²; some milliseconds."""
+SMALL_WORKERS: Final = 8
+"""So few workers are placed well from other starts where no uplink is limited."""
 DENSE_DOMAINS: Final = 16
 """Every number of domains up to here has shapes; of more of them those that divide the workers, and all there are."""
 
@@ -36,21 +37,19 @@ class _Level(NamedTuple):
     """(d,) seconds of a fair part of all exchanges over the domain's uplink."""
 
 
-def even_shapes(costs: Costs, slots: IntArray, workers: int, limit: int, racks: IntArray | None = None) -> IntArray:
-    """Return (B, k) the `limit` best orders of equal shape over the domains with limited uplinks; without any, over `racks`, if given.
+def even_shapes(costs: Costs, slots: IntArray, workers: int, racks: IntArray | None = None) -> IntArray:
+    """Return (B, k) an order of every equal shape over the domains with limited uplinks; without any, over `racks`, if given.
 
     A shape is a number of domains and of workers a node. Each domain gets the same number of workers, each of its nodes too, and where a
     number does not divide, one less. The domains and nodes with the least seconds by a bound of their own are taken.
-    slots: (m,) workers that each candidate can take · racks: (m,) narrowest domain of each, -1 for none
+    slots: (m,) workers that each candidate can take · racks: (m,) narrowest domain of each, -1 for none; SMALL_WORKERS go without
     """
     levels = list(zip(costs.uplink_domains, costs.uplink_seconds_per_byte, strict=True))
-    if not levels and racks is not None:
+    if not levels and racks is not None and workers > SMALL_WORKERS:
         levels = [(racks, np.zeros(1 + int(racks.max(initial=0))))]
-    if workers < 2 or not levels:
+    if workers < 2 or not levels or not slots.any():
         return np.zeros((0, workers), dtype=np.int64)
-    orders = np.concatenate([_of_level(costs, slots, workers, *level) for level in levels])
-    best = np.argsort(kernel.objectives(costs, orders), kind="stable")
-    return orders[best[:limit]]
+    return np.concatenate([_of_level(costs, slots, workers, *level) for level in levels])
 
 
 def _of_level(costs: Costs, slots: IntArray, workers: int, codes: IntArray, uplinks: FloatArray) -> IntArray:
@@ -78,14 +77,26 @@ def shapes(workers: int, domains: int, slots: int) -> tuple[IntArray, IntArray]:
 
 def _level(costs: Costs, slots: IntArray, workers: int, codes: IntArray, uplinks: FloatArray) -> _Level:
     """The candidates by domain; those in none are one domain without a limit."""
-    volume, usable = volumes(costs, workers), np.flatnonzero(slots > 0)
+    usable = np.flatnonzero(slots > 0)
     codes, own = np.unique(codes[usable], return_inverse=True)
-    far: FloatArray = costs.apart_seconds_per_byte[np.ix_(usable, usable)].mean(axis=1)
-    sent = volume.halo_bytes / costs.ranks(workers) + volume.ring_byte_factor
-    merit = costs.workload.epoch_flops / (workers * costs.flops_per_second[usable]) + sent * far
+    merit = _merit(costs, usable, workers)
     order = np.lexsort((usable, merit, own))
     per_byte = np.where(codes >= 0, uplinks[codes], 0.0)
-    return _Level(usable[order], own[order], np.searchsorted(own[order], np.arange(len(codes))), merit[order], per_byte * sent)
+    starts = np.searchsorted(own[order], np.arange(len(codes)))
+    return _Level(usable[order], own[order], starts, merit[order], per_byte * _sent(costs, workers))
+
+
+def _merit(costs: Costs, usable: IntArray, workers: int) -> FloatArray:
+    """(u,) seconds of a worker on each of the nodes `usable` (u,): its arithmetic, and its exchanges with a mean other node."""
+    far: FloatArray = costs.apart_seconds_per_byte[np.ix_(usable, usable)].mean(axis=1)
+    seconds: FloatArray = costs.workload.epoch_flops / (workers * costs.flops_per_second[usable]) + _sent(costs, workers) * far
+    return seconds
+
+
+def _sent(costs: Costs, workers: int) -> float:
+    """Bytes that a rank sends in an epoch, were all hops of the ring alike."""
+    volume = volumes(costs, workers)
+    return volume.halo_bytes / costs.ranks(workers) + volume.ring_byte_factor
 
 
 def _loads(level: _Level, fits: BoolArray, workers: int, domains: IntArray, most: IntArray) -> IntArray:
