@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
@@ -76,6 +77,11 @@ class Costs:
         if not len(self.sharp_efficiency):
             return np.zeros(len(self.flops_per_second), dtype=np.int64)
         return np.searchsorted(self.sharp_efficiencies, self.sharp_efficiency)
+
+    @cached_property
+    def compiled_sharp_class(self) -> NDArray[np.int32]:
+        """(m,) the same as compiled searches read it."""
+        return np.ascontiguousarray(self.sharp_class, dtype=np.int32)
 
     def card_slowness(self, nodes: IntArray, counts: IntArray) -> FloatArray:
         """How many times slower than full the cards are of `nodes`, candidates of any shape, with `counts` workers each."""

@@ -1142,8 +1142,11 @@ cdef class Kernel:
             raise ValueError(f"cards or uplinks of other than {m} candidates")
         if levels > 0 and not -1 <= np.min(domains) <= np.max(domains) < uplinks.shape[1]:
             raise ValueError(f"a domain is none of {uplinks.shape[1]}")
-        if len(sharp) != m or not 0 <= np.min(sharp) <= np.max(sharp) < classes:
-            raise ValueError(f"a class of switches is none of {classes}")
+        if len(sharp) != m:
+            raise ValueError(f"classes of switches of other than {m} candidates")
+        for c in range(m):
+            if not 0 <= sharp[c] < classes:
+                raise ValueError(f"class {sharp[c]} of switches is none of {classes}")
         self._kept = (speed, weight, latency, per_byte, inside, slots, collectives, floors, filling, domains, uplinks, sharp)
         self.q = Instance(m=m, k=workers, equal=equal, inner=gpus > 1, part=1.0 / gpus, speed=&speed[0], weight=&weight[0],
                           lat=&latency[0, 0], spb=&per_byte[0, 0], inside=&inside[0], slots=&slots[0], rounds=max(rounds, LEAST_ROUNDS),

@@ -65,7 +65,7 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
         costs.filling_workers,
         np.ascontiguousarray(costs.uplink_domains, dtype=np.int32),
         np.ascontiguousarray(costs.uplink_seconds_per_byte, dtype=np.float64),
-        np.ascontiguousarray(costs.sharp_class, dtype=np.int32),
+        costs.compiled_sharp_class,
     )
 
 
