@@ -71,19 +71,25 @@ def _eligible(problem: Problem, order: IntArray) -> BoolArray:
 
 def _layouts(problem: Problem, eligible: BoolArray, order: IntArray, begun: BoolArray) -> list[IntArray]:
     """Layouts (k,) of sorted candidates, anywhere and in one domain: begun nodes filled; as many workers on each of the tightest nodes."""
-    domains = problem.graph.domains[problem.nodes]
-    groups = [eligible]
-    if domains.shape[1]:
-        codes = domains[:, -1]
-        groups += [group for code in np.unique(codes[order]) if code >= 0 and not (group := eligible & (codes == code)).all()]
-    slots, workers, rows = problem.slots, len(order), []
-    for group in groups:
+    slots, workers = problem.slots, len(order)
+    rows: list[list[int]] = []
+    for group in _groups(problem, eligible, order):
         nodes = np.flatnonzero(group)
         tightest = nodes[np.argsort(slots[nodes], kind="stable")]
         rooms = [(int(slots[node]), int(node)) for node in tightest]
         rows += [_filled(rooms, workers), _filled([room for room in rooms if begun[room[1]]], workers)]
-        rows += [_even(rooms, workers, each) for each in range(2, min(workers, rooms[-1][0] if rooms else 0) + 1)]
+        rows += [_even(rooms, workers, each) for each in range(2, min(workers, int(slots[nodes].max(initial=0))) + 1)]
     return [np.array(sorted(row), dtype=np.int64) for row in rows if len(row) == workers]
+
+
+def _groups(problem: Problem, eligible: BoolArray, order: IntArray) -> list[BoolArray]:
+    """(m,) all eligible nodes, and those of every narrowest domain that `order` uses, unless these are all."""
+    domains = problem.graph.domains[problem.nodes]
+    if not domains.shape[1]:
+        return [eligible]
+    codes = domains[:, -1]
+    inside = [eligible & (codes == code) for code in np.unique(codes[order]) if code >= 0]
+    return [eligible, *(group for group in inside if not group.all())]
 
 
 def _even(rooms: list[tuple[int, int]], workers: int, each: int) -> list[int]:
