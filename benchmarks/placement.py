@@ -45,6 +45,7 @@ SUITES: Final[dict[str, str]] = {
     "exact": "Small problems proven optimal: 12 to 16 nodes, and 32 nodes with 8 workers; checked by CP-SAT and by trying everything.",
     "machines": "8 nodes of 8 H100, one card or eight: ranks share a node's inside and its cards; every placement by a model of its own.",
     "middle": "64 and 128 nodes: how far from the best known within 50 ms; equal-time annealing, FAQ and a genetic algorithm beside it.",
+    "racks": "Racks with shared uplinks: equal counts of racks, nodes and GPUs, the rule of launch scripts, against our plans.",
     "hulk": "Hulk's 47 machines, four and six tasks at once: sum of latency against the published assignment.",
     "together": "4 to 12 pending jobs at once: the sum of their objectives, placed together against one after the other.",
     "systems": "Hulk's four and six models: predicted step time against data parallel, GPipe and tensor parallel on all machines.",

@@ -102,7 +102,9 @@ def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     # As many nodes of the whole job as if the path were its fair sample.
     nodes = -(-(len({*path}) + np.where(np.isin(np.arange(len(weight)), list(path)), 0, 1)) * workers // now)
     found: FloatArray = slowest + tax * worst
-    return found + (1.0 + tax) * volume.allreduce_seconds(nodes, ring[0], within[0], ring[1], within[1])
+    # The class of the path's own nodes: a candidate's counts once it is a member.
+    sharp = int(costs.sharp_class[list(path)].min(initial=len(costs.sharp_efficiencies) - 1))
+    return found + (1.0 + tax) * volume.allreduce_seconds(nodes, ring[0], within[0], ring[1], within[1], sharp)
 
 
 def same_first(path: tuple[int, ...], found: list[float]) -> list[tuple[int, float]]:

@@ -33,7 +33,8 @@ def case(drawn: tuple[int, int, str, float]) -> tuple[Costs, IntArray, int, np.r
     """Costs, slots with a few nodes that take no worker, a worker count that fits, and a generator.
 
     Every second case has several GPUs a worker, and nodes whose inside is anything from slower than their network to much faster. Two of
-    three have nodes with several cards, and two of five have domains with limited uplinks, some nodes in none.
+    three have nodes with several cards, and two of five have domains with limited uplinks, some nodes in none. Two of three have switches
+    that add up on some nodes, not all alike.
     """
     seed, nodes, balance, unreachable = drawn
     rng = np.random.default_rng(seed)
@@ -56,6 +57,8 @@ def case(drawn: tuple[int, int, str, float]) -> tuple[Costs, IntArray, int, np.r
         levels = 1 + seed % 2
         uplinks = rng.choice([0.0, 1 / 1e9, 1 / 1e8, 1 / 1e7], (levels, 4))
         inside = replace(inside, uplink_domains=rng.integers(-1, 4, (levels, nodes)), uplink_seconds_per_byte=uplinks)
+    if seed % 3 != 1:
+        inside = replace(inside, sharp_efficiency=rng.choice([0.0, 0.74, 0.85], nodes))
     return inside, slots, int(rng.integers(1, min(9, slots.sum()) + 1)), rng
 
 

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport (
-    Instance, Kernel, Workspace, hop_bytes, hop_lat, hop_spb, node_bytes, objective, reduce_seconds, ring_cost, set_cost,
+    Instance, Kernel, Workspace, class_row, hop_bytes, hop_lat, hop_spb, node_bytes, objective, reduce_seconds, ring_cost, set_cost,
 )
 from hyperscale.util._splitmix cimport draw, unit
 
@@ -93,7 +93,7 @@ cdef double _replaced(Walk *a, int p, int c, double limit, double *ring) noexcep
     hop_byte = max(hop_bytes(q, c, a.order[before]), hop_bytes(q, c, a.order[after]))
     nodes = 1 if between == 0.0 else k if a.ws.single and a.fixed == NULL else 2
     base = q.overhead_seconds + rate * w / q.speed[c]
-    if k > 1 and base + (1.0 + tax) * reduce_seconds(q, q.floors + <size_t> nodes * q.stride, between, 0.0, hop_byte, 0.0) >= limit:
+    if k > 1 and base + (1.0 + tax) * reduce_seconds(q, class_row(q, q.floors, q.classes - 1, nodes), between, 0.0, hop_byte, 0.0) >= limit:
         return limit
     a.order[p] = c
     ring[0] = ring_cost(q, a.order)

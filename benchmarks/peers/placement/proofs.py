@@ -118,7 +118,7 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     inner_wait, inner_bytes = model.new_int_var(0, horizon, "inside latency"), model.new_int_var(0, horizon, "inside bytes")
     gradients = volume.steps * costs.workload.gradient_bytes
     per_epoch = (volume.steps, volume.steps, gradients, gradients, volume.steps)
-    table = collective_table(costs.ranks(workers), workers, costs.sharp_efficiency) * per_epoch
+    table = collective_table(costs.ranks(workers), workers, costs.sharp_efficiencies)[-1] * per_epoch
     most = table[1:].max(axis=(0, 1)) / unit
     hop_wait, hop_bytes = _whole(most[0] * latency), _whole(most[2] * per_byte)
     own_wait, own_bytes = _whole(most[1] * np.diag(latency)), _whole(most[3] * np.diag(per_byte))

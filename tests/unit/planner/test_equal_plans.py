@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import Node
@@ -74,3 +77,59 @@ def test_prices_count_where_the_policy_has_them() -> None:
     ]
     plan = planned(seen, training(**SMALL, workers={"minReplicas": 1, "maxReplicas": 1}), PolicySpec(gpus=tuple(same)))
     assert plan.ranks_by_node == {"b-cheap": 1}
+
+
+ALONE = PolicySpec(
+    tolerance_percent=5,
+    gpus=(
+        GpuModel(product="NVIDIA-A10", gigaflops=130, intra_node_bytes_per_second=10_000_000_000, intra_node_latency_nanoseconds=10_000),
+    ),
+)
+"""GPUs so slow that communication hardly counts: few ranks a node are faster by less than the tolerance."""
+
+
+@pytest.mark.parametrize(
+    ("free", "workers", "chosen"),
+    [
+        ([(8, 8)] * 4 + [(4, 8)], 4, {"n4": 4}),
+        ([(8, 8)] * 4 + [(5, 8), (3, 8)], 8, {"n4": 5, "n5": 3}),
+        ([(2, 4)] * 4 + [(4, 4)] * 4, 8, {"n0": 2, "n1": 2, "n2": 2, "n3": 2}),
+        ([(8, 8)] * 6, 8, {"n0": 8}),
+    ],
+    ids=["one node is filled", "two begun nodes are filled", "begun nodes go before free ones", "seven of eight nodes stay free"],
+)
+def test_equal_plans_fill_begun_nodes_and_leave_whole_nodes_free(free: list[tuple[int, int]], workers: int, chosen: dict[str, int]) -> None:
+    names = [f"n{at}" for at in range(len(free))]
+    nodes = [
+        gpu_node(name, free=left, allocatable_gpus=whole, requested_gpus=whole - left, product="NVIDIA-A10")
+        for name, (left, whole) in zip(names, free, strict=True)
+    ]
+    seen = snapshot(*nodes, links=both_ways(names, latency_seconds=1e-6, bandwidth_bytes_per_second=4e10))
+    job = training(model={"architecture": "Custom", "parameters": 1000}, workers={"minReplicas": workers, "maxReplicas": workers})
+    fastest = planned(seen, job, msgspec.structs.replace(ALONE, tolerance_percent=0))
+    assert len(fastest.ranks_by_node) > len(chosen)
+    plan = planned(seen, job, ALONE)
+    assert plan.ranks_by_node == chosen
+    assert plan.objective <= fastest.objective * 1.05 * (1 + 1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rooms=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 4)), min_size=2, max_size=8),
+    workers=st.integers(1, 10),
+    percent=st.sampled_from([1.0, 5.0, 50.0]),
+)
+def test_no_equal_plan_leaves_more_gpus_idle_than_the_fastest(rooms: list[tuple[int, int]], workers: int, percent: float) -> None:
+    names = [f"n{at}" for at in range(len(rooms))]
+    left = {name: free for name, (free, _) in zip(names, rooms, strict=True)}
+    assume(sum(left.values()) >= workers)
+    nodes = [
+        gpu_node(name, free=free, allocatable_gpus=free + held, requested_gpus=held, product="NVIDIA-A10")
+        for name, (free, held) in zip(names, rooms, strict=True)
+    ]
+    seen = snapshot(*nodes, links=both_ways(names, latency_seconds=1e-6, bandwidth_bytes_per_second=4e10))
+    job = training(model={"architecture": "Custom", "parameters": 1000}, workers={"minReplicas": workers, "maxReplicas": workers})
+    fastest, plan = (planned(seen, job, msgspec.structs.replace(ALONE, tolerance_percent=each)) for each in (0, percent))
+    assert plan.objective <= fastest.objective * (1 + percent / 100) * (1 + 1e-9)
+    assert all(count <= left[name] for name, count in plan.ranks_by_node.items())
+    assert sum(left[name] for name in plan.ranks_by_node) <= sum(left[name] for name in fastest.ranks_by_node)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.model.api.policy import GpuModel, PolicySpec
+from hyperscale.model.api.policy import GpuModel, NodeOverride, Overrides, PolicySpec
 from hyperscale.model.cluster import Link
 from hyperscale.model.graph import ClusterGraph, plain_machine
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
-from tests.builders.clusters import GIB, gpu_node, link, snapshot, training
+from tests.builders.clusters import GIB, LEVELS, gpu_node, link, snapshot, training
+from tests.unit.observe.objects import NOW, raw_node, reading
 
 POLICY = PolicySpec(
     gpus=(GpuModel(product="made", gigaflops=10_000, intra_node_bytes_per_second=100_000_000_000, intra_node_latency_nanoseconds=10_000),)
@@ -48,6 +51,8 @@ class Case:
     racks: dict[str, int] = field(default_factory=dict)
     uplink_bytes_per_second: float = np.inf
     memory_gib: dict[str, int] = field(default_factory=dict)
+    sharp: dict[str, float] = field(default_factory=dict)
+    """Efficiency of NVLink SHARP of nodes whose switches add up."""
 
 
 def workload(case: Case) -> WorkloadProfile:
@@ -92,13 +97,21 @@ def machine(case: Case) -> ClusterGraph:
             uplink_bytes_per_second=np.full((1, racks), case.uplink_bytes_per_second),
             uplink_names=(tuple(f"leaf/rack-{number}" for number in range(racks)),),
         )
-    return replace(graph, machine=whole)
+    sharp = np.array([case.sharp.get(name, 0.0) for name in names])
+    return replace(graph, machine=whole, inside=replace(graph.inside, sharp_efficiency=sharp))
 
 
-def plan_of(case: Case) -> Plan:
+def observed(case: Case, nodes: dict[str, dict[str, str]], policy: PolicySpec) -> ClusterGraph:
+    """The graph that the operator makes of these nodes: their GPUs are those of the case, their labels are given by name."""
+    shared = {"nvidia.com/gpu.product": "made", "nvidia.com/gpu.memory": str(1000 * 1024), LEVELS[0]: "eu", LEVELS[1]: "a"}
+    raw = [raw_node(name, case.gpus[name], labels=shared | labels) for name, labels in nodes.items()]
+    return build(build_snapshot(raw, [], reading(), policy, NOW), policy)
+
+
+def plan_of(case: Case, graph: ClusterGraph | None = None, policy: PolicySpec = POLICY) -> Plan:
     limits: dict[str, Any] = {"limits": {"nvidia.com/gpu": case.gpus_per_worker}}
     job = training(workers={"minReplicas": case.workers, "maxReplicas": case.workers, "resources": limits})
-    plan = make_plan(PlanRequest(job_key="team-a/made", job=job), machine(case), workload(case), POLICY)
+    plan = make_plan(PlanRequest(job_key="team-a/made", job=job), graph or machine(case), workload(case), policy)
     assert isinstance(plan, Plan), plan
     return plan
 
@@ -160,13 +173,49 @@ CASES = {
     "17 memory limits a share": Case(
         {"a": 1, "b": 1}, 2, 1.000622, 0.250622, ("a", "b"), "compute of b", bytes_per_second=2e9, memory_gib={"a": 25}
     ),
+    "18 switches add up beside a node without them": Case(
+        {"a": 8, "b": 1}, 8, 0.1470503, 0.0220503, ("a",) * 8, "compute of a", gradient_bytes=1e9, sharp={"a": 0.85}
+    ),
+    "19 switches of two nodes": Case(
+        {"a": 4, "b": 4, "c": 4},
+        8,
+        3.1294168,
+        3.0044168,
+        (*"aaaa", *"bbbb"),
+        "network card of a",
+        gradient_bytes=1e9,
+        slower={("a", "c"): 1.02e9},
+        sharp={"a": 0.85, "b": 0.85},
+    ),
+    "20 switches of one of two nodes": Case(
+        {"a": 4, "b": 4}, 8, 3.2163909, 3.0913909, (*"aaaa", *"bbbb"), "network card of a", gradient_bytes=1e9, sharp={"a": 0.85}
+    ),
 }
+LABELLED = Case({"a": 8, "b": 8}, 2, 0.087541, 0.025041, ("a", "b"), "compute of a", gpus_per_worker=8)
+STATED = Case({"a": 4, "b": 4}, 2, 1.170641, 1.0039743, ("a", "b"), "network card of a", gpus_per_worker=3)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_takes_the_seconds_that_were_worked_out_by_hand(name: str) -> None:
-    case = CASES[name]
-    plan = plan_of(case)
+    assert_worked_out(CASES[name], plan_of(CASES[name]))
+
+
+def test_21_cards_come_from_the_label_of_an_instance_type() -> None:
+    labels = {name: {"node.kubernetes.io/instance-type": "Standard_ND96asr_v4"} for name in "ab"}
+    graph = observed(LABELLED, labels, POLICY)
+    assert graph.machine.rails.tolist() == [8, 8]
+    assert_worked_out(LABELLED, plan_of(LABELLED, graph))
+
+
+def test_22_cards_come_from_an_override_of_the_policy() -> None:
+    nodes = tuple(NodeOverride(name=name, network_bytes_per_second=5e8, network_cards=4) for name in "ab")
+    policy = msgspec.structs.replace(POLICY, overrides=Overrides(nodes=nodes))
+    graph = observed(STATED, {"a": {}, "b": {}}, policy)
+    assert graph.machine.rails.tolist() == [4, 4]
+    assert_worked_out(STATED, plan_of(STATED, graph, policy))
+
+
+def assert_worked_out(case: Case, plan: Plan) -> None:
     assert tuple(sorted(worker.node for worker in plan.workers)) == case.nodes
     assert plan.predicted.epoch_seconds == pytest.approx(case.epoch_seconds, rel=1e-6)
     assert plan.predicted.communication_seconds == pytest.approx(case.communication_seconds, rel=1e-6)

@@ -357,6 +357,7 @@ cdef class Stream:
         # One GPU a node: every ring is over as many nodes as workers, and its cards are full. Streams know no trees and no uplinks.
         ring[0], ring[1], ring[2], ring[3], ring[4] = figure[2], 0.0, figure[3], 0.0, 0.0
         q.fours, q.stride, q.collectives, q.floors, q.held = 0, 0, ring, ring, self.counted + self.n
+        q.classes, q.sharp = 1, NULL
         q.railed, q.filling, q.slow, q.least_slow = False, NULL, NULL, NULL
         q.levels, q.domains, q.domain, q.uplink, q.mass = 0, 0, NULL, NULL, NULL
         q.epoch_flops, q.overhead_seconds, q.communication_weight = figure[4], figure[5], self.placement_lambda

@@ -36,13 +36,13 @@ def allreduce_cost(problem: Problem, order: IntArray) -> AllreduceCost:
     if ranks == 1:
         return AllreduceCost(0.0, 0.0, measured=True)
     hops = slowest_hops(costs, positions[None, :])
-    nodes, between, inside, per_byte, inside_per_byte = (figure[0].item() for figure in hops)
+    nodes, between, inside, per_byte, inside_per_byte, sharp = (figure[0].item() for figure in hops)
     by_algorithm = [
         (
             way.base_seconds + way.between_hops * between + way.inside_hops * inside,
             max(way.byte_factor * per_byte, way.inside_byte_factor * inside_per_byte),
         )
-        for way in allreduce(ranks, nodes, costs.sharp_efficiency)
+        for way in allreduce(ranks, nodes, costs.sharp_efficiencies[sharp])
     ]
     latency, a_byte = min(by_algorithm, key=lambda way: way[0] + way[1] * problem.workload.gradient_bytes)
     pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)

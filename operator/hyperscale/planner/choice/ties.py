@@ -1,6 +1,7 @@
 """Which of several placements that are equal within the policy's tolerance: the cheapest, then the best fit. Pure and deterministic.
 
-The best fit strands the fewest GPUs for the sizes that the cluster is asked for, then leaves the fewest idle on the nodes that it uses.
+The best fit strands the fewest GPUs for the sizes that the cluster is asked for, then leaves the fewest idle on the nodes that it uses,
+then takes the fewest nodes that are wholly free.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.planner.choice.consolidated import consolidated
 from hyperscale.planner.choice.node_risk import node_failure_risk, weighed_risk
 from hyperscale.planner.choice.stranding import DIGITS, SizeDemand, added_stranding, size_demand
 from hyperscale.planner.cost.objective import objectives
 from hyperscale.planner.problem.candidates import free_gpus
+from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.node_room import free_cpu, free_memory, with_held
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
@@ -45,7 +48,8 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
     ranked: placements that may win, by falling preference, with their planners · least: objective of the best
     Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit strands fewer GPUs for
     the sizes that the cluster is asked for, where the request states them; of equal ones it leaves fewer GPUs idle on the nodes that it
-    uses. Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
+    uses, and of these it takes fewer nodes that are wholly free. Without weights of people layouts on fuller nodes are tried too.
+    Jobs with ranks that stay are left as they are. With weights of people the least burden goes first:
     the weighted sum of the logarithms of time, cost and risk. No placement beyond the tolerance wins by them.
     """
     candidates = list(ranked)
@@ -56,19 +60,19 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
     prices = [speed.price_per_hour for speed in problem.speeds]
     priced = all(price is not None for price in prices)
 
-    def key(entry: tuple[Candidate, str]) -> tuple[bool, float, float, float]:
+    def key(entry: tuple[Candidate, str]) -> tuple[bool, float, float, int, int]:
         candidate = entry[0]
         if candidate.objective > limit:
-            return True, 0.0, 0.0, 0.0
+            return True, 0.0, 0.0, 0, 0
         hourly = sum_in_order(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
         if problem.request.weights is not None:
             hourly = burden(problem.request.weights, candidate, hourly, problem.job.model.epochs)
-        order = np.array(candidate.order)
-        return False, round(hourly, 9), rooms.stranding(order), float(rooms.idle(order))
+        return False, round(hourly, 9), *rooms.misfit(np.array(candidate.order))
 
     candidates.sort(key=key)
     best, planner = candidates[0]
-    fitted = _fitted(problem, best, limit, rooms)
+    packed = consolidated(problem, best, limit, rooms.misfits, ~rooms.whole) if problem.request.weights is None else None
+    fitted = _fitted(problem, packed or best, limit, rooms)
     return candidates if fitted is best else [(fitted, planner), *candidates]
 
 
@@ -78,6 +82,8 @@ class _Rooms:
     def __init__(self, problem: Problem) -> None:
         self.gpus: IntArray = free_gpus(problem.graph, problem.demand)[problem.nodes]
         """(m,) free GPUs."""
+        self.whole: BoolArray = self.gpus == np.maximum(figures_of(problem.graph).allocatable_gpus[problem.nodes], 1)
+        """(m,) nodes all of whose GPUs are free."""
         demand = problem.demand
         self._taken = np.array((demand.gpus, demand.cpu_cores, demand.memory_bytes), dtype=np.float64)
         self._sizes: SizeDemand | None = size_demand(problem.request.asked_sizes)
@@ -89,14 +95,20 @@ class _Rooms:
             return np.zeros(len(nodes))
         return added_stranding(self._free[nodes], workers[:, None] * self._taken, self._sizes)
 
-    def stranding(self, order: IntArray) -> float:
-        """GPUs that a placement strands more."""
+    def misfit(self, order: IntArray) -> tuple[float, int, int]:
+        """GPUs that a placement strands more, those that it leaves idle on its nodes, and nodes that were wholly free."""
         nodes, workers = np.unique(order, return_counts=True)
-        return round(sum_in_order(self.added(nodes, workers).tolist()), DIGITS)
+        stranded = round(sum_in_order(self.added(nodes, workers).tolist()), DIGITS)
+        return stranded, int(self.gpus[nodes].sum() - len(order) * self._taken[0]), int(self.whole[nodes].sum())
 
-    def idle(self, order: IntArray) -> int:
-        """GPUs that a placement leaves idle on the nodes that it uses."""
-        return int(self.gpus[np.unique(order)].sum() - len(order) * self._taken[0])
+    def misfits(self, layouts: list[IntArray]) -> FloatArray:
+        """(B, 3) GPUs that each of B layouts (k,) strands more, those that it leaves idle, and nodes that were wholly free."""
+        rows = np.repeat(np.arange(len(layouts)), len(layouts[0]))
+        keys, workers = np.unique(rows * len(self.gpus) + np.concatenate(layouts), return_counts=True)
+        rows, nodes = np.divmod(keys, len(self.gpus))
+        used = np.bincount(rows, self.gpus[nodes], len(layouts)) - len(layouts[0]) * self._taken[0]
+        stranded = np.bincount(rows, self.added(nodes, workers), len(layouts)).round(DIGITS)
+        return np.stack((stranded, used, np.bincount(rows, self.whole[nodes], len(layouts))), axis=1)
 
 
 def _free(problem: Problem, gpus: IntArray) -> FloatArray:

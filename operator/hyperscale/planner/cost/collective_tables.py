@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,10 +17,23 @@ AT_ONCE: Final = 4
 """Algorithms that compiled searches look at together."""
 
 
-def collective_table(ranks: int, workers: int, sharp_efficiency: float) -> FloatArray:
-    """(workers + 1, algorithms, 5) of `collectives.allreduce` by number of nodes; row 0 is row 1."""
-    by_nodes = [allreduce(ranks, nodes, sharp_efficiency) for nodes in range(1, workers + 1)]
-    return np.array([by_nodes[0], *by_nodes], dtype=np.float64)
+TABLES: Final = 256
+"""Tables that are kept: every cost model of a job with a number of workers has the same."""
+
+
+@lru_cache(maxsize=TABLES)
+def collective_table(ranks: int, workers: int, sharp_efficiencies: tuple[float, ...]) -> FloatArray:
+    """Return (classes, workers + 1, algorithms, 5) of `collectives.allreduce` by class and number of nodes: a read-only table.
+
+    sharp_efficiencies: of each class, see `Costs.sharp_efficiencies` · Row 0 of a class is its row 1.
+    """
+    classes = [[allreduce(ranks, nodes, efficiency) for nodes in range(1, workers + 1)] for efficiency in sharp_efficiencies]
+    most = max(len(ways) for by_nodes in classes for ways in by_nodes)
+    # Without SHARP there is one way less: the last one stands twice.
+    filled = [[(*ways, *ways[-1:] * (most - len(ways))) for ways in (by_nodes[0], *by_nodes)] for by_nodes in classes]
+    table = np.array(filled, dtype=np.float64)
+    table.flags.writeable = False
+    return table
 
 
 def winners(table: FloatArray, hops: FloatArray) -> BoolArray:

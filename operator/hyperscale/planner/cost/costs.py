@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
@@ -45,8 +46,8 @@ class Costs:
     uplink_seconds_per_byte: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     """(levels, domains) inverse of what leaves a domain, one way, all its nodes together; 0 where unlimited."""
 
-    sharp_efficiency: float = 0.0
-    """Of NVLink SHARP, the least of all nodes that the job may use; 0 where switches of some do not add up."""
+    sharp_efficiency: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(m,) of NVLink SHARP, 0 where a node's switches do not add up; empty where none do. The least of a placement's nodes counts."""
 
     @property
     def links(self) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -64,6 +65,23 @@ class Costs:
     def railed(self) -> bool:
         """True where one worker alone may leave some node's cards partly idle."""
         return bool((self.filling_workers > 1.0).any())
+
+    @cached_property
+    def sharp_efficiencies(self) -> tuple[float, ...]:
+        """Different efficiencies of NVLink SHARP, rising: a class of nodes each."""
+        return tuple(np.unique(self.sharp_efficiency).tolist()) or (0.0,)
+
+    @cached_property
+    def sharp_class(self) -> IntArray:
+        """(m,) place of each node's efficiency in `sharp_efficiencies`; the least class of a placement's nodes is its own."""
+        if not len(self.sharp_efficiency):
+            return np.zeros(len(self.flops_per_second), dtype=np.int64)
+        return np.searchsorted(self.sharp_efficiencies, self.sharp_efficiency)
+
+    @cached_property
+    def compiled_sharp_class(self) -> NDArray[np.int32]:
+        """(m,) the same as compiled searches read it."""
+        return np.ascontiguousarray(self.sharp_class, dtype=np.int32)
 
     def card_slowness(self, nodes: IntArray, counts: IntArray) -> FloatArray:
         """How many times slower than full the cards are of `nodes`, candidates of any shape, with `counts` workers each."""
@@ -142,12 +160,17 @@ class Costs:
         """Those asked for so far; see `volumes`."""
         return {}
 
+    @cached_property
+    def tables_by_workers(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """Those that compiled searches asked for so far; see `compiled_tables`."""
+        return {}
+
     def ranks(self, workers: int) -> int:
         """MPI processes of that number of workers, one for each GPU."""
         return workers * self.gpus_per_worker
 
     def slower(self, factors: FloatArray) -> Costs:
-        """The same nodes with each pair `factors` (m, m) times as slow, so near 1 that the same algorithms may be the fastest."""
+        """The same nodes with each pair `factors` (m, m) times as slow."""
         slower = replace(self, latency_seconds=self.latency_seconds * factors, seconds_per_byte=self.seconds_per_byte * factors)
         slower.volumes_by_workers.update(self.volumes_by_workers)
         return slower
@@ -168,7 +191,7 @@ class Costs:
             self.rails[members] if len(self.rails) else self.rails,
             self.uplink_domains[:, members] if len(self.uplink_domains) else self.uplink_domains,
             self.uplink_seconds_per_byte,
-            self.sharp_efficiency,
+            self.sharp_efficiency[members] if len(self.sharp_efficiency) else self.sharp_efficiency,
         )
 
 
@@ -186,24 +209,25 @@ class ExchangeVolumes:
     ring_byte_factor: float
     """Seconds per byte of the slowest hop, likewise."""
     collectives: FloatArray = field(compare=False)
-    """(workers + 1, algorithms, 5) by number of different nodes; the fastest algorithm counts: see `Collective`.
+    """(classes, workers + 1, algorithms, 5) by class (`Costs.sharp_class`) and number of nodes; the fastest counts: see `Collective`.
 
     Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop between nodes, and inside -> seconds of an
     epoch's allreduces, of which the slower of the last two counts; then seconds whatever the hops."""
-    floors: FloatArray = field(compare=False)
-    """(workers + 1, algorithms, 5) no algorithm over that number of nodes or more has smaller figures than the least of these."""
-
-    @cached_property
-    def by_fours(self) -> tuple[FloatArray, FloatArray]:
-        """Both tables as compiled searches read them: (workers + 1, fours, 5, 4), of four algorithms one figure beside the other."""
-        fours = fours_of(max(self.collectives.shape[1], self.floors.shape[1]))
-        return by_fours(self.collectives, fours), by_fours(self.floors, fours)
 
     def allreduce_seconds(
-        self, nodes: IntArray, between: FloatArray, inside: FloatArray, per_byte: FloatArray, inside_per_byte: FloatArray
+        self,
+        nodes: IntArray,
+        between: FloatArray,
+        inside: FloatArray,
+        per_byte: FloatArray,
+        inside_per_byte: FloatArray,
+        sharp: IntArray | int = -1,
     ) -> FloatArray:
-        """Seconds (...) of an epoch's allreduces over `nodes` nodes, with these slowest hops."""
-        terms = self.collectives[nodes]
+        """Seconds (...) of an epoch's allreduces over `nodes` nodes, with these slowest hops.
+
+        sharp: class of each placement; without it the highest, which is never slower
+        """
+        terms = self.collectives[sharp, nodes]
         transfer = np.maximum(terms[..., 2] * per_byte[..., None], terms[..., 3] * inside_per_byte[..., None])
         waits = terms[..., 4] + terms[..., 0] * between[..., None] + terms[..., 1] * inside[..., None]
         seconds: FloatArray = (waits + transfer).min(axis=-1)
@@ -222,9 +246,8 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        alone = np.zeros((2, 1, 5))
-        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, alone, alone)
-    collectives, floors = _collectives(costs, ranks, workers, steps)
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((len(costs.sharp_efficiencies), 2, 1, 5)))
+    gradients = steps * workload.gradient_bytes
     return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
@@ -232,19 +255,23 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
-        collectives=collectives,
-        floors=floors,
+        collectives=collective_table(ranks, workers, costs.sharp_efficiencies) * (steps, steps, gradients, gradients, steps),
     )
 
 
-def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of that number or more.
+def compiled_tables(costs: Costs, workers: int) -> tuple[FloatArray, FloatArray]:
+    """Return what compiled searches read, twice (classes (workers + 1), fours, 5, 4), of four algorithms one figure beside the other.
 
-    Those that are never the fastest for that many nodes are left out; their places, last in a row, take forever.
+    First the table of `ExchangeVolumes.collectives`, then floors: no algorithm over that number of nodes or more has smaller figures than
+    the least of these. Algorithms that are never the fastest for that many nodes are left out; their places take forever.
     """
-    gradients = steps * costs.workload.gradient_bytes
-    table = collective_table(ranks, workers, costs.sharp_efficiency) * (steps, steps, gradients, gradients, steps)
-    kept = winners(table, costs.hop_range(workers))
-    lasting = np.logical_or.accumulate(kept[::-1])[::-1]
-    floors = np.minimum.accumulate(np.where(kept[..., None], table, np.inf)[::-1])[::-1]
-    return winners_first(table, kept), winners_first(floors, lasting)
+    table = volumes(costs, workers).collectives
+    classes, rows = table.shape[:2]
+    flat = table.reshape(classes * rows, *table.shape[2:])
+    kept = winners(flat, costs.hop_range(workers))
+    by_class = kept.reshape(classes, rows, -1)
+    lasting = np.logical_or.accumulate(by_class[:, ::-1], axis=1)[:, ::-1].reshape(kept.shape)
+    floors = np.minimum.accumulate(np.where(by_class[..., None], table, np.inf)[:, ::-1], axis=1)[:, ::-1].reshape(flat.shape)
+    fastest, least = winners_first(flat, kept), winners_first(floors, lasting)
+    fours = fours_of(max(fastest.shape[1], least.shape[1]))
+    return by_fours(fastest, fours), by_fours(least, fours)

@@ -94,11 +94,17 @@ def allreduce_parts(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> A
     outer = [*_card_loads(costs, members, apart), *_uplink_loads(costs, apart)]
     within, across = (max(loads, key=lambda load: load.seconds_per_byte, default=none) for loads in (inner, outer))
     ways: list[AllreduceParts] = []
-    for between_hops, inside_hops, between_bytes, inside_bytes, base in volume.collectives[len(set(members))].tolist():
+    for between_hops, inside_hops, between_bytes, inside_bytes, base in _ways(costs, members, volume):
         over, through = between_bytes * across.seconds_per_byte, inside_bytes * within.seconds_per_byte
         resource = across.resource if over >= through else within.resource
         ways.append(AllreduceParts(base + between_hops * between + inside_hops * inside, max(over, through), resource))
     return min(ways, key=lambda way: way.seconds)
+
+
+def _ways(costs: Costs, members: list[int], volume: ExchangeVolumes) -> list[list[float]]:
+    """Algorithms for these members, five figures each; switches add up only where those of all members do."""
+    ways: list[list[float]] = volume.collectives[min(int(costs.sharp_class[node]) for node in members), len(set(members))].tolist()
+    return ways
 
 
 def _crowded(costs: Costs, members: list[int]) -> list[int]:

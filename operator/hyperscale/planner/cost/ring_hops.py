@@ -29,6 +29,8 @@ class SlowestHops(NamedTuple):
     """(B,) of the most loaded hop between two nodes: cards and uplinks that several hops share counted; 0 where there is one node."""
     inside_seconds_per_byte: FloatArray
     """(B,) of the slowest inside of a node that has several ranks."""
+    sharp: IntArray
+    """(B,) class of the nodes, see `Costs.sharp_class`."""
 
 
 def slowest_hops(costs: Costs, orders: IntArray) -> SlowestHops:
@@ -43,7 +45,8 @@ def slowest_hops(costs: Costs, orders: IntArray) -> SlowestHops:
     per_byte = (costs.apart_seconds_per_byte[orders, following] * hop_loads(costs, orders, following)).max(axis=1)
     for domains, uplinks in zip(costs.uplink_domains, costs.uplink_seconds_per_byte, strict=True):
         per_byte = np.maximum(per_byte, _uplink_hops(domains[orders], domains[following], uplinks))
-    return SlowestHops(orders.shape[1] - again.sum(axis=1), between, inside, per_byte, inside_per_byte)
+    sharp = costs.sharp_class[orders].min(axis=1)
+    return SlowestHops(orders.shape[1] - again.sum(axis=1), between, inside, per_byte, inside_per_byte, sharp)
 
 
 def _uplink_hops(source: IntArray, target: IntArray, uplinks: FloatArray) -> FloatArray:
@@ -67,10 +70,12 @@ def hops_seconds(costs: Costs, order: IntArray) -> tuple[FloatArray, FloatArray]
     latency, per_byte = costs.latency_seconds[order, following], shared * costs.seconds_per_byte[order, following]
     between = np.where(same, 0.0, latency), np.where(same, 0.0, per_byte)
     inside = np.where(same, latency, 0.0), np.where(same, per_byte, 0.0)
-    apart = volume.allreduce_seconds(nodes, between[0], inside[0], between[1], inside[1])
+    sharp = int(costs.sharp_class[order].min())
+    apart = volume.allreduce_seconds(nodes, between[0], inside[0], between[1], inside[1], sharp)
     if costs.gpus_per_worker == 1:
         return apart, none
-    return apart, volume.allreduce_seconds(nodes, none, costs.inside_latency_seconds[order], none, costs.inside_seconds_per_byte[order])
+    own = costs.inside_latency_seconds[order], costs.inside_seconds_per_byte[order]
+    return apart, volume.allreduce_seconds(nodes, none, own[0], none, own[1], sharp)
 
 
 def crossings(costs: Costs, orders: IntArray, following: IntArray) -> FloatArray:

@@ -71,7 +71,8 @@ class Surroundings:
             np.partition(per_byte, place, axis=2)[:, :, place].max(axis=1),
         )
         nodes = 1 + (np.diff(np.sort(sets, axis=1), axis=1) != 0).sum(axis=1)
-        ring = volume.allreduce_seconds(nodes, second[0], np.zeros(count), second[1], np.zeros(count))
+        none = np.zeros(count)
+        ring = volume.allreduce_seconds(nodes, second[0], none, second[1], none, costs.sharp_class[sets].min(axis=1))
         arithmetic = share * costs.workload.epoch_flops / costs.flops_per_second[sets]
         seconds = (arithmetic + halo).max(axis=1) + ring + costs.communication_weight * (halo.max(axis=1) + ring)
         return np.where(fits & ~apart, seconds, np.inf)
@@ -132,13 +133,17 @@ class ConstructorState:
         inside = np.where(joins | around.inner, costs.inside_latency_seconds, 0.0)
         inside_per_byte = np.where(joins | around.inner, costs.inside_seconds_per_byte, 0.0)
         nodes = -(-(self.nodes[:, None] + np.where(joins, 0, 1)) * around.workers // now)
-        hop = volume.allreduce_seconds(nodes, self.hop_latency, inside, self.hop_per_byte, inside_per_byte)
+        sharp = np.minimum(
+            costs.sharp_class[self.chosen].min(axis=1, initial=len(costs.sharp_efficiencies) - 1)[:, None], costs.sharp_class
+        )
+        hop = volume.allreduce_seconds(nodes, self.hop_latency, inside, self.hop_per_byte, inside_per_byte, sharp)
         ring = volume.allreduce_seconds(
             nodes,
             np.maximum(self.ring_latency[:, None], self.hop_latency),
             np.maximum(self.inside_latency[:, None], inside),
             np.maximum(self.ring_per_byte[:, None], self.hop_per_byte),
             np.maximum(self.inside_per_byte[:, None], inside_per_byte),
+            sharp,
         )
         compute = costs.workload.epoch_flops / speed
         objective = compute + (1.0 + costs.communication_weight) * (halo + ring)

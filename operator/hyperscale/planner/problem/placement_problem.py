@@ -93,9 +93,10 @@ class Problem:
         return without_own_traffic(self.graph.machine, self.nodes[sorted({candidate for _, candidate in self.pinned})])
 
     @cached_property
-    def sharp_efficiency(self) -> float:
-        """Of NVLink SHARP, the least of the candidates: what is fast on all nodes that the job may use."""
-        return float(self.graph.inside.sharp_efficiency[self.nodes].min(initial=1.0)) if len(self.nodes) else 0.0
+    def sharp_efficiency(self) -> FloatArray:
+        """(m,) of NVLink SHARP; empty where no candidate's switches add up."""
+        efficiency: FloatArray = self.graph.inside.sharp_efficiency[self.nodes]
+        return efficiency if (efficiency > 0.0).any() else efficiency[:0]
 
     @property
     def capacity(self) -> int:
@@ -105,7 +106,7 @@ class Problem:
     @cached_property
     def identity(self) -> tuple[Hashable, ...]:
         """Everything that a search may depend on; problems with the same identity have the same solutions."""
-        arrays = (self.nodes, self.slots, self.flops_per_second, self.memory_bytes)
+        arrays = (self.nodes, self.slots, self.flops_per_second, self.memory_bytes, self.sharp_efficiency)
         job = self.job
         return (
             self.graph.digest,
@@ -115,7 +116,6 @@ class Problem:
             self.request.seed,
             self.pinned,
             machine_identity(self.machine),
-            self.sharp_efficiency,
             *(array.tobytes() for array in arrays),
         )
 
@@ -139,7 +139,7 @@ class Problem:
             rails=machine.rails,
             uplink_domains=machine.uplink_domains,
             uplink_seconds_per_byte=machine.uplink_seconds_per_byte,
-            sharp_efficiency=self.sharp_efficiency,
+            sharp_efficiency=self.sharp_efficiency[members] if len(self.sharp_efficiency) else self.sharp_efficiency,
         )
 
     def _links(self, members: IntArray, machine: MachineCosts) -> tuple[FloatArray, FloatArray, BoolArray]:

@@ -23,7 +23,8 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
         inside = halo_factor(costs, volume, workers) * alone(costs) + volume.rounds * costs.inside_latency_seconds
         one = np.ones(len(slots), dtype=np.int64)
         none = np.zeros(len(slots))
-        ring = volume.allreduce_seconds(one, none, costs.inside_latency_seconds, none, costs.inside_seconds_per_byte)
+        own = costs.inside_latency_seconds, costs.inside_seconds_per_byte
+        ring = volume.allreduce_seconds(one, none, own[0], none, own[1], costs.sharp_class)
         return np.where(slots > 0, compute + inside + ring, np.inf)
     partners = workers - 1
     wait = (max(volume.rounds, LEAST_ROUNDS) + volume.ring_latency_factor) / partners
@@ -97,6 +98,7 @@ class _GreedyState:
         self.nodes: IntArray = np.zeros(count, dtype=np.int64)
         self.inside_latency: FloatArray = np.zeros(count)
         self.inside_per_byte: FloatArray = np.zeros(count)
+        self.sharp: IntArray = np.full(count, len(costs.sharp_efficiencies) - 1)
         self.hop_between = hop_seconds_per_byte(costs, workers)
         self.latency_max: FloatArray = np.zeros(shape)
         if self.inner:
@@ -142,6 +144,7 @@ class _GreedyState:
             np.maximum(self.inside_latency[:, None], inside),
             np.maximum(self.ring_per_byte[:, None], self.hop_per_byte),
             np.maximum(self.inside_per_byte[:, None], inside_per_byte),
+            np.minimum(self.sharp[:, None], costs.sharp_class),
         )
         objective: FloatArray = costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
         return objective
@@ -166,6 +169,7 @@ class _GreedyState:
         self.halo_worst = np.maximum(self.halo_worst, self._own_halo(1.0)[self.rows, added])
         joins = self.members[self.rows, added] > 0.0
         self.nodes += np.where(joins, 0, 1)
+        self.sharp = np.minimum(self.sharp, costs.sharp_class[added])
         several = joins | self.inner
         self.inside_latency = np.maximum(self.inside_latency, np.where(several, costs.inside_latency_seconds[added], 0.0))
         self.inside_per_byte = np.maximum(self.inside_per_byte, np.where(several, costs.inside_seconds_per_byte[added], 0.0))

@@ -32,9 +32,10 @@ from hyperscale.planner.search.improve import (
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
+from hyperscale.planner.search.rack_shapes import even_shapes
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate, SearchResult
-from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_WORKERS, domains_with_room
+from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_WORKERS, domains_with_room, spread_nodes
 from hyperscale.util.memo import Memo
 
 CLOSE_COUNTS: Final = 3
@@ -207,7 +208,8 @@ class _Search:
         """Search every domain with room of a cluster that was cut to a pool."""
         if len(self.pools.pool(workers)) == len(self.region) or workers > WIDE_WORKERS:
             return
-        for pool in domains_with_room(self.problem, self.region, workers):
+        spread = None if self.problem.pinned else spread_nodes(self.problem, self.region, workers)
+        for pool in [*([] if spread is None else [spread]), *domains_with_room(self.problem, self.region, workers)]:
             self._domain(pool, workers)
 
     def _domain(self, pool: IntArray, workers: int) -> None:
@@ -262,7 +264,15 @@ class _Search:
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
-        return promising(costs, [grown, beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))], effort.starts)
+        beam = beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
+        return promising(costs, [grown, beam, even_shapes(costs, slots, workers, self._racks(pool, effort))], effort.starts)
+
+    def _racks(self, pool: IntArray, effort: SearchBudget) -> IntArray | None:
+        """Narrowest topology domain of each node of the pool where the look is close, or rough: local search does without in between."""
+        if effort.sweeps and not effort.beam:
+            return None
+        domains = self.problem.graph.domains[self.problem.nodes[pool]]
+        return domains[:, -1] if domains.shape[1] else np.zeros(len(pool), dtype=np.int64)
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""

@@ -20,6 +20,29 @@ MOST_DOMAINS: Final = 96
 """Domains searched, those with the fastest slots."""
 
 
+def spread_nodes(problem: Problem, region: IntArray, workers: int) -> IntArray | None:
+    """Candidates, rising, of many narrowest domains, the fastest of each: all workers spread load each uplink least.
+
+    None where no uplink is limited, or fewer than two domains or too few slots are there.
+    """
+    domains = problem.graph.domains[problem.nodes[region]]
+    if not domains.shape[1] or not np.isfinite(problem.machine.uplink_bytes_per_second).any():
+        return None
+    members = region[(domains[:, -1] >= 0) & (problem.slots[region] > 0)]
+    codes = problem.graph.domains[problem.nodes[members], -1]
+    speed = problem.flops_per_second[members]
+    order = np.lexsort((members, -speed, codes))
+    starts = np.searchsorted(codes[order], np.unique(codes))
+    if len(starts) < 2:
+        return None
+    place = np.empty(len(members), dtype=np.int64)
+    place[order] = np.arange(len(members)) - np.repeat(starts, np.diff(np.append(starts, len(members))))
+    # The domains with the fastest nodes, no more than there are workers.
+    best = codes[order][starts][np.lexsort((starts, -speed[order][starts]))][:workers]
+    chosen = members[np.isin(codes, best) & (place < max(1, DOMAIN_NODES // len(best)))]
+    return chosen if int(problem.slots[chosen].sum()) >= workers else None
+
+
 def domains_with_room(problem: Problem, region: IntArray, workers: int) -> list[IntArray]:
     """Candidates, rising, of every topology domain of moderate size that can host all workers, the fastest first; pinned ones with them."""
     domains = problem.graph.domains[problem.nodes[region]]

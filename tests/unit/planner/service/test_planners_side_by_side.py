@@ -25,7 +25,7 @@ from tests.builders.clusters import POLICY, gpu_node, random_cluster, snapshot, 
 
 SHIPPED = Path(weights_file.__file__).parent / "weights"
 LEARNED = PolicySpec(queue=QueuePolicy(order=QueueOrder.LEARNED))
-TABLES = {"hyperscale.planner.search.ring.all_rings"}
+TABLES = {"hyperscale.planner.cost.collective_tables.collective_table", "hyperscale.planner.search.ring.all_rings"}
 """Constant tables: read-only arrays, one for each of a few worker counts."""
 PENDING = AdmissionRequest(
     jobs=tuple(
@@ -108,3 +108,10 @@ def test_the_table_of_rings_cannot_be_written_to() -> None:
 
     with pytest.raises(ValueError, match="read-only"):
         all_rings(4)[0, 0] = 1
+
+
+def test_the_table_of_collectives_cannot_be_written_to() -> None:
+    from hyperscale.planner.cost.collective_tables import collective_table
+
+    with pytest.raises(ValueError, match="read-only"):
+        collective_table(4, 4, (0.0,))[0, 0, 0, 0] = 1.0

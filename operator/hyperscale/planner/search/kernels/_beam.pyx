@@ -10,7 +10,9 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy, memset
 
-from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, cards, hop_bytes, reduce_seconds
+from hyperscale.planner.search.kernels._kernel cimport (
+    CANNOT_WORK, Instance, Kernel, Workspace, cards, class_row, hop_bytes, least_class, reduce_seconds,
+)
 from hyperscale.util._splitmix cimport hashed
 
 cdef extern from *:
@@ -243,10 +245,13 @@ cdef inline double _card(const Instance *q, int c, double mass) noexcept nogil:
 
 cdef const double *_row(const Instance *q, const int *members, int count, int now, int more) noexcept nogil:
     """Of the collectives, for as many nodes as if a path of `count` members and `more` nodes, `now` members together, were a fair sample."""
-    cdef int j, nodes = more + (count > 0)
+    cdef int j, nodes = more + (count > 0), sharp = q.classes - 1
     for j in range(1, count):
         nodes += members[j] != members[j - 1]
-    return q.collectives + <size_t> ((nodes * q.k + now - 1) // now) * q.stride
+    if q.sharp != NULL:  # the path's own class: a lower one of a candidate counts from the next step on
+        for j in range(count):
+            sharp = least_class(q, sharp, members[j])
+    return class_row(q, q.collectives, sharp, (nodes * q.k + now - 1) // now)
 
 
 cdef double _joined(const Beam *s, int state, int now, double known) noexcept nogil:

@@ -19,8 +19,8 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport (
-    Instance, Kernel, Workspace, cards, forget_slow, hop_bytes, hop_lat, hop_spb, node_bytes, reduce_seconds, repeats, ring_cost, ring_polish,
-    set_cost, set_slow, workspace_free, workspace_new,
+    Instance, Kernel, Workspace, cards, class_row, forget_slow, hop_bytes, hop_lat, hop_spb, least_class, node_bytes, reduce_seconds, repeats,
+    ring_cost, ring_polish, set_cost, set_slow, workspace_free, workspace_new,
 )
 
 cdef double SAME = 1.0 - 1e-10
@@ -50,6 +50,7 @@ cdef struct Search:
     double *ring_spb      # (m,)
     int nodes             # different nodes of the members
     int least_nodes       # that hold all workers
+    int sharp             # class of the members: that of the whole set is no higher, and a higher one is never slower
     double inside         # largest latency inside a node of the members that has several ranks
     double inside_spb     # and seconds per byte
     const double *row     # of the collectives for the set whose rings are tried
@@ -143,6 +144,8 @@ cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogi
     cdef size_t a = <size_t> c * q.m, b = <size_t> d * q.m
     if q.speed[c] != q.speed[d] or left[c] != left[d] or q.filling[c] != q.filling[d]:
         return False
+    if least_class(q, q.classes, c) != least_class(q, q.classes, d):
+        return False
     for x in range(q.levels):
         if q.domain[<size_t> x * q.m + c] != q.domain[<size_t> x * q.m + d]:
             return False
@@ -218,16 +221,16 @@ cdef double _rest_beside(const Search *s, int c, double count, double pay, int r
 cdef double _ring_bound(const Search *s, int c, double between, double spb) noexcept nogil:
     """Least seconds of allreduce with the members, c and any rest; between, spb: of a hop that every ring over two nodes or more has."""
     cdef const Instance *q = s.q
-    cdef int nodes = max(s.nodes + (s.here[c] == 0), s.least_nodes)
+    cdef int nodes = max(s.nodes + (s.here[c] == 0), s.least_nodes), sharp = least_class(q, s.sharp, c)
     cdef double inside = s.inside, inside_spb = s.inside_spb, least = INFINITY
     if q.inner or s.here[c] > 0:
         inside, inside_spb = max(inside, q.lat[<size_t> c * q.m + c]), max(inside_spb, q.inside[c])
     if nodes == 1:
         if s.here[c] + s.left[c] >= q.k:
-            least = reduce_seconds(q, q.collectives + q.stride, 0.0, inside, 0.0, q.inside[c]) if q.k > 1 or q.inner else 0.0
+            least = reduce_seconds(q, class_row(q, q.collectives, sharp, 1), 0.0, inside, 0.0, q.inside[c]) if q.k > 1 or q.inner else 0.0
         nodes = 2
     if nodes <= q.k and between < INFINITY and spb < INFINITY:
-        least = min(least, reduce_seconds(q, q.floors + <size_t> nodes * q.stride, between, inside, spb, inside_spb))
+        least = min(least, reduce_seconds(q, class_row(q, q.floors, sharp, nodes), between, inside, spb, inside_spb))
     return least
 
 
@@ -288,7 +291,9 @@ cdef int _filter(Search *s, int depth, int *cand, double *bound, int count, doub
         high -= top[j]
         low += bottom[j]
     s.inside = s.inside_spb = 0.0
+    s.sharp = s.q.classes - 1
     for i in range(depth):
+        s.sharp = least_class(s.q, s.sharp, s.member[i])
         ring_lat, ring_spb = max(ring_lat, s.stat[4 * i + 2]), max(ring_spb, s.stat[4 * i + 3])
         if s.q.inner or s.here[s.member[i]] > 1:
             s.inside = max(s.inside, s.q.lat[<size_t> s.member[i] * s.q.m + s.member[i]])
@@ -450,17 +455,18 @@ cdef double _ring_floor(Search *s, const int *order) noexcept nogil:
 
 cdef void _row_of(Search *s, const int *order) noexcept nogil:
     """s.row, s.inside: of the collectives for these members, and the largest latency inside a node of them with several ranks."""
-    cdef int r, c, nodes = 0
+    cdef int r, c, nodes = 0, sharp = s.q.classes - 1
     s.inside = s.inside_spb = 0.0
     for r in range(s.q.k):
         c = order[r]
+        sharp = least_class(s.q, sharp, c)
         if s.q.inner or s.q.held[c] > 0:
             s.inside, s.inside_spb = max(s.inside, s.q.lat[<size_t> c * s.q.m + c]), max(s.inside_spb, s.q.inside[c])
         nodes += s.q.held[c] == 0
         s.q.held[c] = 1
     for r in range(s.q.k):
         s.q.held[order[r]] = 0
-    s.row = s.q.collectives + <size_t> nodes * s.q.stride
+    s.row = class_row(s.q, s.q.collectives, sharp, nodes)
 
 
 cdef void _best_ring(Search *s, double without) noexcept nogil:
@@ -552,7 +558,7 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
         raise MemoryError()
     s.q, s.upper, s.limit, s.open = q, upper, upper * SAME, INFINITY
     s.work, s.most, s.check, s.stopped, s.relaxed = 0, most, CHECK_WORK, False, len(pinned) > 0
-    s.nodes, s.inside, s.inside_spb, s.row = 0, 0.0, 0.0, q.collectives
+    s.nodes, s.sharp, s.inside, s.inside_spb, s.row = 0, q.classes - 1, 0.0, 0.0, q.collectives
     s.near_lat, s.near_spb = numbers, numbers + m * k
     s.ring_lat, s.ring_spb = numbers + 2 * m * k, numbers + 2 * m * k + m
     s.P = numbers + 2 * m * k + 2 * m

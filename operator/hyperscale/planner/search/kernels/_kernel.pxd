@@ -24,8 +24,10 @@ cdef struct Instance:
     double ring_byte_factor      # what first members are ranked by; and of its seconds per byte
     int fours                    # of algorithms of an allreduce, of which the fastest counts; 0 where there is but one
     int stride                   # numbers of a row of the two tables; 0 where all rows are the same
-    const double *collectives    # (k + 1, fours, 5, 4) by number of nodes: latency between, inside, bytes between, inside, base -> seconds
+    const double *collectives    # (classes, k + 1, fours, 5, 4) by class and number of nodes: latency between, inside, bytes between, inside, base
     const double *floors         # the same of that many nodes or more, at least
+    int classes                  # of nodes, by how their switches add up data; the least class of a set's nodes is the set's
+    const int *sharp             # (m,) class of each; NULL where there is one class
     bint railed                  # one worker alone does not fill the cards of some node
     const double *filling        # (m,) workers of a node that fill its cards
     double *slow                 # (m,) how many times slower than full its cards are at least; exact for a set while its rings are sought
@@ -59,6 +61,7 @@ cdef struct Workspace:
     double *hspb                 # (m,)
     double *score                # (m,)
     int nodes                    # different nodes of the set whose rings are sought
+    int sharp                    # its class
     const double *row            # of the collectives for that many
     double inside_lat            # the largest latency inside a node of it that has several ranks
     double inside_spb            # and seconds per byte
@@ -77,6 +80,16 @@ cdef struct Workspace:
 cdef Workspace *workspace_new(int m, int k) noexcept nogil
 cdef void workspace_free(Workspace *ws) noexcept nogil
 cdef void workspace_room(Workspace *ws, const Instance *q, const unsigned char *free) noexcept nogil
+
+cdef inline int least_class(const Instance *q, int sharp, int c) noexcept nogil:
+    """Class of a set of that class with node c."""
+    return sharp if q.sharp == NULL else min(sharp, q.sharp[c])
+
+
+cdef inline const double *class_row(const Instance *q, const double *table, int sharp, int nodes) noexcept nogil:
+    """Row of the collectives, or of the floors, for a set of that class on that many nodes."""
+    return table + (<size_t> sharp * (q.k + 1) + nodes) * q.stride
+
 
 cdef inline double hop_spb(const Instance *q, int a, int b) noexcept nogil:
     """Seconds per byte of a hop of the ring that has its nodes' cards for itself."""

@@ -160,7 +160,7 @@ cdef inline double _load(const Instance *q, int c) noexcept nogil:
 
 cdef double ring_cost(const Instance *q, const int *order) noexcept nogil:
     """Allreduce seconds of an epoch; 0 for one rank."""
-    cdef int r, a, b, k = q.k, nodes = 0
+    cdef int r, a, b, k = q.k, nodes = 0, sharp = q.classes - 1
     cdef bint again = q.railed
     cdef double between = 0.0, inside = 0.0, per_byte = 0.0, inside_spb = 0.0
     if k == 1 and not q.inner:
@@ -171,6 +171,7 @@ cdef double ring_cost(const Instance *q, const int *order) noexcept nogil:
             inside, inside_spb = max(inside, q.lat[<size_t> a * q.m + a]), max(inside_spb, q.inside[a])
         nodes += q.held[a] == 0
         q.held[a] += 1
+        sharp = least_class(q, sharp, a)
     b = order[0]
     for r in range(k):
         a = b
@@ -192,7 +193,7 @@ cdef double ring_cost(const Instance *q, const int *order) noexcept nogil:
         q.times[order[r]] = q.held[order[r]] = 0
     if q.levels > 0:
         per_byte = max(per_byte, _uplink_path(q, order, k))
-    return reduce_seconds(q, q.collectives + <size_t> nodes * q.stride, between, inside, per_byte, inside_spb)
+    return reduce_seconds(q, class_row(q, q.collectives, sharp, nodes), between, inside, per_byte, inside_spb)
 
 
 cdef void set_slow(const Instance *q, const int *order, int without) noexcept nogil:
@@ -306,7 +307,7 @@ cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil:
         if k == 1:
             value = q.lat[<size_t> c * q.m + c]
             sum = own + halo * q.inside[c] * q.part * (1.0 - q.part) + q.rounds * value * q.inner
-            sum += reduce_seconds(q, q.collectives + q.stride, 0.0, value, 0.0, q.inside[c])
+            sum += reduce_seconds(q, class_row(q, q.collectives, least_class(q, q.classes - 1, c), 1), 0.0, value, 0.0, q.inside[c])
         for j in range(count):
             sum += nearest[j]
         if 0 < count < partners:
@@ -328,6 +329,7 @@ cdef struct Sample:
     double tax
     double halo            # the worst boundary
     int nodes
+    int sharp              # their class
     const double *joined   # of the collectives, where one more member joins their nodes
     const double *apart    # where it is on another node
     double least_joined    # seconds of the ring, whoever that is
@@ -342,8 +344,8 @@ cdef inline void _sample(const Instance *q, Sample *s, int now) noexcept nogil:
     """What holds for every further member, `now` workers together."""
     s.workers = q.k if q.equal else <double> q.k / now
     s.links = (q.k - 1.0) / (now - 1.0)
-    s.joined = q.collectives + <size_t> ((s.nodes * q.k + now - 1) // now) * q.stride
-    s.apart = q.collectives + <size_t> (((s.nodes + 1) * q.k + now - 1) // now) * q.stride
+    s.joined = class_row(q, q.collectives, s.sharp, (s.nodes * q.k + now - 1) // now)
+    s.apart = class_row(q, q.collectives, s.sharp, ((s.nodes + 1) * q.k + now - 1) // now)
     s.least_joined = reduce_seconds(q, s.joined, s.between, s.inside, s.spb, s.inside_spb)
     s.least_apart = reduce_seconds(q, s.apart, s.between, s.inside, s.spb, s.inside_spb)
 
@@ -352,6 +354,7 @@ cdef inline double greedy_score(const Instance *q, const Workspace *ws, int c, c
     """Objective of the whole job as if the members so far and candidate c were its fair sample; some value from `least` on if it is no less."""
     cdef double inside = s.inside, inside_spb = s.inside_spb, halo, work, value
     cdef bint joins = ws.here[c] > 0
+    cdef const double *row = s.joined if joins else s.apart
     work = q.epoch_flops / ((min(s.speed, q.speed[c]) if q.equal else s.speed + q.speed[c]) * s.workers)
     halo = max(_greedy_halo(q, ws, c, s.pair, s.links), s.halo)
     value = work + s.tax * (halo + (s.least_joined if joins else s.least_apart))
@@ -359,8 +362,9 @@ cdef inline double greedy_score(const Instance *q, const Workspace *ws, int c, c
         return value
     if q.inner or joins:
         inside, inside_spb = max(inside, q.lat[<size_t> c * q.m + c]), max(inside_spb, q.inside[c])
-    return work + s.tax * (halo + reduce_seconds(q, s.joined if joins else s.apart, max(s.between, ws.hlat[c]), inside,
-                                                 max(s.spb, ws.hspb[c]), inside_spb))
+    if q.sharp != NULL and q.sharp[c] < s.sharp:
+        row -= <size_t> (s.sharp - q.sharp[c]) * (q.k + 1) * q.stride
+    return work + s.tax * (halo + reduce_seconds(q, row, max(s.between, ws.hlat[c]), inside, max(s.spb, ws.hspb[c]), inside_spb))
 
 
 cdef inline double _greedy_halo(const Instance *q, const Workspace *ws, int c, double pair, double scale) noexcept nogil:
@@ -400,8 +404,8 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
     """Fill `order` (k,) after its first `start` members, always the cheapest; how many it then has, k unless it got stuck."""
     cdef int i, c, now, best
     cdef double value, least
-    cdef Sample s = Sample(INFINITY if q.equal else 0.0, 0.0, 0.0, _pair_bytes(q), 1.0 + q.communication_weight, 0.0, 0, NULL, NULL, 0.0,
-                           0.0, 0.0, 0.0, 0.0, 0.0)
+    cdef Sample s = Sample(INFINITY if q.equal else 0.0, 0.0, 0.0, _pair_bytes(q), 1.0 + q.communication_weight, 0.0, 0, q.classes - 1,
+                           NULL, NULL, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     for i in range(ws.u):
         _blank(q, ws, ws.usable[i])
     for now in range(start):
@@ -427,6 +431,7 @@ cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, 
             ws.used[best] += 1
         s.speed = min(s.speed, q.speed[best]) if q.equal else s.speed + q.speed[best]
         s.nodes += ws.here[best] == 0
+        s.sharp = least_class(q, s.sharp, best)
         if q.inner or ws.here[best] > 0:
             s.inside = max(s.inside, q.lat[<size_t> best * q.m + best])
             s.inside_spb = max(s.inside_spb, q.inside[best])
@@ -505,7 +510,7 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
 cdef void _set_floor(const Instance *q, const int *order, int without, Workspace *ws) noexcept nogil:
     """Say of `order` (k,) but the worker at `without`: its nodes, their row of the collectives, and the slowest inside of its nodes."""
     cdef int r, c
-    ws.nodes, ws.inside_lat, ws.inside_spb = 0, 0.0, 0.0
+    ws.nodes, ws.sharp, ws.inside_lat, ws.inside_spb = 0, q.classes - 1, 0.0, 0.0
     for r in range(q.k):
         if r == without:
             continue
@@ -513,10 +518,11 @@ cdef void _set_floor(const Instance *q, const int *order, int without, Workspace
         if q.inner or q.held[c] > 0:
             ws.inside_lat, ws.inside_spb = max(ws.inside_lat, q.lat[<size_t> c * q.m + c]), max(ws.inside_spb, q.inside[c])
         ws.nodes += q.held[c] == 0
+        ws.sharp = least_class(q, ws.sharp, c)
         q.held[c] = 1
     for r in range(q.k):
         q.held[order[r]] = 0
-    ws.row = q.collectives + <size_t> ws.nodes * q.stride
+    ws.row = class_row(q, q.collectives, ws.sharp, ws.nodes)
 
 
 cdef double _moved_ring(const Instance *q, const int *order, const unsigned char *fixed, int kind, int hop, int other, bint shared,
@@ -671,7 +677,7 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
     then those that come back to one. work: gets the inner steps that it took
     """
     cdef Ring s
-    cdef int i, c, copy, at, count = 0
+    cdef int i, c, copy, at, count = 0, sharp = q.classes - 1
     cdef int nodes[MOST_RING]
     cdef int copies[MOST_RING]
     cdef bint found = False
@@ -686,12 +692,13 @@ cdef double ring_below(const Instance *q, int *order, double room, int places, l
     for i in range(q.k):
         c = order[i]
         if q.times[c] > 0:
+            sharp = least_class(q, sharp, c)
             nodes[count], copies[count] = c, q.times[c]
             if q.inner or copies[count] > 1:
                 s.inside_lat, s.inside_spb = max(s.inside_lat, q.lat[<size_t> c * q.m + c]), max(s.inside_spb, q.inside[c])
             count += 1
             q.times[c] = 0
-    s.q, s.row, s.room, s.places = q, q.collectives + <size_t> count * q.stride, room, places
+    s.q, s.row, s.room, s.places = q, class_row(q, q.collectives, sharp, count), room, places
     work[0] += <long long> q.k * q.k // HOPS_RATIO
     if _search_ring(&s, nodes, count, False):
         found, at = True, 0
@@ -1002,7 +1009,8 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
         scale = q.halo_bytes / max(t * t - (squares + w * w) * q.part, 1e-12 * t * t)
         base = q.overhead_seconds
         if k == 1:
-            ring = reduce_seconds(q, q.collectives + q.stride, 0.0, lat[c], 0.0, q.inside[c]) if q.inner else 0.0
+            row = class_row(q, q.collectives, least_class(q, q.classes - 1, c), 1)
+            ring = reduce_seconds(q, row, 0.0, lat[c], 0.0, q.inside[c]) if q.inner else 0.0
         else:
             hop_latency, hop_byte, inside, inside_spb, row = rest.lat, rest.plain_spb, ws.inside_lat, ws.inside_spb, ws.row
             if ws.here[c] == 0:
@@ -1010,6 +1018,8 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
                 hop_byte = cards(q, c, 1.0)
                 hop_byte = max(rest.spb, max(spb[before] * max(rest.before_share, hop_byte), spb[after] * max(rest.after_share, hop_byte)))
                 row += q.stride
+            if q.sharp != NULL and q.sharp[c] < ws.sharp:
+                row -= <size_t> (ws.sharp - q.sharp[c]) * (k + 1) * q.stride
             if q.inner or ws.here[c] > 0:
                 inside, inside_spb = max(inside, lat[c]), max(inside_spb, q.inside[c])
             ring = reduce_seconds(q, row, hop_latency, inside, hop_byte, inside_spb)
@@ -1105,7 +1115,8 @@ cdef class Kernel:
 
     speed, weight, inside: (m,) · latency, per_byte: (m, m) symmetric, BLOCKED_SECONDS where two nodes cannot talk; per_byte 0 on its diagonal
     slots: (m,) int32 · gpus: ranks of a worker · filling: (m,) workers of a node that fill its cards
-    collectives, floors: (k + 1, fours, 5, 4) of four algorithms at a time by number of nodes, and the least of so many or more
+    collectives, floors: (classes (k + 1), fours, 5, 4) of four algorithms at a time by class and number of nodes, and the least of so many
+    or more · sharp: (m,) int32 class of each
     domains: (levels, m) int32 · uplinks: (levels, domains). All others float64; the caller does not change them while this lives.
     Raises MemoryError, and ValueError where sizes do not fit. Every method raises ValueError where an array has another length than it
     says, and IndexError where an order names no candidate.
@@ -1115,15 +1126,15 @@ cdef class Kernel:
                   const double[::1] inside, const int[::1] slots, int workers, int gpus, bint equal, double rounds, double halo_bytes,
                   double ring_latency_factor, double ring_byte_factor, double epoch_flops, double overhead_seconds,
                   double communication_weight, const double[:, :, :, ::1] collectives, const double[:, :, :, ::1] floors,
-                  const double[::1] filling, const int[:, ::1] domains, const double[:, ::1] uplinks):
-        cdef Py_ssize_t m = len(speed), levels = domains.shape[0], c
+                  const double[::1] filling, const int[:, ::1] domains, const double[:, ::1] uplinks, const int[::1] sharp):
+        cdef Py_ssize_t m = len(speed), levels = domains.shape[0], c, classes = collectives.shape[0] // (workers + 1)
         if workers < 1 or gpus < 1 or m < 1:
             raise ValueError("a placement has at least one worker with one GPU, and one candidate")
         if (len(weight) != m or len(inside) != m or len(slots) != m or latency.shape[0] != m or latency.shape[1] != m
                 or per_byte.shape[0] != m or per_byte.shape[1] != m):
             raise ValueError(f"figures of other than {m} candidates")
-        if (collectives.shape[0] != workers + 1 or collectives.shape[1] < 1 or collectives.shape[2] != 5 or collectives.shape[3] != 4
-                or floors.shape[0] != workers + 1 or floors.shape[2] != 5 or floors.shape[3] != 4):
+        if (classes < 1 or collectives.shape[0] != classes * (workers + 1) or collectives.shape[1] < 1 or collectives.shape[2] != 5
+                or collectives.shape[3] != 4 or floors.shape[0] != collectives.shape[0] or floors.shape[2] != 5 or floors.shape[3] != 4):
             raise ValueError(f"algorithms of an allreduce of other than {workers} workers")
         if floors.shape[1] != collectives.shape[1]:
             raise ValueError("the least of the figures is of other algorithms")
@@ -1131,14 +1142,21 @@ cdef class Kernel:
             raise ValueError(f"cards or uplinks of other than {m} candidates")
         if levels > 0 and not -1 <= np.min(domains) <= np.max(domains) < uplinks.shape[1]:
             raise ValueError(f"a domain is none of {uplinks.shape[1]}")
-        self._kept = (speed, weight, latency, per_byte, inside, slots, collectives, floors, filling, domains, uplinks)
+        if len(sharp) != m:
+            raise ValueError(f"classes of switches of other than {m} candidates")
+        for c in range(m):
+            if not 0 <= sharp[c] < classes:
+                raise ValueError(f"class {sharp[c]} of switches is none of {classes}")
+        self._kept = (speed, weight, latency, per_byte, inside, slots, collectives, floors, filling, domains, uplinks, sharp)
         self.q = Instance(m=m, k=workers, equal=equal, inner=gpus > 1, part=1.0 / gpus, speed=&speed[0], weight=&weight[0],
                           lat=&latency[0, 0], spb=&per_byte[0, 0], inside=&inside[0], slots=&slots[0], rounds=max(rounds, LEAST_ROUNDS),
                           halo_bytes=halo_bytes, ring_latency_factor=ring_latency_factor, ring_byte_factor=ring_byte_factor,
                           epoch_flops=epoch_flops, overhead_seconds=overhead_seconds, communication_weight=communication_weight,
                           fours=<int> collectives.shape[1], stride=<int> (20 * collectives.shape[1]), collectives=&collectives[0, 0, 0, 0],
-                          floors=&floors[0, 0, 0, 0], railed=False, filling=&filling[0], levels=<int> levels, domains=<int> uplinks.shape[1],
+                          floors=&floors[0, 0, 0, 0], classes=<int> classes, sharp=NULL, railed=False, filling=&filling[0], levels=<int> levels, domains=<int> uplinks.shape[1],
                           domain=NULL, uplink=NULL, times=NULL)
+        if classes > 1:
+            self.q.sharp = &sharp[0]
         if levels > 0 and uplinks.shape[1] > 0:
             self.q.domain, self.q.uplink = &domains[0, 0], &uplinks[0, 0]
         self.q.times = <int *> calloc(2 * m, sizeof(int))

@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport (
-    Instance, Kernel, Workspace, gather, hop_bytes, hop_lat, node_bytes, objective, repeats, ring_cost, ring_within,
+    Instance, Kernel, Workspace, class_row, gather, hop_bytes, hop_lat, least_class, node_bytes, objective, repeats, ring_cost, ring_within,
 )
 from hyperscale.planner.search.kernels._walks cimport below, free_ranks, halo_scale, ring_seconds
 from hyperscale.util._splitmix cimport unit
@@ -113,7 +113,7 @@ cdef bint _choose(Segment *s) noexcept nogil:
 cdef void _take_away(Segment *s) noexcept nogil:
     """The rest, its sums, its part of the ring, and how many workers of it each candidate has."""
     cdef const Instance *q = s.q
-    cdef int i, j, r, c, nodes = 0, k = q.k
+    cdef int i, j, r, c, nodes = 0, sharp = q.classes - 1, k = q.k
     cdef const double *lat
     cdef const double *spb
     for i in range(s.ws.u):
@@ -126,6 +126,7 @@ cdef void _take_away(Segment *s) noexcept nogil:
         if q.inner or q.times[c] > 0:
             s.inside, s.inside_spb = max(s.inside, q.lat[<size_t> c * q.m + c]), max(s.inside_spb, q.inside[c])
         nodes += q.times[c] == 0
+        sharp = least_class(q, sharp, c)
         q.times[c] += 1
         s.weigh[i], s.slow[i] = q.weight[c], q.weight[c] / q.speed[c]
         s.pay[i], s.far[i] = 0.0, (q.lat[<size_t> c * q.m + c] if q.inner else 0.0)
@@ -149,8 +150,8 @@ cdef void _take_away(Segment *s) noexcept nogil:
             nodes -= q.times[c] > 0 and s.ws.used[c] < s.ws.room[c]
     for i in range(s.n):
         q.times[s.member[i]] = 0
-    s.exact = nodes == k and not q.railed
-    s.figures = q.floors + <size_t> max(1, nodes) * q.stride
+    s.exact = nodes == k and not q.railed and (q.sharp == NULL or sharp == 0)
+    s.figures = class_row(q, q.floors, sharp, max(1, nodes))
     s.stays = ring_seconds(q, s.figures, s.between, s.inside, s.hop_byte, s.inside_spb)
 
 

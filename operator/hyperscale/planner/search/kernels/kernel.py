@@ -14,6 +14,7 @@ import numpy as np
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.bounds import memory_may_limit
+from hyperscale.planner.cost.costs import compiled_tables
 from hyperscale.planner.cost.objective import Costs, volumes
 from hyperscale.planner.search.kernels import kernel_numpy
 
@@ -40,6 +41,9 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
     if not COMPILED or memory_may_limit(costs, np.arange(len(slots)), workers):
         return None
     volume = volumes(costs, workers)
+    tables = costs.tables_by_workers.get(workers)
+    if tables is None:
+        tables = costs.tables_by_workers[workers] = compiled_tables(costs, workers)
     return _kernel.Kernel(
         np.ascontiguousarray(costs.flops_per_second, dtype=np.float64),
         np.ascontiguousarray(costs.weight, dtype=np.float64),
@@ -57,10 +61,11 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
         costs.workload.epoch_flops,
         volume.steps * costs.workload.step_overhead_seconds,
         costs.communication_weight,
-        *volume.by_fours,
+        *tables,
         costs.filling_workers,
         np.ascontiguousarray(costs.uplink_domains, dtype=np.int32),
         np.ascontiguousarray(costs.uplink_seconds_per_byte, dtype=np.float64),
+        costs.compiled_sharp_class,
     )
 
 
