@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.search.kernels import kernel
-from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for
+from hyperscale.planner.search.kernels.kernel import CANNOT_WORK
 from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, SharedNodes
 
 SEEDS: Final = 4
@@ -54,17 +55,13 @@ class Sequences:
 
 def placed(shared: SharedNodes, index: int, left: FloatArray) -> tuple[IntArray, float] | None:
     """A job's placement (k,) on what is `left` (P, R), and its seconds by the kernel; None where it finds no place."""
-    costs, workers, room = shared.of_job[index].search_costs, shared.workers[index], shared.room(index, left)
+    workers, room = shared.workers[index], shared.room(index, left)
     if int(room.sum()) < workers:
         return None
-    compiled = kernel_for(costs, room, workers)
-    if compiled is None:
-        rows = kernel.greedy_all(costs, room, workers, kernel.seed_ranking(costs, room, workers)[:SEEDS])
-        if not len(rows):
-            return None
-        rows, seconds = kernel.local_search(costs, room, rows, sweeps=SWEEPS)
-        best = int(np.argmin(seconds))
-        return rows[best], float(seconds[best])
+    if shared.kernels is None:
+        return _placed_in_numpy(shared.of_job[index].search_costs, workers, room)
+    compiled = shared.kernels[index]
+    compiled.use_slots(room.astype(np.int32))
     ranking = np.empty(len(room), dtype=np.int32)
     seeds = ranking[: min(SEEDS, compiled.seed_ranking(ranking))]
     grown = np.zeros((len(seeds), workers), dtype=np.int32)
@@ -79,6 +76,15 @@ def placed(shared: SharedNodes, index: int, left: FloatArray) -> tuple[IntArray,
     row, value = np.ascontiguousarray(grown[int(np.argmin(seconds))][None, :]), np.empty(1)
     compiled.local_search(row, np.zeros(workers, dtype=np.uint8), SWEEPS, value)
     return (row[0].astype(np.int64), float(value[0])) if value[0] < CANNOT_WORK else None
+
+
+def _placed_in_numpy(costs: Costs, workers: int, room: IntArray) -> tuple[IntArray, float] | None:
+    rows = kernel.greedy_all(costs, room, workers, kernel.seed_ranking(costs, room, workers)[:SEEDS])
+    if not len(rows):
+        return None
+    rows, seconds = kernel.local_search(costs, room, rows, sweeps=SWEEPS)
+    best = int(np.argmin(seconds))
+    return rows[best], float(seconds[best])
 
 
 def taken(shared: SharedNodes, index: int, order: IntArray) -> FloatArray:

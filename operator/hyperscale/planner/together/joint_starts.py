@@ -7,7 +7,6 @@ nodes to jobs by an edge-pooled graph network (Hulk, arXiv 2302.13741, section 4
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -107,8 +106,7 @@ def classified(shared: SharedNodes, network: ClassNetwork | None, base: Sequence
     places, wanted = _places(shared), sum(shared.workers)
     if network is None or not wanted <= len(places) <= MAX_MACHINES:
         return
-    given = shared if base is None else replace(shared, one_by_one=tuple(base))
-    logits = network.logits(class_features(given))
+    logits = network.logits(class_features(shared, base))
     seats = np.repeat(np.arange(len(shared.workers)), list(shared.workers))
     gain = (logits[:-1] - logits[-1])[seats][:, places]
     _, chosen = linear_sum_assignment(-gain)
@@ -126,8 +124,17 @@ def seated_orders(shared: SharedNodes, places: IntArray, group: IntArray) -> lis
         members = shared.back[index, places[group == index]]
         if len(members) != shared.workers[index] or (members < 0).any():
             return None
-        orders.append(kernel.rings(shared.of_job[index].search_costs, np.sort(members)[None, :])[0])
+        orders.append(_in_a_ring(shared, index, np.sort(members)))
     return orders
+
+
+def _in_a_ring(shared: SharedNodes, index: int, members: IntArray) -> IntArray:
+    """(k,) members of a job in a good ring order."""
+    if shared.kernels is None:
+        return kernel.rings(shared.of_job[index].search_costs, members[None, :])[0]
+    row = members[None, :].astype(np.int32)
+    shared.kernels[index].rings(row, np.zeros(len(members), dtype=np.uint8))
+    return row[0].astype(np.int64)
 
 
 def _spread(order: IntArray) -> IntArray:

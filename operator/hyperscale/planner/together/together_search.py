@@ -80,7 +80,7 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
     """
     given = _given(shared, starts)
     annealing = Annealing.of(shared) if len(shared.workers) > 1 else None
-    totals = {start.name: annealing.total(start.orders) if annealing is not None else shared.total(start.orders) for start in given}
+    totals = {start.name: shared.total(start.orders) for start in given}
     before = totals[ONE_BY_ONE]
     best = JointPlacement(tuple(given[0].orders), before, before, ONE_BY_ONE, totals)
     if annealing is None:
@@ -88,7 +88,7 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
         return _settled(shared, _better(best, start, totals[start.name]))
     alive = [(totals[start.name], number, start) for number, start in enumerate(given) if number == 0 or math.isfinite(totals[start.name])]
     for start in _rounds(annealing, alive, seed, effort):
-        best = _better(best, start, annealing.total(start.orders))
+        best = _better(best, start, shared.total(start.orders))
     return _settled(shared, best)
 
 
@@ -142,14 +142,8 @@ class Annealing:
     @classmethod
     def of(cls, shared: SharedNodes) -> Annealing | None:
         """None where a kernel is missing: numpy would take too long."""
-        kernels = shared.kernels() if _together is not None else None
+        kernels = shared.kernels if _together is not None else None
         return cls(shared, kernels) if kernels is not None else None
-
-    def total(self, orders: Sequence[IntArray]) -> float:
-        """As `SharedNodes.total`: by the kernels, and by the reference where memory may limit shares."""
-        if any(each.memory_limits for each in self.shared.of_job):
-            return self.shared.total(orders)
-        return self.walk(orders, 0, 0, 1.0)[0]
 
     def walk(self, orders: Sequence[IntArray], seed: int, steps: int, hot: float, cold: float = COLD) -> tuple[float, list[IntArray]]:
         """Least weighted sum after `steps` moves from the placements, and its placements; +inf where a job is above its limit."""
@@ -228,6 +222,12 @@ def _true(shared: SharedNodes, index: int, order: IntArray, seconds: float) -> f
 def _replaced(shared: SharedNodes, orders: Sequence[IntArray], index: int) -> tuple[IntArray, float]:
     """A job's placement after local search on its own nodes and on those that no other job has; its seconds."""
     others = [None if at == index else order for at, order in enumerate(orders)]
-    each = shared.of_job[index]
-    rows, seconds = kernel.local_search(each.search_costs, shared.room(index, shared.left(others)), orders[index][None, :])
-    return rows[0], _true(shared, index, rows[0], float(seconds[0]))
+    room = shared.room(index, shared.left(others))
+    if shared.kernels is None:
+        rows, seconds = kernel.local_search(shared.of_job[index].search_costs, room, orders[index][None, :])
+        return rows[0], _true(shared, index, rows[0], float(seconds[0]))
+    row, value = orders[index][None, :].astype(np.int32), np.empty(1)
+    shared.kernels[index].use_slots(room.astype(np.int32))
+    shared.kernels[index].local_search(row, np.zeros(row.shape[1], dtype=np.uint8), kernel.SWEEPS, value)
+    order = row[0].astype(np.int64)
+    return order, _true(shared, index, order, float(value[0]))
