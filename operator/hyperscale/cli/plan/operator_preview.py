@@ -77,7 +77,7 @@ class Preview:
         self._queue = state.queue if state is not None else PreviewQueue()
         self._free = dict(state.free_gpus) if state is not None else {}
         self._held = dict(state.reserved_amounts) if state is not None else {}
-        self._sizes = state.asked_sizes if state is not None else ()
+        self._sizes = known_inputs.asked_sizes
 
     def decide(self, asked: Sequence[AskedJob]) -> Decided:
         """Jobs of the queue together, as it decides; the others each on what those leave free.
