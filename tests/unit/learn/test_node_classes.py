@@ -15,7 +15,7 @@ from hyperscale.learn.constructor.classes_lesson import ClassModel, judge, train
 from hyperscale.learn.constructor.joint_questions import JointQuestion, labelled, question
 from hyperscale.learn.lesson import Assignment, LessonError
 from hyperscale.planner.together.class_features import class_features
-from hyperscale.planner.together.class_network import SHAPES, ClassesError, ClassNetwork, load_classes, published_classes
+from hyperscale.planner.together.class_network import SHAPES, ClassesError, ClassNetwork, load_classes, published_classes, shipped_classes
 from hyperscale.planner.together.joint_starts import CLASSIFIED, classified
 
 SHIPPED = Path(__file__).resolve().parents[3] / "operator/hyperscale/planner/learned/weights"
@@ -48,7 +48,7 @@ def test_the_owners_of_a_node_s_places_are_parts_of_a_whole() -> None:
 
 def test_the_shipped_network_has_a_place_for_every_job() -> None:
     asked = case().shared
-    (start,) = classified(asked, published_classes())
+    (start,) = classified(asked, shipped_classes())
     assert start.name == CLASSIFIED
     assert asked.fits(start.orders)
 
@@ -62,7 +62,8 @@ def test_weights_of_another_version_are_refused(tmp_path: Path, change: dict[str
     with pytest.raises(ClassesError):
         load_classes(tmp_path)
     assert published_classes(tmp_path) is None
-    assert published_classes() is not None
+    assert shipped_classes() is not None
+    assert published_classes(None) is None, "the shipped network is no start"
 
 
 def test_a_few_steps_write_weights_that_the_gate_can_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

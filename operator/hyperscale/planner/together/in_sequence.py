@@ -18,6 +18,8 @@ SEEDS: Final = 4
 """First members that a job is grown from."""
 SWEEPS: Final = 3
 """Passes of local search over the best of them."""
+GROWING_STEPS: Final = 70
+"""What growing a worker's place takes of a node, in steps of local search."""
 
 
 class Sequences:
@@ -29,6 +31,8 @@ class Sequences:
         self._placed: dict[tuple[int, ...], tuple[IntArray, float] | None] = {}
         self.placements = 0
         """Placements searched so far."""
+        self.work = 0
+        """Their steps, see `placing_work`."""
 
     def orders(self, sequence: Sequence[int]) -> list[IntArray] | None:
         """Placements (k,) of all jobs in this sequence; None where one finds no place."""
@@ -42,6 +46,7 @@ class Sequences:
             key = tuple(sequence[: at + 1])
             if key not in self._placed:
                 self.placements += 1
+                self.work += placing_work(self._shared, index)
                 self._placed[key] = placed(self._shared, index, left)
             placement = self._placed[key]
             if placement is None:
@@ -51,6 +56,12 @@ class Sequences:
             total += float(self._shared.weights[index]) * value if within else math.inf
             left = left - taken(self._shared, index, placement[0])
         return [orders[index] for index in range(len(self._shared.workers))], total
+
+
+def placing_work(shared: SharedNodes, index: int) -> int:
+    """Steps of one call of `placed`, two nanoseconds each: measured on clusters of 32 to 128 nodes."""
+    workers = shared.workers[index]
+    return len(shared.of_job[index].nodes) * workers * (workers + GROWING_STEPS)
 
 
 def placed(shared: SharedNodes, index: int, left: FloatArray) -> tuple[IntArray, float] | None:

@@ -30,10 +30,12 @@ CLASSIFIED: Final = "edge-pooled GCN"
 MAX_SEQUENCES: Final = 40
 """Sequences tried."""
 MAX_PLACEMENTS: Final = 40
-"""Placements of one job in all of them, half a millisecond each."""
-MAX_MACHINES: Final = 256
+"""Placements of one job in all of them."""
+MAX_PLACED_WORK: Final = 4_000_000
+"""Bound of their steps, two nanoseconds each; see `in_sequence.placing_work`."""
+MAX_MACHINES: Final = 192
 """Places of workers that the assignment by link costs divides."""
-GROWN: Final = 3
+GROWN: Final = 2
 """Machines that it begins from."""
 APART_RATIO: Final = 10.0
 """A pair that cannot talk costs this multiple of the dearest that can."""
@@ -51,6 +53,8 @@ def other_orders(shared: SharedNodes) -> Iterator[JointStart]:
     sequences = Sequences(shared)
     tried: list[tuple[float, tuple[int, ...], str, list[IntArray]]] = []
     for name, key in ((DEAREST_FIRST, seconds), (LARGEST_FIRST, np.array(shared.workers) * shared.demand[:, 0])):
+        if tried and 2 * sequences.work > MAX_PLACED_WORK:
+            break
         sequence = tuple(np.argsort(-key, kind="stable").tolist())
         orders, total = sequences.searched(sequence)
         if orders is not None:
@@ -69,7 +73,7 @@ def _near(shared: SharedNodes, sequences: Sequences, least: float, sequence: tup
     jobs = len(sequence)
     better: list[IntArray] | None = None
     for _ in range(MAX_SEQUENCES):
-        if sequences.placements >= MAX_PLACEMENTS:
+        if sequences.placements >= MAX_PLACEMENTS or sequences.work >= MAX_PLACED_WORK:
             break
         job, place = random.below(jobs), random.below(jobs)
         moved = [each for each in sequence if each != sequence[job]]
@@ -157,9 +161,15 @@ def _link_costs(shared: SharedNodes) -> FloatArray:
     total = np.zeros((len(shared.nodes), len(shared.nodes)))
     seconds = shared.seconds_before
     for index, each in enumerate(shared.of_job):
-        own = pair_seconds(each.search_costs, shared.workers[index]) / max(float(seconds[index]), 1e-300)
-        total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, 0.0, own)
-        apart = APART_RATIO * float(own.max(initial=0.0, where=~each.search_costs.blocked))
-        total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, apart, 0.0)
+        own, blocked = (
+            pair_seconds(each.search_costs, shared.workers[index]) / max(float(seconds[index]), 1e-300),
+            each.search_costs.blocked,
+        )
+        if blocked.any():
+            own = np.where(blocked, APART_RATIO * float(own.max(initial=0.0, where=~blocked)), own)
+        if len(own) == len(total):
+            total += own  # a tenth of the time of an index
+        else:
+            total[np.ix_(each.nodes, each.nodes)] += own
     symmetric: FloatArray = (total + total.T) / (2.0 * len(shared.workers))
     return symmetric

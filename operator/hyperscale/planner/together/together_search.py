@@ -17,7 +17,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK
-from hyperscale.planner.together.in_sequence import placed, taken
+from hyperscale.planner.together.in_sequence import placed, placing_work, taken
 from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, Int32Array, SharedNodes, partner_lists
 
 if TYPE_CHECKING:
@@ -35,14 +35,18 @@ COLD: Final = 3e-4
 """Last temperature."""
 FIRST_STEPS: Final = 60
 """Steps of every start for each worker."""
-LAST_STEPS: Final = 200
+LAST_STEPS: Final = 400
 """Steps of the best ones together for each worker."""
 MAX_WORK: Final = 6_000_000
-"""Bound of steps × (workers of the mean job)², some nanoseconds each: many large jobs get fewer steps."""
+"""Bound of steps × (mean square of a job's workers + STEP_WORK), some nanoseconds each: many large jobs get fewer steps."""
+STEP_WORK: Final = 20.0
+"""What a step takes beside its figures."""
 HALVES: Final = 3
 """Rounds after the first; each halves the starts that are left."""
 MAX_PLACEMENTS: Final = 28
 """Placements of one job when pairs are placed again."""
+MAX_PLACED_WORK: Final = 2_500_000
+"""Bound of their steps, two nanoseconds each; see `in_sequence.placing_work`."""
 BETTER: Final = 1.0 - 1e-9
 
 
@@ -108,8 +112,8 @@ def _better(best: JointPlacement, start: JointStart, total: float) -> JointPlace
 def _rounds(annealing: Annealing, given: Sequence[tuple[float, int, JointStart]], seed: int, effort: float) -> list[JointStart]:
     """The starts after annealing, those that lasted longest first."""
     workers = sum(annealing.shared.workers)
-    mean = workers / len(annealing.shared.workers)
-    scale = effort * min(1.0, MAX_WORK / (workers * (LAST_STEPS + FIRST_STEPS * len(given)) * (mean * mean + 20.0)))
+    mean_square = sum(count * count for count in annealing.shared.workers) / len(annealing.shared.workers)
+    scale = effort * min(1.0, MAX_WORK / (workers * (LAST_STEPS + FIRST_STEPS * len(given)) * (mean_square + STEP_WORK)))
     alive = list(given)
     done: list[JointStart] = []
     for number in range(HALVES + 1):
@@ -195,13 +199,13 @@ def _settled(shared: SharedNodes, given: JointPlacement) -> JointPlacement:
 def _pairs_again(shared: SharedNodes, orders: list[IntArray], seconds: FloatArray) -> None:
     """Take two jobs away and place the dearer first on what the others leave; keep what lowers the sum (ruin and recreate)."""
     left = shared.left(orders)
-    placements = 0
+    placements = work = 0
     ranked = np.argsort(-shared.weights * seconds, kind="stable").tolist()
     for first, second in ((one, other) for at, one in enumerate(ranked) for other in ranked[at + 1 :]):
-        if placements >= MAX_PLACEMENTS:
+        if placements >= MAX_PLACEMENTS or work >= MAX_PLACED_WORK:
             return
         without = left + taken(shared, first, orders[first]) + taken(shared, second, orders[second])
-        placements += 2
+        placements, work = placements + 2, work + placing_work(shared, first) + placing_work(shared, second)
         one = placed(shared, first, without)
         other = placed(shared, second, without - taken(shared, first, one[0])) if one is not None else None
         if one is None or other is None:
