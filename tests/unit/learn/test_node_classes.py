@@ -17,6 +17,7 @@ from hyperscale.learn.lesson import Assignment, LessonError
 from hyperscale.planner.together.class_features import class_features
 from hyperscale.planner.together.class_network import SHAPES, ClassesError, ClassNetwork, load_classes, published_classes, shipped_classes
 from hyperscale.planner.together.joint_starts import CLASSIFIED, classified
+from hyperscale.planner.together.shared_nodes import SharedNodes
 
 SHIPPED = Path(__file__).resolve().parents[3] / "operator/hyperscale/planner/learned/weights"
 
@@ -83,3 +84,13 @@ def test_nothing_to_judge_and_nothing_to_continue_are_said(tmp_path: Path) -> No
         judge(tmp_path, None, 0)
     with pytest.raises(LessonError, match="keeps no checkpoint"):
         train(Assignment(tmp_path, resume=True), lambda progress: None)
+
+
+def test_placements_that_cannot_work_are_no_base_of_the_classification(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, network = case().shared, shipped_classes()
+    (plain,) = classified(asked, network)
+    broken = [order.copy() for order in asked.one_by_one]
+    figures = asked.seconds(asked.one_by_one)
+    monkeypatch.setattr(SharedNodes, "seconds", lambda _, orders: figures * (np.inf if orders is broken else 1.0))
+    (start,) = classified(asked, network, broken)
+    assert [order.tolist() for order in start.orders] == [order.tolist() for order in plain.orders]

@@ -110,6 +110,8 @@ def classified(shared: SharedNodes, network: ClassNetwork | None, base: Sequence
     places, wanted = _places(shared), sum(shared.workers)
     if network is None or not wanted <= len(places) <= MAX_MACHINES:
         return
+    if base is not None and not np.isfinite(shared.seconds(base)).all():
+        base = None  # nothing can be learned from a placement that cannot work
     logits = network.logits(class_features(shared, base))
     seats = np.repeat(np.arange(len(shared.workers)), list(shared.workers))
     gain = (logits[:-1] - logits[-1])[seats][:, places]
@@ -135,10 +137,11 @@ def seated_orders(shared: SharedNodes, places: IntArray, group: IntArray) -> lis
 def _in_a_ring(shared: SharedNodes, index: int, members: IntArray) -> IntArray:
     """(k,) members of a job in a good ring order."""
     if shared.kernels is None:
-        return kernel.rings(shared.of_job[index].search_costs, members[None, :])[0]
-    row = members[None, :].astype(np.int32)
-    shared.kernels[index].rings(row, np.zeros(len(members), dtype=np.uint8))
-    return row[0].astype(np.int64)
+        order: IntArray = kernel.rings(shared.of_job[index].search_costs, members[None, :])[0]
+        return order
+    row = members.astype(np.int32)
+    shared.kernels[index].rings(row[None, :], np.zeros(len(row), dtype=np.uint8))
+    return row.astype(np.int64)
 
 
 def _spread(order: IntArray) -> IntArray:
