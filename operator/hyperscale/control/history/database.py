@@ -16,8 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hyperscale.control.history.database_calls import note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
-from hyperscale.control.history.table_columns import present_columns
-from hyperscale.control.history.table_indexes import add_indexes
+from hyperscale.control.history.table_columns import add_indexes, present_columns
 
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 60
