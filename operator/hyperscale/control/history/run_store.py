@@ -35,6 +35,8 @@ TEXTS_SEARCHED: Final = 4
 """Times the runs wanted whose texts are searched: stand-ins and plans without parts leave some out."""
 _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
+BEYOND_LIMITS: Final = "54"
+"""Class of PostgreSQL's codes for what is too large, as a name of products that no index takes."""
 _NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
 _LOG = logging.getLogger(__name__)
 
@@ -85,6 +87,8 @@ class RunStore:
         except _UNKEEPABLE:
             raise
         except SQLAlchemyError as error:
+            if str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith(BEYOND_LIMITS):
+                raise ValueError(str(self._fault(error))) from error
             raise self._fault(error) from error
         return len(new)
 
