@@ -1,4 +1,4 @@
-"""Answers of a long benchmark, kept in a folder as they come, so that a run that was cut off goes on from there."""
+"""Answers of a long benchmark, kept in a folder as they come, so that a run that was cut off continues there."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Run: python benchmarks/placement.py [--quick] [--suite NAME ...] [--seeds N] [--json FILE] [--topology FILE] [--dump DIR] [--write-docs]
 
 --topology FILE  runs every method on a cluster never seen: a snapshot JSON, a folder with Hulk's two files, or a matrix file
---keep FOLDER    keeps outcomes of the suite together there, question by question: a run that was cut off goes on
+--keep FOLDER    keeps outcomes of the suite together there, question by question: a run that was cut off continues
 --placements FILE  judges predicted step times (suite pollux) on another table: placement, local_bsz, step_time_s, sync_time_s
 --dump DIR       writes every method's assignment as {case, method, assignment: {task: [node, ...]}}
 --write-docs     writes docs/benchmarks/placement.md from the rows; with --from FILE from rows that --json wrote, without a run

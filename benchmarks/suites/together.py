@@ -6,7 +6,7 @@ search, on top of the plans one after the other, from which it starts; the time 
 Peers: random orders, each job by greedy and local search, the best of as many as the joint step's time allows; `planner/assign` alone
 (the sum of link costs, Hulk's objective); the edge-pooled GCN's classification alone, and the search with that as one more start.
 
-With --keep FOLDER the outcome of every question stays there, so that a run that was cut off goes on; empty it when the code changes.
+With --keep FOLDER the outcome of every question stays there, so that a run that was cut off continues; empty it when the code changes.
 """
 
 from __future__ import annotations
