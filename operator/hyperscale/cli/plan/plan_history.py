@@ -89,6 +89,7 @@ def sizes_of(runs: Iterable[FinishedRun]) -> tuple[AskedSize, ...]:
 
 def _shown(runs: int, corrections: Mapping[str, Corrections], min_runs: int) -> str:
     taught = max((one.all_runs for one in corrections.values()), default=0)
+    count = f"{runs} or more" if runs == MAX_SIZED_RUNS else f"{runs}"
     if taught:
-        return f"{runs} finished runs, {taught} of them correct placements"
-    return f"{runs} finished runs, too few of which can correct placements: that takes {min_runs} that succeeded"
+        return f"{count} finished runs, {taught} of them correct placements"
+    return f"{count} finished runs, too few of which can correct placements: that takes {min_runs} that succeeded"
