@@ -3,6 +3,7 @@
 Run: python benchmarks/placement.py [--quick] [--suite NAME ...] [--seeds N] [--json FILE] [--topology FILE] [--dump DIR] [--write-docs]
 
 --topology FILE  runs every method on a cluster never seen: a snapshot JSON, a folder with Hulk's two files, or a matrix file
+--keep FOLDER    keeps outcomes of the suite together there, question by question: a run that was cut off continues
 --placements FILE  judges predicted step times (suite pollux) on another table: placement, local_bsz, step_time_s, sync_time_s
 --dump DIR       writes every method's assignment as {case, method, assignment: {task: [node, ...]}}
 --write-docs     writes docs/benchmarks/placement.md from the rows; with --from FILE from rows that --json wrote, without a run
@@ -101,6 +102,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds of each case (3)")
     parser.add_argument("--topology", type=Path, metavar="FILE", help="a cluster never seen")
     parser.add_argument("--placements", type=Path, metavar="FILE", help="measured step times for the suite pollux, columns as there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="outcomes of the suite together, kept and read again")
     parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/placement.md")
     parser.add_argument("--from", dest="rows", type=Path, metavar="FILE", help="rows of an earlier run instead of a new one")
@@ -115,6 +117,7 @@ def measured(arguments: argparse.Namespace) -> list[common.Row]:
         dump=arguments.dump,
         topology=arguments.topology,
         placements=arguments.placements,
+        keep=arguments.keep,
     )
     names = arguments.suite or (["topology"] if options.topology else [name for name in SUITES if name != "topology"])
     rows = [

@@ -28,6 +28,8 @@ class Options:
     """A cluster never seen: snapshot JSON, Hulk folder or matrix file."""
     placements: Path | None = None
     """A table of measured step times instead of Pollux's; see suites/pollux.py."""
+    keep: Path | None = None
+    """Folder for the outcomes of a long suite's questions; see suites/together.py."""
 
     def dump_assignment(self, case: str, method: str, assignment: Mapping[str, Sequence[str]]) -> None:
         """Write one method's answer to one case, nodes by task in rank order; nothing without a folder."""

@@ -15,8 +15,9 @@ from hyperscale.learn.constructor.classes_lesson import ClassModel, judge, train
 from hyperscale.learn.constructor.joint_questions import JointQuestion, labelled, question
 from hyperscale.learn.lesson import Assignment, LessonError
 from hyperscale.planner.together.class_features import class_features
-from hyperscale.planner.together.class_network import SHAPES, ClassesError, ClassNetwork, load_classes, published_classes
+from hyperscale.planner.together.class_network import SHAPES, ClassesError, ClassNetwork, load_classes, published_classes, shipped_classes
 from hyperscale.planner.together.joint_starts import CLASSIFIED, classified
+from hyperscale.planner.together.shared_nodes import SharedNodes
 
 SHIPPED = Path(__file__).resolve().parents[3] / "operator/hyperscale/planner/learned/weights"
 
@@ -48,7 +49,7 @@ def test_the_owners_of_a_node_s_places_are_parts_of_a_whole() -> None:
 
 def test_the_shipped_network_has_a_place_for_every_job() -> None:
     asked = case().shared
-    (start,) = classified(asked, published_classes())
+    (start,) = classified(asked, shipped_classes())
     assert start.name == CLASSIFIED
     assert asked.fits(start.orders)
 
@@ -62,7 +63,8 @@ def test_weights_of_another_version_are_refused(tmp_path: Path, change: dict[str
     with pytest.raises(ClassesError):
         load_classes(tmp_path)
     assert published_classes(tmp_path) is None
-    assert published_classes() is not None
+    assert shipped_classes() is not None
+    assert published_classes(None) is None, "the shipped network is no start"
 
 
 def test_a_few_steps_write_weights_that_the_gate_can_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +84,13 @@ def test_nothing_to_judge_and_nothing_to_continue_are_said(tmp_path: Path) -> No
         judge(tmp_path, None, 0)
     with pytest.raises(LessonError, match="keeps no checkpoint"):
         train(Assignment(tmp_path, resume=True), lambda progress: None)
+
+
+def test_placements_that_cannot_work_are_no_base_of_the_classification(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, network = case().shared, shipped_classes()
+    (plain,) = classified(asked, network)
+    broken = [order.copy() for order in asked.one_by_one]
+    figures = asked.seconds(asked.one_by_one)
+    monkeypatch.setattr(SharedNodes, "seconds", lambda _, orders: figures * (np.inf if orders is broken else 1.0))
+    (start,) = classified(asked, network, broken)
+    assert [order.tolist() for order in start.orders] == [order.tolist() for order in plain.orders]

@@ -79,7 +79,10 @@ def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: s
 
 
 def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    example = f"{prog} plan -f job.yaml --snapshot cluster.json --seed 7 -o json\n  kubectl get gnntj cora -o yaml | {prog} plan -f -"
+    example = (
+        f"{prog} plan -f job.yaml --snapshot cluster.json --seed 7 -o json\n  kubectl get gnntj cora -o yaml | {prog} plan -f -\n"
+        f"  {prog} plan -f job.yaml --snapshot cluster.json --history history.sqlite"
+    )
     command = _command(commands, "plan", "plan a job without creating anything", example)
     command.add_argument(
         "-f",
@@ -97,6 +100,10 @@ def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly N workers")
     command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")
     command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
+    command.add_argument(
+        "--history", metavar="FILE_OR_URL", help="database of finished runs that correct the plan instead of what the operator has learned"
+    )
+    _add_min_runs(command, "with --history: ")
     _add_snapshot_source(command, (*SOURCES, "job"))
     _add_output(command, ("table", "json", "yaml", "wide"))
 
@@ -165,14 +172,13 @@ def _add_history(commands: argparse._SubParsersAction[Parser], prog: str) -> Non
     command.add_argument("--decisions", action="store_true", help="instead: what people approved, rejected and preferred, and why")
     command.add_argument("--architecture", metavar="NAME", help="only runs of this architecture, e.g. GCN")
     command.add_argument("--limit", type=_run_count, default=20, metavar="COUNT", help="newest runs shown (default: %(default)s)")
-    command.add_argument(
-        "--min-runs",
-        type=_run_count,
-        default=5,
-        metavar="COUNT",
-        help="runs that a correction needs, as the operator's own setting (default: %(default)s)",
-    )
+    _add_min_runs(command)
     _add_output(command, ("table", "json"))
+
+
+def _add_min_runs(command: Parser, when: str = "") -> None:
+    explained = f"{when}runs that a correction needs, as the operator's own setting (default: %(default)s)"
+    command.add_argument("--min-runs", type=_run_count, default=5, metavar="COUNT", help=explained)
 
 
 def _run_count(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,14 +13,19 @@ from hyperscale.cli.documents import display_name
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import inputs
 from hyperscale.cli.plan.inputs import JobInput, note
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.plan import Calibration
+from hyperscale.model.planning import AskedSize
 from hyperscale.model.preview import PreviewState
 from hyperscale.observe.prometheus.credentials import Access
 from hyperscale.util.rfc3339 import duration_text
 
 if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
+    from hyperscale.cli.plan.plan_history import PlanLessons
     from hyperscale.model.api.topology import TopologyStatus
 
 OPERATOR: Final = "operator"
@@ -50,6 +56,33 @@ class KnownInputs:
     """The operator's."""
     cluster: LiveCluster | None = None
     """None for files."""
+    lessons: PlanLessons | None = None
+    """Of --history, instead of those in the operator's state."""
+
+    @property
+    def asked_sizes(self) -> tuple[AskedSize, ...]:
+        """See `PlanRequest.asked_sizes`."""
+        if self.state is not None:
+            return self.state.asked_sizes
+        return self.lessons.asked_sizes if self.lessons is not None else ()
+
+    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
+        """What finished runs taught about a job."""
+        teacher = self.lessons or self.state
+        return teacher.calibration(job) if teacher is not None else ()
+
+    def corrections(self, job: JobSpec) -> Corrections | None:
+        """What finished runs taught the cost model about a job."""
+        if self.lessons is not None:
+            return self.lessons.placement_corrections(job, self.policy)
+        return self.state.placement_corrections(job) if self.state is not None else None
+
+    def taught_by(self, lessons: PlanLessons | None) -> KnownInputs:
+        """The same with the lessons of --history; None: unchanged."""
+        if lessons is None:
+            return self
+        missing = tuple(text for text in self.missing if text != CORRECTIONS)
+        return dataclasses.replace(self, lessons=lessons, missing=missing, shown=f"{self.shown}; with {lessons.shown}")
 
 
 class UnavailableError(Exception):

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -28,7 +27,6 @@ from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
-from hyperscale.planner.together.class_network import published_classes
 from hyperscale.planner.together.joint_starts import joint_starts
 from hyperscale.planner.together.start_together import TogetherPlanner
 from hyperscale.planner.workload.profile import profile
@@ -77,7 +75,7 @@ class Preview:
         self._queue = state.queue if state is not None else PreviewQueue()
         self._free = dict(state.free_gpus) if state is not None else {}
         self._held = dict(state.reserved_amounts) if state is not None else {}
-        self._sizes = state.asked_sizes if state is not None else ()
+        self._sizes = known_inputs.asked_sizes
 
     def decide(self, asked: Sequence[AskedJob]) -> Decided:
         """Jobs of the queue together, as it decides; the others each on what those leave free.
@@ -135,8 +133,9 @@ class Preview:
             reserved_amounts=self._held,
             asked_sizes=self._sizes,
         )
-        begin = partial(joint_starts, network=published_classes())
-        together = TogetherPlanner(self._graph, policy, lambda request: profile(request.job), plan_in_order, begin, self._expired)
+        together = TogetherPlanner(
+            self._graph, policy, lambda request: profile(request.job), plan_in_order, joint_starts, expired=self._expired
+        )
         turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue), together)
         by_key = {request.job_key: request for request in requests}
         for start in turns.starts:

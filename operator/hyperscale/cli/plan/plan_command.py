@@ -34,6 +34,7 @@ from hyperscale.model.planning import NO_VOLUMES, Volumes
 if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
     from hyperscale.cli.plan.operator_preview import AskedJob, Decided
+    from hyperscale.cli.plan.plan_history import PlanLessons
 
 WIDE: Final = "wide"
 """Output of a table with alternatives."""
@@ -55,19 +56,30 @@ def run(arguments: argparse.Namespace) -> int:
     (job,), (spec,) = jobs, specs
     if asks_operator(arguments):
         return _ask(job, spec, arguments)
+    lessons = taught(arguments)
     if arguments.snapshot is not None or known_inputs.chosen(arguments) is not None:
-        return _single(known_inputs.find(arguments, job), job, spec, arguments)
+        return _single(known_inputs.find(arguments, job).taught_by(lessons), job, spec, arguments)
     cluster = inputs.connect(arguments)
     try:
-        return _single(known_inputs.of_operator(cluster, arguments, job), job, spec, arguments)
+        return _single(known_inputs.of_operator(cluster, arguments, job).taught_by(lessons), job, spec, arguments)
     except UnavailableError as closed:
         inputs.note(f"the operator's own figures cannot be read: {closed}")
-    if all(getattr(arguments, option) is None for option in ("policy", "seed")):
+    if all(getattr(arguments, option) is None for option in ("policy", "seed", "history")):
         try:
             return _ask(job, spec, arguments)
         except UnavailableError as closed:
             inputs.note(f"the operator cannot be asked with a temporary job: {closed}")
-    return _single(known_inputs.of_api(cluster, arguments, job), job, spec, arguments)
+    return _single(known_inputs.of_api(cluster, arguments, job).taught_by(lessons), job, spec, arguments)
+
+
+def taught(arguments: argparse.Namespace) -> PlanLessons | None:
+    """What the runs of --history teach; None without the option."""
+    if arguments.history is None:
+        return None
+    from hyperscale.cli.plan.plan_history import read_lessons
+
+    spinner.say("reading the history")
+    return read_lessons(arguments.history, arguments.min_runs)
 
 
 def asks_operator(arguments: argparse.Namespace) -> bool:
@@ -75,7 +87,7 @@ def asks_operator(arguments: argparse.Namespace) -> bool:
     if arguments.source != known_inputs.JOB:
         return False
     known_inputs.chosen(arguments)  # refuses --prometheus together with it
-    for option in ("snapshot", "policy", "seed"):
+    for option in ("snapshot", "policy", "seed", "history"):
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option}: is of no use with --from job, where the operator plans; leave one out")
     return True
@@ -92,8 +104,7 @@ def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: a
         raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
     try:
         volumes, missing = _volumes(job, spec, sources.cluster)
-        calibration = sources.state.calibration(spec) if sources.state is not None else ()
-        corrections = sources.state.placement_corrections(spec) if sources.state is not None else None
+        calibration, corrections = sources.calibration(spec), sources.corrections(spec)
         asked = question_about(job.key, spec, sources.policy, calibration, volumes=volumes.rules, corrections=corrections)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
@@ -154,10 +165,9 @@ def _single(sources: KnownInputs, job: JobInput, spec: JobSpec, arguments: argpa
 def _offers(sources: KnownInputs, asked: AskedJob, plan: Plan) -> list[str]:
     """The plans that the operator would offer beside this one, looked for as long as the plan itself may take."""
     state, ends = sources.state, time.monotonic() + asked.request.deadline_seconds
-    request = asked.request
+    request = replace(asked.request, asked_sizes=sources.asked_sizes)
     if state is not None:
-        taken = dict(state.free_gpus), dict(state.reserved_amounts)
-        request = replace(request, free_gpus=taken[0], reserved_amounts=taken[1], asked_sizes=state.asked_sizes)
+        request = replace(request, free_gpus=dict(state.free_gpus), reserved_amounts=dict(state.reserved_amounts))
     offered = preview_offers(request, plan, sources.snapshot, sources.policy, lambda: time.monotonic() >= ends)
     return offers_lines(offered.offers, plan.plan_id) or ["", "No alternative trades time, cost and risk."]
 

@@ -16,7 +16,7 @@ from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob, Decided
 from hyperscale.cli.plan.outcome import Then, sentence
-from hyperscale.cli.plan.plan_command import asked_about, decided
+from hyperscale.cli.plan.plan_command import asked_about, decided, taught
 from hyperscale.cli.text_tables import bullets, counted, data_text, pairs, seconds_text, table
 from hyperscale.model.admission_query import MAX_TURN_JOBS, Deferral, QueueScore, Start
 from hyperscale.model.api.job import JobSpec
@@ -60,7 +60,8 @@ def check(jobs: Sequence[JobInput], arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace, jobs: Sequence[JobInput], specs: Sequence[JobSpec]) -> int:
     """Decide and print; 0 where some job has a plan, 1 where none fits."""
-    sources = known_inputs.find(arguments, jobs[0])
+    lessons = taught(arguments)
+    sources = known_inputs.find(arguments, jobs[0]).taught_by(lessons)
     asked = [asked_about(job, spec, sources, arguments) for job, spec in zip(jobs, specs, strict=True)]
     came = decided(sources, asked, arguments.deadline or sources.policy.plan_deadline_seconds * 2)
     if isinstance(came, Infeasible):

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hyperscale.control.history.database_calls import note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
-from hyperscale.control.history.table_columns import present_columns
+from hyperscale.control.history.table_columns import add_indexes, present_columns
 
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 60
@@ -68,6 +68,8 @@ class Database:
                 """Those that the database has: an account may lack the right to make them."""
                 self.columns = present_columns(self.engine, METADATA.tables[table], add=make)
                 """Of `table`, those that the database has."""
+                if make:
+                    add_indexes(self.engine, METADATA.tables[table])
                 refused.pop_all()
         except (SQLAlchemyError, ImportError) as error:
             raise self.fault(error) from error

@@ -35,6 +35,8 @@ TEXTS_SEARCHED: Final = 4
 """Times the runs wanted whose texts are searched: stand-ins and plans without parts leave some out."""
 _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
+BEYOND_LIMITS: Final = "54"
+"""Class of PostgreSQL's codes for what is too large, as a name of products that no index takes."""
 _NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
 _LOG = logging.getLogger(__name__)
 
@@ -85,6 +87,8 @@ class RunStore:
         except _UNKEEPABLE:
             raise
         except SQLAlchemyError as error:
+            if str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith(BEYOND_LIMITS):
+                raise ValueError(str(self._fault(error))) from error
             raise self._fault(error) from error
         return len(new)
 
@@ -122,16 +126,14 @@ class RunStore:
 
         Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
         Of MOST_RUNS a namespace has at most a quarter, unless it is the only one.
+        Texts are searched in the newest TEXTS_SEARCHED x MOST_RUNS of a mix, shared likewise.
         """
-        shared = _shared_runs().subquery()
-        mix, newest_first = (shared.c.architecture, shared.c.products), (shared.c.finished_at.desc(), shared.c.uid)
-        place = sql.func.row_number().over(partition_by=mix, order_by=newest_first).label("place")
-        counted = sql.or_(shared.c.own_place <= MOST_RUNS // SHARES, shared.c.first_namespace == shared.c.last_namespace)
-        newest = sql.select(*mix, shared.c.measured_seconds, shared.c.predicted_seconds, place).where(counted).subquery()
+        searched = _newest_of_mixes(TEXTS_SEARCHED * MOST_RUNS, *TEACHING_FIGURES).subquery()
+        newest = _newest_of_mixes(MOST_RUNS, RUNS.c.uid.in_(sql.select(searched.c.uid)), *TEACHING_TEXTS).subquery()
         ratios: dict[tuple[str, str], list[float]] = {}
         try:
             with self._engine.connect() as connection:
-                for row in connection.execute(sql.select(newest).where(newest.c.place <= MOST_RUNS).order_by(newest.c.place.desc())):
+                for row in connection.execute(sql.select(newest).order_by(newest.c.place.desc())):
                     ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
         except SQLAlchemyError as error:
             raise self._fault(error) from error
@@ -148,24 +150,31 @@ class RunStore:
         """
         recorded = [RUNS.c[name] for name in Workload._fields]
         latest = sql.func.max(RUNS.c.finished_at).desc()
-        common = sql.select(*recorded).where(*TEACHES).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
-        runs_by_workload = {}
+        common = sql.select(*recorded).where(*TEACHING_FIGURES).group_by(*recorded).having(sql.func.count() >= least)
+        runs_by_workload: dict[Workload, tuple[MeasuredStep, ...]] = {}
+        kept: set[str] = set()
         try:
             with self._engine.connect() as connection:
-                for row in connection.execute(common.limit(MOST_WORKLOADS)).all():
+                for row in connection.execute(common.order_by(latest, *recorded).limit(TEXTS_SEARCHED * MOST_WORKLOADS)).all():
                     workload = Workload(*row)
-                    if one_kind(workload.products):
-                        runs_by_workload[workload] = self._steps_of(connection, workload)
+                    steps = self._steps_of(connection, workload) if one_kind(workload.products) else ()
+                    kept |= {one.uid for one in steps}
+                    if len(steps) >= least:
+                        runs_by_workload[workload] = steps
+                    if len(runs_by_workload) == MOST_WORKLOADS:
+                        break
         except SQLAlchemyError as error:
             raise self._fault(error) from error
-        kept = {uid for steps in runs_by_workload.values() for uid in (one.uid for one in steps)}
         self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
-        return {workload: steps for workload, steps in runs_by_workload.items() if len(steps) >= least}
+        return runs_by_workload
 
     def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
         """The newest; the plan of a run, its largest figure, is read once."""
-        same = [RUNS.c[name].is_not_distinct_from(value) for name, value in workload._asdict().items()]
-        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*TEACHES, *same)
+        # `==` and `IS NULL` use the index on every server; IS NOT DISTINCT FROM does not.
+        same = [RUNS.c[name] == value if value is not None else RUNS.c[name].is_(None) for name, value in workload._asdict().items()]
+        searched = sql.select(RUNS.c.uid).where(*TEACHING_FIGURES, *same).order_by(*_NEWEST_FIRST).limit(TEXTS_SEARCHED * MOST_RUNS)
+        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds)
+        newest = newest.where(RUNS.c.uid.in_(searched), *TEACHING_TEXTS)
         rows = connection.execute(newest.order_by(*_NEWEST_FIRST).limit(MOST_RUNS)).all()
         unread = [row.uid for row in rows if row.uid not in self._placements]
         if unread:
@@ -253,11 +262,19 @@ def _newest(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[tupl
     return sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
 
 
-def _shared_runs() -> sql.Select[Any]:
-    """Runs that teach: each with its place among those of its namespace and mix, and the first and last namespace of the mix."""
+def _newest_of_mixes(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[Any]:
+    """The newest runs that fit, `limit` of each architecture and mix of products, with their place among them.
+
+    A namespace has at most the quarter of them, unless it is the only one.
+    """
     mix = (RUNS.c.architecture, RUNS.c.products)
     own_place = sql.func.row_number().over(partition_by=(*mix, RUNS.c.namespace), order_by=_NEWEST_FIRST)
     first, last = (end(RUNS.c.namespace).over(partition_by=mix) for end in (sql.func.min, sql.func.max))
     figures = (RUNS.c.measured_seconds, RUNS.c.predicted_seconds, RUNS.c.finished_at, RUNS.c.uid)
     labels = (own_place.label("own_place"), first.label("first_namespace"), last.label("last_namespace"))
-    return sql.select(*mix, *figures, *labels).where(*TEACHES)
+    shared = sql.select(*mix, *figures, *labels).where(*conditions).subquery()
+    among = (shared.c.architecture, shared.c.products)
+    place = sql.func.row_number().over(partition_by=among, order_by=(shared.c.finished_at.desc(), shared.c.uid)).label("place")
+    counted = sql.or_(shared.c.own_place <= limit // SHARES, shared.c.first_namespace == shared.c.last_namespace)
+    placed_runs = sql.select(*among, shared.c.uid, shared.c.measured_seconds, shared.c.predicted_seconds, place).where(counted).subquery()
+    return sql.select(placed_runs).where(placed_runs.c.place <= limit)

@@ -9,6 +9,7 @@ import sqlalchemy as sql
 from msgspec.structs import FieldInfo, fields
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+from hyperscale.model.history.step_curves import Workload
 
 SUCCEEDED: Final = "Succeeded"
 SHARES: Final = 4
@@ -100,6 +101,14 @@ def _column(field: FieldInfo) -> sql.Column[Any]:
 
 RUNS: Final = sql.Table("hyperscale_runs", METADATA, *map(_column, fields(FinishedRun)))
 sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
+sql.Index("hyperscale_runs_newest", RUNS.c.finished_at.desc(), RUNS.c.uid)
+sql.Index(  # with all figures that choose the runs that teach: the rows, with their texts, are read of these only
+    "hyperscale_runs_figures",
+    *(RUNS.c[name] for name in Workload._fields),
+    RUNS.c.finished_at,
+    RUNS.c.uid,
+    *(RUNS.c[name] for name in ("namespace", "phase", "replans", "measured_seconds", "predicted_seconds")),
+)
 TEACHING_FIGURES: Final = (
     RUNS.c.phase == SUCCEEDED,
     RUNS.c.replans == 0,

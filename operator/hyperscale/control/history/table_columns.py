@@ -1,4 +1,4 @@
-"""Tables that earlier versions made: columns that they lack are added where that is allowed, and done without where it is not."""
+"""Tables that earlier versions made: columns and indexes that they lack are added where that is allowed, and done without elsewhere."""
 
 from __future__ import annotations
 
@@ -27,6 +27,21 @@ def present_columns(engine: sql.Engine, table: sql.Table, *, add: bool) -> froze
         except SQLAlchemyError as error:
             _LOG.info("history: column %s of %s was not added: %s", column.name, table.name, " ".join(str(error).split())[:200])
     return _names(engine, table)
+
+
+def add_indexes(engine: sql.Engine, table: sql.Table) -> None:
+    """Make the indexes of the table that the database lacks. Raises SQLAlchemyError where it cannot be read.
+
+    Another operator may do so at the same time, and an account may lack the right: neither is a fault. Without them answers take longer.
+    """
+    there = {str(index["name"]) for index in sql.inspect(engine).get_indexes(table.name)}
+    for index in sorted(table.indexes, key=lambda each: str(each.name)):
+        if str(index.name) in there:
+            continue
+        try:
+            index.create(engine)
+        except SQLAlchemyError as error:
+            _LOG.info("history: index %s of %s was not added: %s", index.name, table.name, " ".join(str(error).split())[:200])
 
 
 def _names(engine: sql.Engine, table: sql.Table) -> frozenset[str]:

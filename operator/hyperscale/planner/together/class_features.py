@@ -5,6 +5,7 @@ All figures are ratios, mostly as decades, so that no unit and no size of the cl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,20 +49,21 @@ def pair_seconds(costs: Costs, workers: int) -> FloatArray:
     return seconds
 
 
-def class_features(shared: SharedNodes) -> ClassFeatures:
-    """The features of a question, the placements one after the other among them."""
+def class_features(shared: SharedNodes, base: Sequence[IntArray] | None = None) -> ClassFeatures:
+    """The features of a question, placements of its jobs among them; `base` None: those one after the other."""
+    orders = shared.one_by_one if base is None else base
     jobs, nodes = len(shared.workers), len(shared.nodes)
     pair = np.zeros((jobs, nodes, PAIR_FEATURES))
     usable = np.zeros((jobs, nodes))
     near = np.zeros((nodes, nodes))
     counted = np.zeros((nodes, nodes))
-    seconds = shared.weights * shared.seconds_before
+    seconds = shared.weights * (shared.seconds_before if base is None else shared.seconds(base))
     part = seconds / max(float(seconds.sum()), TINY)
     holder = np.zeros(nodes)
-    for index, order in enumerate(shared.one_by_one):
+    for index, order in enumerate(orders):
         holder[shared.of_job[index].nodes[order]] = part[index]
     for index, each in enumerate(shared.of_job):
-        between = _of_job(shared, index, part, holder, pair[index], usable[index])
+        between = _of_job(shared, index, orders[index], part, holder, pair[index], usable[index])
         near[np.ix_(each.nodes, each.nodes)] += between
         counted[np.ix_(each.nodes, each.nodes)] += 1.0
     mean = np.where(counted > 0.0, near / np.maximum(counted, 1.0), DECADES)
@@ -73,9 +75,11 @@ def class_features(shared: SharedNodes) -> ClassFeatures:
     return ClassFeatures(pair, edge, neighbours, usable)
 
 
-def _of_job(shared: SharedNodes, index: int, part: FloatArray, holder: FloatArray, pair: FloatArray, usable: FloatArray) -> FloatArray:
+def _of_job(
+    shared: SharedNodes, index: int, order: IntArray, part: FloatArray, holder: FloatArray, pair: FloatArray, usable: FloatArray
+) -> FloatArray:
     """Fill a job's rows of `pair` and `usable`; (m, m) decades of its pair seconds over their median."""
-    each, order, workers = shared.of_job[index], shared.one_by_one[index], shared.workers[index]
+    each, workers = shared.of_job[index], shared.workers[index]
     costs = each.search_costs
     compute = costs.workload.epoch_flops / (workers * costs.flops_per_second)
     links = np.where(costs.blocked, np.inf, pair_seconds(costs, workers))

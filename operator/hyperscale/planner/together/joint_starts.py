@@ -7,7 +7,6 @@ nodes to jobs by an edge-pooled graph network (Hulk, arXiv 2302.13741, section 4
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -31,10 +30,12 @@ CLASSIFIED: Final = "edge-pooled GCN"
 MAX_SEQUENCES: Final = 40
 """Sequences tried."""
 MAX_PLACEMENTS: Final = 40
-"""Placements of one job in all of them, half a millisecond each."""
-MAX_MACHINES: Final = 256
+"""Placements of one job in all of them."""
+MAX_PLACED_WORK: Final = 4_000_000
+"""Bound of their steps, two nanoseconds each; see `in_sequence.placing_work`."""
+MAX_MACHINES: Final = 192
 """Places of workers that the assignment by link costs divides."""
-GROWN: Final = 3
+GROWN: Final = 2
 """Machines that it begins from."""
 APART_RATIO: Final = 10.0
 """A pair that cannot talk costs this multiple of the dearest that can."""
@@ -52,6 +53,8 @@ def other_orders(shared: SharedNodes) -> Iterator[JointStart]:
     sequences = Sequences(shared)
     tried: list[tuple[float, tuple[int, ...], str, list[IntArray]]] = []
     for name, key in ((DEAREST_FIRST, seconds), (LARGEST_FIRST, np.array(shared.workers) * shared.demand[:, 0])):
+        if tried and 2 * sequences.work > MAX_PLACED_WORK:
+            break
         sequence = tuple(np.argsort(-key, kind="stable").tolist())
         orders, total = sequences.searched(sequence)
         if orders is not None:
@@ -70,7 +73,7 @@ def _near(shared: SharedNodes, sequences: Sequences, least: float, sequence: tup
     jobs = len(sequence)
     better: list[IntArray] | None = None
     for _ in range(MAX_SEQUENCES):
-        if sequences.placements >= MAX_PLACEMENTS:
+        if sequences.placements >= MAX_PLACEMENTS or sequences.work >= MAX_PLACED_WORK:
             break
         job, place = random.below(jobs), random.below(jobs)
         moved = [each for each in sequence if each != sequence[job]]
@@ -107,8 +110,9 @@ def classified(shared: SharedNodes, network: ClassNetwork | None, base: Sequence
     places, wanted = _places(shared), sum(shared.workers)
     if network is None or not wanted <= len(places) <= MAX_MACHINES:
         return
-    given = shared if base is None else replace(shared, one_by_one=tuple(base))
-    logits = network.logits(class_features(given))
+    if base is not None and not np.isfinite(shared.seconds(base)).all():
+        base = None  # nothing can be learned from a placement that cannot work
+    logits = network.logits(class_features(shared, base))
     seats = np.repeat(np.arange(len(shared.workers)), list(shared.workers))
     gain = (logits[:-1] - logits[-1])[seats][:, places]
     _, chosen = linear_sum_assignment(-gain)
@@ -126,8 +130,18 @@ def seated_orders(shared: SharedNodes, places: IntArray, group: IntArray) -> lis
         members = shared.back[index, places[group == index]]
         if len(members) != shared.workers[index] or (members < 0).any():
             return None
-        orders.append(kernel.rings(shared.of_job[index].search_costs, np.sort(members)[None, :])[0])
+        orders.append(_in_a_ring(shared, index, np.sort(members)))
     return orders
+
+
+def _in_a_ring(shared: SharedNodes, index: int, members: IntArray) -> IntArray:
+    """(k,) members of a job in a good ring order."""
+    if shared.kernels is None:
+        order: IntArray = kernel.rings(shared.of_job[index].search_costs, members[None, :])[0]
+        return order
+    row = members.astype(np.int32)
+    shared.kernels[index].rings(row[None, :], np.zeros(len(row), dtype=np.uint8))
+    return row.astype(np.int64)
 
 
 def _spread(order: IntArray) -> IntArray:
@@ -150,9 +164,15 @@ def _link_costs(shared: SharedNodes) -> FloatArray:
     total = np.zeros((len(shared.nodes), len(shared.nodes)))
     seconds = shared.seconds_before
     for index, each in enumerate(shared.of_job):
-        own = pair_seconds(each.search_costs, shared.workers[index]) / max(float(seconds[index]), 1e-300)
-        total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, 0.0, own)
-        apart = APART_RATIO * float(own.max(initial=0.0, where=~each.search_costs.blocked))
-        total[np.ix_(each.nodes, each.nodes)] += np.where(each.search_costs.blocked, apart, 0.0)
+        own, blocked = (
+            pair_seconds(each.search_costs, shared.workers[index]) / max(float(seconds[index]), 1e-300),
+            each.search_costs.blocked,
+        )
+        if blocked.any():
+            own = np.where(blocked, APART_RATIO * float(own.max(initial=0.0, where=~blocked)), own)
+        if len(own) == len(total):
+            total += own  # a tenth of the time of an index
+        else:
+            total[np.ix_(each.nodes, each.nodes)] += own
     symmetric: FloatArray = (total + total.T) / (2.0 * len(shared.workers))
     return symmetric

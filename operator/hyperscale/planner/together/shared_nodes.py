@@ -20,7 +20,7 @@ from hyperscale.planner.problem.candidates import free_gpus
 from hyperscale.planner.problem.node_room import ROUNDING, free_cpu, free_further, free_memory, with_held
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.search.kernels.kernel import kernel_for
+from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for
 from hyperscale.planner.search.pools import Pools
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SharedNodes:
     """(J, P) candidate of each node, -1 where the job cannot use it."""
     of_job: tuple[JobCosts, ...]
 
-    @property
+    @cached_property
     def workers(self) -> tuple[int, ...]:
         """Number of workers of each job."""
         return tuple(len(order) for order in self.one_by_one)
@@ -141,16 +141,21 @@ class SharedNodes:
         return np.array([float(self.seconds_of(index, order[None, :])[0]) for index, order in enumerate(orders)])
 
     def seconds_of(self, index: int, orders: IntArray) -> FloatArray:
-        """(B,) objective of each row of `orders` (B, k) for one job, by the reference."""
-        return objectives(self.of_job[index].costs, orders)
+        """(B,) objective of each row of `orders` (B, k) for one job: by its kernel, or by the reference where memory may limit shares."""
+        if self.kernels is None or self.of_job[index].memory_limits:
+            return objectives(self.of_job[index].costs, orders)
+        seconds = np.empty(len(orders))
+        self.kernels[index].objectives(np.ascontiguousarray(orders, dtype=np.int32), seconds)
+        return np.where(seconds < CANNOT_WORK, seconds, np.inf)
 
     def total(self, orders: Sequence[IntArray]) -> float:
         """Weighted sum of the objectives; +inf where one cannot work or is above its limit."""
         seconds = self.seconds(orders)
         return float(self.weights @ seconds) if (seconds <= self.limits * LIMIT_ROUNDING).all() else math.inf
 
+    @cached_property
     def kernels(self) -> list[Kernel] | None:
-        """The compiled kernel of each job; None where one is missing."""
+        """The compiled kernel of each job, whose slots change with every search; None where one is missing."""
         kernels = [kernel_for(each.search_costs, each.slots, workers) for workers, each in zip(self.workers, self.of_job, strict=True)]
         compiled = [kernel for kernel in kernels if kernel is not None]
         return compiled if len(compiled) == len(kernels) else None

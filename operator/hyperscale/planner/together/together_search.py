@@ -17,7 +17,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.kernels.kernel import CANNOT_WORK
-from hyperscale.planner.together.in_sequence import placed, taken
+from hyperscale.planner.together.in_sequence import placed, placing_work, taken
 from hyperscale.planner.together.shared_nodes import LIMIT_ROUNDING, Int32Array, SharedNodes, partner_lists
 
 if TYPE_CHECKING:
@@ -35,14 +35,18 @@ COLD: Final = 3e-4
 """Last temperature."""
 FIRST_STEPS: Final = 60
 """Steps of every start for each worker."""
-LAST_STEPS: Final = 200
+LAST_STEPS: Final = 400
 """Steps of the best ones together for each worker."""
 MAX_WORK: Final = 6_000_000
-"""Bound of steps × (workers of the mean job)², some nanoseconds each: many large jobs get fewer steps."""
+"""Bound of steps × (mean square of a job's workers + STEP_WORK), some nanoseconds each: many large jobs get fewer steps."""
+STEP_WORK: Final = 20.0
+"""What a step takes beside its figures."""
 HALVES: Final = 3
 """Rounds after the first; each halves the starts that are left."""
 MAX_PLACEMENTS: Final = 28
 """Placements of one job when pairs are placed again."""
+MAX_PLACED_WORK: Final = 2_500_000
+"""Bound of their steps, two nanoseconds each; see `in_sequence.placing_work`."""
 BETTER: Final = 1.0 - 1e-9
 
 
@@ -80,7 +84,7 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
     """
     given = _given(shared, starts)
     annealing = Annealing.of(shared) if len(shared.workers) > 1 else None
-    totals = {start.name: annealing.total(start.orders) if annealing is not None else shared.total(start.orders) for start in given}
+    totals = {start.name: shared.total(start.orders) for start in given}
     before = totals[ONE_BY_ONE]
     best = JointPlacement(tuple(given[0].orders), before, before, ONE_BY_ONE, totals)
     if annealing is None:
@@ -88,7 +92,7 @@ def place_together(shared: SharedNodes, starts: Starts | None = None, seed: int 
         return _settled(shared, _better(best, start, totals[start.name]))
     alive = [(totals[start.name], number, start) for number, start in enumerate(given) if number == 0 or math.isfinite(totals[start.name])]
     for start in _rounds(annealing, alive, seed, effort):
-        best = _better(best, start, annealing.total(start.orders))
+        best = _better(best, start, shared.total(start.orders))
     return _settled(shared, best)
 
 
@@ -108,8 +112,8 @@ def _better(best: JointPlacement, start: JointStart, total: float) -> JointPlace
 def _rounds(annealing: Annealing, given: Sequence[tuple[float, int, JointStart]], seed: int, effort: float) -> list[JointStart]:
     """The starts after annealing, those that lasted longest first."""
     workers = sum(annealing.shared.workers)
-    mean = workers / len(annealing.shared.workers)
-    scale = effort * min(1.0, MAX_WORK / (workers * (LAST_STEPS + FIRST_STEPS * len(given)) * (mean * mean + 20.0)))
+    mean_square = sum(count * count for count in annealing.shared.workers) / len(annealing.shared.workers)
+    scale = effort * min(1.0, MAX_WORK / (workers * (LAST_STEPS + FIRST_STEPS * len(given)) * (mean_square + STEP_WORK)))
     alive = list(given)
     done: list[JointStart] = []
     for number in range(HALVES + 1):
@@ -142,14 +146,8 @@ class Annealing:
     @classmethod
     def of(cls, shared: SharedNodes) -> Annealing | None:
         """None where a kernel is missing: numpy would take too long."""
-        kernels = shared.kernels() if _together is not None else None
+        kernels = shared.kernels if _together is not None else None
         return cls(shared, kernels) if kernels is not None else None
-
-    def total(self, orders: Sequence[IntArray]) -> float:
-        """As `SharedNodes.total`: by the kernels, and by the reference where memory may limit shares."""
-        if any(each.memory_limits for each in self.shared.of_job):
-            return self.shared.total(orders)
-        return self.walk(orders, 0, 0, 1.0)[0]
 
     def walk(self, orders: Sequence[IntArray], seed: int, steps: int, hot: float, cold: float = COLD) -> tuple[float, list[IntArray]]:
         """Least weighted sum after `steps` moves from the placements, and its placements; +inf where a job is above its limit."""
@@ -201,13 +199,13 @@ def _settled(shared: SharedNodes, given: JointPlacement) -> JointPlacement:
 def _pairs_again(shared: SharedNodes, orders: list[IntArray], seconds: FloatArray) -> None:
     """Take two jobs away and place the dearer first on what the others leave; keep what lowers the sum (ruin and recreate)."""
     left = shared.left(orders)
-    placements = 0
+    placements = work = 0
     ranked = np.argsort(-shared.weights * seconds, kind="stable").tolist()
     for first, second in ((one, other) for at, one in enumerate(ranked) for other in ranked[at + 1 :]):
-        if placements >= MAX_PLACEMENTS:
+        if placements >= MAX_PLACEMENTS or work >= MAX_PLACED_WORK:
             return
         without = left + taken(shared, first, orders[first]) + taken(shared, second, orders[second])
-        placements += 2
+        placements, work = placements + 2, work + placing_work(shared, first) + placing_work(shared, second)
         one = placed(shared, first, without)
         other = placed(shared, second, without - taken(shared, first, one[0])) if one is not None else None
         if one is None or other is None:
@@ -228,6 +226,12 @@ def _true(shared: SharedNodes, index: int, order: IntArray, seconds: float) -> f
 def _replaced(shared: SharedNodes, orders: Sequence[IntArray], index: int) -> tuple[IntArray, float]:
     """A job's placement after local search on its own nodes and on those that no other job has; its seconds."""
     others = [None if at == index else order for at, order in enumerate(orders)]
-    each = shared.of_job[index]
-    rows, seconds = kernel.local_search(each.search_costs, shared.room(index, shared.left(others)), orders[index][None, :])
-    return rows[0], _true(shared, index, rows[0], float(seconds[0]))
+    room = shared.room(index, shared.left(others))
+    if shared.kernels is None:
+        rows, seconds = kernel.local_search(shared.of_job[index].search_costs, room, orders[index][None, :])
+        return rows[0], _true(shared, index, rows[0], float(seconds[0]))
+    row, value = orders[index][None, :].astype(np.int32), np.empty(1)
+    shared.kernels[index].use_slots(room.astype(np.int32))
+    shared.kernels[index].local_search(row, np.zeros(row.shape[1], dtype=np.uint8), kernel.SWEEPS, value)
+    order = row[0].astype(np.int64)
+    return order, _true(shared, index, order, float(value[0]))

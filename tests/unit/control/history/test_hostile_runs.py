@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,11 @@ def test_runs_with_absurd_seconds_teach_no_correction(history: RunStore, measure
     assert {name: known[0].factor for name, known in history.calibrations(5).items()} == {"GAT": 2.0}
 
 
-@pytest.mark.parametrize("bad", [{"products": "A\0B"}, {"vertices": 10**30}], ids=["text", "number"])
+LONG = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(200))
+"""More than an index of PostgreSQL takes."""
+
+
+@pytest.mark.parametrize("bad", [{"products": "A\0B"}, {"vertices": 10**30}, {"products": LONG}], ids=["text", "number", "length"])
 def test_a_run_that_the_database_refuses_is_given_up_and_the_others_are_kept(
     history: RunStore, bad: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1147,7 +1147,7 @@ cdef class Kernel:
         for c in range(m):
             if not 0 <= sharp[c] < classes:
                 raise ValueError(f"class {sharp[c]} of switches is none of {classes}")
-        self._kept = (speed, weight, latency, per_byte, inside, slots, collectives, floors, filling, domains, uplinks, sharp)
+        self._kept = ((speed, weight, latency, per_byte, inside, collectives, floors, filling, domains, uplinks, sharp), slots)
         self.q = Instance(m=m, k=workers, equal=equal, inner=gpus > 1, part=1.0 / gpus, speed=&speed[0], weight=&weight[0],
                           lat=&latency[0, 0], spb=&per_byte[0, 0], inside=&inside[0], slots=&slots[0], rounds=max(rounds, LEAST_ROUNDS),
                           halo_bytes=halo_bytes, ring_latency_factor=ring_latency_factor, ring_byte_factor=ring_byte_factor,
@@ -1191,6 +1191,13 @@ cdef class Kernel:
         if length != wanted:
             raise ValueError(f"an array of {length} where {wanted} are needed")
         return 0
+
+    def use_slots(self, const int[::1] slots):
+        """Search with these slots (m,) from now on; the caller does not change them while they are in use."""
+        self._fits(len(slots), self.q.m)
+        self._kept = (self._kept[0], slots)
+        self.q.slots = &slots[0]
+        workspace_room(self.ws, &self.q, NULL)
 
     def objectives(self, const int[:, ::1] orders, double[::1] seconds):
         """Objective of every row of `orders` (B, k) into `seconds` (B,); beyond CANNOT_WORK where a placement cannot work."""
