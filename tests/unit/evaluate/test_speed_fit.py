@@ -102,16 +102,6 @@ def test_one_disturbed_run_does_not_settle_a_tier_that_no_other_run_had() -> Non
     assert tier.error > 0.3
 
 
-def test_what_lies_beyond_the_bounds_of_a_tier_is_not_made_up_for_by_other_factors() -> None:
-    """Exact runs of one architecture; those of another take a tenth of their seconds, as if the tier were far below its least factor."""
-    exact = [run({name: 1.0}, link=link, namespace="own") for name in ("A", "B") for link in (0.5, 1.0)] * 20
-    fast = [run({"A": 1.0}, 0.1, link=1.0, architecture="GAT", namespace="other")] * 10
-    learned = corrections_of([*exact, *fast])["GCN"]
-    tier = learned.tiers[0].factor
-    for name in ("A", "B"):
-        assert product(learned, name) + tier * 0.75 == pytest.approx(1.75, rel=0.06)
-
-
 @pytest.mark.parametrize("ratio", [math.nan, math.inf, 0.0, -1.0, 1e-3, 1e3])
 def test_what_can_be_no_run_teaches_nothing(ratio: float) -> None:
     sound = [run({"A": 1.0}, 1.5)] * 6

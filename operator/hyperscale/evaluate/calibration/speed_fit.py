@@ -129,12 +129,12 @@ def _left_out(residual: FloatArray, leverage: FloatArray, power: float) -> Float
 def _bounded(normal: FloatArray, right: FloatArray, limit: FloatArray) -> FloatArray:
     """Return (f,) the solution of `normal` @ x = `right` within ± `limit` (f,): what would be beyond stays there, and the others adapt."""
     solution: FloatArray = np.linalg.solve(normal, right).astype(np.float64)
-    held = np.zeros(len(limit), dtype=np.bool_)
-    while (beyond := ~held & (np.abs(solution) > limit)).any():
-        held |= beyond
-        solution = np.where(held, np.sign(solution) * np.minimum(np.abs(solution), limit), solution)
-        free = ~held
-        solution[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free] - normal[np.ix_(free, held)] @ solution[held])
+    at_limit = np.zeros(len(limit), dtype=np.bool_)
+    while (beyond := ~at_limit & (np.abs(solution) > limit)).any():
+        at_limit |= beyond
+        solution = np.where(at_limit, np.sign(solution) * np.minimum(np.abs(solution), limit), solution)
+        free = ~at_limit
+        solution[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free] - normal[np.ix_(free, at_limit)] @ solution[at_limit])
     return solution
 
 
