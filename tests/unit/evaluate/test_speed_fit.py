@@ -83,6 +83,19 @@ def test_a_product_that_only_kept_pace_may_be_faster() -> None:
     assert errors["A"] < 0.1
 
 
+def test_a_product_may_be_faster_where_others_that_are_hardly_slower_would_set_the_pace() -> None:
+    """B takes half of its stated seconds and never sets the pace; A and C, which never ran without it, explain the runs as well."""
+    chance = np.random.default_rng(3)
+    runs = []
+    for number in range(15):
+        names = (("A", "B"), ("C", "B"), ("A", "C", "B"))[number % 3]
+        seconds = {name: float(chance.uniform(0.95, 1.1) if name == "B" else chance.uniform(0.97, 1.03)) for name in names}
+        runs.append(run(seconds, math.exp(chance.normal(0.0, 0.1)), truth={"B": 0.5}))
+    factor = next(factor for factor in corrections_of(runs)["GCN"].products if factor.name == "B")
+    assert factor.error > 0.28
+    assert math.log(factor.factor) - math.log(0.5) < 2.5 * factor.error
+
+
 def test_a_disturbed_run_is_no_more_proof_for_measuring_compute_too() -> None:
     steady = [run({"A": 1.0}, link=0.2, compute=True)] * 3
     disturbed = run({"A": 1.0}, 4.0, link=0.2, compute=True)

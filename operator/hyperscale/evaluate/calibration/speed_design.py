@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -128,12 +128,22 @@ class Design:
         the derivative at equal seconds is 1.
         """
         residual, slopes = self.residuals(mean)
-        for at, (kind, _) in enumerate(self.keys):
-            if kind is PartKind.COMPUTE:
-                faster = mean.copy()
-                faster[at] -= step
-                slopes[:, at] = (self.residuals(faster)[0] - residual) / step
+        for at, faster in self.slopes_beside(mean, step):
+            slopes[:, at] = faster[:, at]
         return residual, slopes
+
+    def slopes_beside(self, mean: FloatArray, step: float) -> Iterator[tuple[int, FloatArray]]:
+        """Each product's place, with (o, f) slopes where its factor is e^`step` smaller; its own is the secant to there.
+
+        Where it set the pace, another one does then, so that slightly slower ones make up for a much faster one.
+        """
+        residual = self.residuals(mean)[0]
+        for _, at in self.places(PartKind.COMPUTE):
+            faster = mean.copy()
+            faster[at] -= step
+            waiting, slopes = self.residuals(faster)
+            slopes[:, at] = (waiting - residual) / step
+            yield at, slopes
 
     def _independent(self, figures: FloatArray) -> FloatArray:
         """Of observations (o,) or (o, f), those of compute seconds less what those of the epochs tell about them."""

@@ -61,13 +61,15 @@ class SpeedFit:
     """(f,) of ln(factor)."""
     covariance: FloatArray
     """(f, f)"""
+    of_sums: FloatArray
+    """(f, f) variance of ln(factor) of a product (row) plus that of another factor; of itself alone on the diagonal; 0 elsewhere."""
     left_out: FloatArray
     """(r,) ln(measured / predicted) of each run's epoch, about as if the run had been left out of the fit."""
 
     @property
     def finite(self) -> bool:
         """Whether every figure is a number."""
-        return all(bool(np.isfinite(figures).all()) for figures in (self.mean, self.covariance, self.left_out))
+        return all(bool(np.isfinite(figures).all()) for figures in (self.mean, self.covariance, self.of_sums, self.left_out))
 
 
 def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corrections]:
@@ -108,7 +110,12 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
     weight = _weights(design, _left_out(residual, leverage, 0.5), spread)
     covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision).astype(np.float64)
     left_out = _left_out(residual, _leverage(weight, slope, covariance, spread), 1.0)
-    return SpeedFit(design, mean, covariance, left_out[: design.runs])
+    of_sums = np.zeros_like(covariance)
+    for at, slope in design.slopes_beside(mean, NOTABLY_FASTER):
+        beside = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision)
+        of_sums[at] = np.diag(beside) + beside[at, at] + 2.0 * beside[at]
+        of_sums[at, at] = beside[at, at]
+    return SpeedFit(design, mean, covariance, of_sums, left_out[: design.runs])
 
 
 def _leverage(weight: FloatArray, slope: FloatArray, covariance: FloatArray, spread: float) -> FloatArray:
@@ -171,8 +178,7 @@ def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) ->
     level, variance = (0.0, design.prior_of(PartKind.OVERHEAD) ** 2) if place is None else (fit.mean[place], fit.covariance[place, place])
     products = []
     for name, at in design.places(PartKind.COMPUTE):
-        shared = 0.0 if place is None else 2.0 * fit.covariance[place, at]
-        error = math.sqrt(max(0.0, variance + fit.covariance[at, at] + shared))
+        error = math.sqrt(max(0.0, variance + fit.of_sums[at, at] if place is None else fit.of_sums[at, place]))
         products.append(_factor(name, level + fit.mean[at], error, design.counts[at], design.rates.get(name, 0.0)))
     untried = math.sqrt(variance + design.prior_of(PartKind.COMPUTE) ** 2)
     return Corrections(
