@@ -18,8 +18,8 @@ from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, PartKind
 PRIORS: Final = {
     PartKind.OVERHEAD: 0.7,
     PartKind.COMPUTE: 0.4,
-    PartKind.LINK: 0.5,
-    PartKind.INSIDE: 0.5,
+    PartKind.LINK: 0.4,
+    PartKind.INSIDE: 0.4,
     PartKind.CARD: 0.25,
 }
 """Standard deviations of ln(factor) before any run. Overhead stands for the architecture's own factor of its arithmetic.
