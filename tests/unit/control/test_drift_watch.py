@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
@@ -245,6 +247,13 @@ def test_a_new_operator_counts_the_running_epoch_by_the_pace_since_the_start() -
     cluster.start()
     cluster.cache.progress[CORA] = Measured(epoch=50, epochs=100, epoch_seconds=1000.0, resumed_epoch=49)
     assert asked_job(cluster).redone_epochs == pytest.approx(51.0)
+
+
+@pytest.mark.parametrize("pace", [None, 0.0, -1.0, math.nan])
+def test_a_pace_that_is_none_leaves_the_predicted_one(pace: float | None) -> None:
+    cluster = Cluster()
+    cluster.cache.progress[CORA] = Measured(epoch=0, epochs=100, epoch_seconds=pace)
+    assert asked_job(cluster).redone_epochs == pytest.approx(1.0)  # an hour is more than the predicted epoch
 
 
 async def test_judging_a_run_moves_none_of_what_it_reports() -> None:

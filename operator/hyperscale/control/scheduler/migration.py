@@ -120,7 +120,8 @@ class MigrationProgress(NamedTuple):
         The running epoch counts from the earliest time at which it can have begun. That is the last look that still showed the epoch
         before. At the first look it is as many epochs after the beginning as have ended since.
         """
-        seconds = run.epoch_seconds or self.epoch_seconds
+        stated = run.epoch_seconds or 0.0
+        seconds = stated if stated > 0.0 else self.epoch_seconds
         if run.epoch == self.reported:
             return self._replace(epoch_seconds=seconds, looked=now)
         resumed = run.resumed_epoch if run.resumed_epoch is not None else kept
