@@ -23,7 +23,7 @@ class RunningJob(msgspec.Struct, frozen=True, rename="camel"):
     """What its worker pods hold, by node."""
     remaining_epochs: float = 0.0
     redone_epochs: float = 0.0
-    """Epochs since the last checkpoint, which a restart does again; at most."""
+    """Epochs since the last checkpoint, which a restart does again, with the part of the running one; at most."""
 
 
 class MigrationQuestion(msgspec.Struct, frozen=True, rename="camel"):

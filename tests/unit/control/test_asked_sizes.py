@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.asked_sizes import MAX_SIZES, AskedSizes
+from hyperscale.control.cache.asked_sizes import HALF_LIFE_SECONDS, MAX_AGES, MAX_SIZES, MIN_CAPPED_GPUS, AskedSizes
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.model.planning import AskedSize
 from hyperscale.model.pods import PodView
 from hyperscale.planner.choice.stranding import size_demand
+from hyperscale.util.rfc3339 import timestamp
 from tests.corpus.queue_stage import Stage
 
 GIB = 2**30
+BEGIN = 1_800_000_000.0
+
+
+def sized(gpus: int, age: float = 0.0, namespace: str = "team", cores: float = 4.0) -> PodView:
+    """A pod that was made `age` half-lives after the beginning."""
+    created = timestamp(BEGIN + age * HALF_LIFE_SECONDS)
+    return PodView(namespace, "pod", gpus=gpus, cpu_cores=cores, memory_bytes=8 * GIB, created=created)
+
+
+def shares(asked: AskedSizes) -> dict[int, float]:
+    """Part of all GPUs asked for, by the number of GPUs of a pod."""
+    demand = size_demand(asked.sizes())
+    assert demand is not None
+    return dict(zip(demand.gpus.tolist(), demand.shares.tolist(), strict=True))
 
 
 def pod(name: str, gpus: int, cores: str = "4", version: int = 1, phase: str = "Running") -> dict[str, Any]:
@@ -83,3 +99,72 @@ async def test_a_question_about_pending_jobs_states_the_sizes() -> None:
     keys = [stage.add(f"job-{number}", epochs=100 * (5 - number)) for number in range(3)]
     await stage.ask(keys[0])
     assert [question.asked_sizes for question in stage.planner.questions] == [(AskedSize(2, 4.0, 8.0 * GIB, 1.0),)]
+
+
+def test_a_pod_counts_half_after_a_half_life_and_nearly_nothing_after_twenty() -> None:
+    asked = AskedSizes()
+    asked.count(sized(8))
+    asked.count(sized(1, age=1.0))
+    assert shares(asked) == pytest.approx({1: 1 / 5, 8: 4 / 5})
+    asked.count(sized(1, age=20.0))
+    assert shares(asked)[8] < 1e-5
+
+
+def test_pods_count_by_their_own_time_in_whatever_order_they_are_listed() -> None:
+    pods = [sized(1, 0.5), sized(2, 3.0), sized(8, 1.7), sized(4, 0.0)]
+    listed, reverse = AskedSizes(), AskedSizes()
+    for pod_ in pods:
+        listed.count(pod_)
+    for pod_ in reversed(pods):
+        reverse.count(pod_)
+    assert shares(listed) == pytest.approx(shares(reverse))
+
+
+def test_a_time_in_the_future_is_no_newer_than_now() -> None:
+    asked = AskedSizes()
+    asked.count(sized(8), BEGIN)
+    asked.count(sized(1, age=500.0), BEGIN)
+    assert shares(asked) == pytest.approx({1: 1 / 9, 8: 8 / 9})
+
+
+def test_weights_stay_numbers_however_long_the_operator_runs() -> None:
+    asked = AskedSizes()
+    for step in range(30):
+        asked.count(sized(1 + step % 2, age=step * MAX_AGES * 0.9, namespace=f"team-{step}"))
+    assert [size.gpus for size in asked.sizes()] == [1, 2]
+    assert asked.sizes()[1].weight == pytest.approx(1.0)
+    assert len(asked._sums) < 5
+
+
+def test_a_namespace_counts_for_no_more_than_all_others_together() -> None:
+    asked = AskedSizes()
+    for _ in range(1000):
+        asked.count(sized(8, namespace="loud"))
+    for name in ("a", "b"):
+        for _ in range(100):
+            asked.count(sized(1, namespace=name))
+    assert shares(asked) == pytest.approx({1: 0.5, 8: 0.5})
+
+
+def test_few_pods_of_a_second_namespace_are_not_half_of_the_demand() -> None:
+    asked = AskedSizes()
+    for _ in range(1000):
+        asked.count(sized(8, namespace="large"))
+    asked.count(sized(1, namespace="small"))
+    assert shares(asked)[1] == pytest.approx(1.0 / (1.0 + MIN_CAPPED_GPUS))
+
+
+def test_a_single_namespace_is_not_capped() -> None:
+    asked = AskedSizes()
+    for _ in range(1000):
+        asked.count(sized(8))
+    assert asked.sizes()[0].weight == 1000.0
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from(["a", "b", "c"]), st.floats(0.0, 60.0)), min_size=1, max_size=40))
+def test_shares_sum_to_one_whatever_pods_come(pods: list[tuple[int, str, float]]) -> None:
+    asked = AskedSizes()
+    for gpus, namespace, age in pods:
+        asked.count(sized(gpus, age, namespace))
+    assert sum(shares(asked).values()) == pytest.approx(1.0)
+    assert all(size.cpu_cores == 4.0 and size.memory_bytes == 8.0 * GIB for size in asked.sizes())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
@@ -9,6 +11,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import ADVISES, is_moving
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan
+from hyperscale.model.running_query import RunningJob
 from hyperscale.model.status import JobStatus, LastMigration
 from tests.builders.seen import plan
 from tests.corpus.watched_cluster import CORA, PLAN, SPEC, Cluster
@@ -199,7 +202,66 @@ async def test_a_run_that_reports_its_epochs_is_judged_by_them() -> None:
     job = cluster.watch.running_job(CORA, cluster.reader.policy_named("default", cluster.cache.policies), snapshot)
     assert cluster.planner.asked
     assert job is not None
-    assert job.remaining_epochs == SPEC["model"]["epochs"] - 40
+    assert SPEC["model"]["epochs"] - 41 <= job.remaining_epochs <= SPEC["model"]["epochs"] - 40
+
+
+def asked_job(cluster: Cluster) -> RunningJob:
+    policy = cluster.reader.policy_named("default", cluster.cache.policies)
+    job = cluster.watch.running_job(CORA, policy, cluster.cache.snapshot(policy, cluster.now))
+    assert job is not None
+    return job
+
+
+LONG = 7200.0
+"""Seconds of an epoch; the job has run for 3,600."""
+
+
+def test_a_run_that_reports_no_finished_epoch_loses_the_running_one() -> None:
+    cluster = Cluster()
+    cluster.cache.progress[CORA] = Measured(epoch=0, epochs=100, epoch_seconds=LONG)
+    first = asked_job(cluster)
+    assert first.redone_epochs == pytest.approx(0.5)
+    cluster.now += LONG / 4
+    later = asked_job(cluster)
+    assert later.redone_epochs == pytest.approx(0.75)
+    assert later.remaining_epochs + later.redone_epochs == pytest.approx(SPEC["model"]["epochs"])
+    cluster.now += 10 * LONG
+    assert asked_job(cluster).redone_epochs == pytest.approx(1.0)
+
+
+def test_the_running_epoch_counts_from_the_last_look_before_the_end_of_the_one_before() -> None:
+    cluster = Cluster(checkpoint={"claimName": "state", "everyEpochs": 1000})
+    cluster.cache.progress[CORA] = Measured(epoch=0, epochs=100, epoch_seconds=LONG)
+    asked_job(cluster)
+    cluster.now += 10.0
+    cluster.cache.progress[CORA] = Measured(epoch=1, epochs=100, epoch_seconds=LONG)
+    assert asked_job(cluster).redone_epochs == pytest.approx(1.0 + 10.0 / LONG)
+    cluster.now += 20.0
+    assert asked_job(cluster).redone_epochs == pytest.approx(1.0 + 30.0 / LONG)
+
+
+def test_a_new_operator_counts_the_running_epoch_by_the_pace_since_the_start() -> None:
+    cluster = Cluster(checkpoint={"claimName": "state", "everyEpochs": 1000})
+    cluster.cache.progress[CORA] = Measured(epoch=3, epochs=100, epoch_seconds=1000.0)
+    assert asked_job(cluster).redone_epochs == pytest.approx(3.6)
+    cluster.start()
+    cluster.cache.progress[CORA] = Measured(epoch=50, epochs=100, epoch_seconds=1000.0, resumed_epoch=49)
+    assert asked_job(cluster).redone_epochs == pytest.approx(51.0)
+
+
+@pytest.mark.parametrize("pace", [None, 0.0, -1.0, math.nan])
+def test_a_pace_that_is_none_leaves_the_predicted_one(pace: float | None) -> None:
+    cluster = Cluster()
+    cluster.cache.progress[CORA] = Measured(epoch=0, epochs=100, epoch_seconds=pace)
+    assert asked_job(cluster).redone_epochs == pytest.approx(1.0)  # an hour is more than the predicted epoch
+
+
+async def test_judging_a_run_moves_none_of_what_it_reports() -> None:
+    cluster = Cluster()
+    cluster.cache.progress[CORA] = Measured(epoch=0, epochs=100, epoch_seconds=LONG)
+    await cluster.pass_time(60)
+    assert cluster.planner.asked
+    assert asked_job(cluster).redone_epochs == pytest.approx((3600.0 + 60.0) / LONG)
 
 
 def test_a_status_with_the_condition_counts_as_moving() -> None:

@@ -58,7 +58,7 @@ def test_measured_compute_seconds_tell_arithmetic_from_links() -> None:
     truth = {"A": 1.8}
     whole = corrections_of([run({"A": 1.0}, link=1.0, truth=truth)] * 8)["GCN"]
     split = corrections_of([run({"A": 1.0}, link=1.0, truth=truth, compute=True)] * 8)["GCN"]
-    assert abs(product(split, "A") - 1.8) < 0.1 < abs(product(whole, "A") - 1.8)
+    assert abs(product(split, "A") - 1.8) < 0.5 * abs(product(whole, "A") - 1.8)
 
 
 def test_seconds_of_a_shared_uplink_are_not_blamed_on_links_or_arithmetic() -> None:
@@ -83,6 +83,19 @@ def test_a_product_that_only_kept_pace_may_be_faster() -> None:
     assert errors["A"] < 0.1
 
 
+def test_a_product_may_be_faster_where_others_that_are_hardly_slower_would_set_the_pace() -> None:
+    """B takes half of its stated seconds and never sets the pace; A and C, which never ran without it, explain the runs as well."""
+    chance = np.random.default_rng(3)
+    runs = []
+    for number in range(15):
+        names = (("A", "B"), ("C", "B"), ("A", "C", "B"))[number % 3]
+        seconds = {name: float(chance.uniform(0.95, 1.1) if name == "B" else chance.uniform(0.97, 1.03)) for name in names}
+        runs.append(run(seconds, math.exp(chance.normal(0.0, 0.1)), truth={"B": 0.5}))
+    factor = next(factor for factor in corrections_of(runs)["GCN"].products if factor.name == "B")
+    assert factor.error > 0.28
+    assert math.log(factor.factor) - math.log(0.5) < 2.5 * factor.error
+
+
 def test_a_disturbed_run_is_no_more_proof_for_measuring_compute_too() -> None:
     steady = [run({"A": 1.0}, link=0.2, compute=True)] * 3
     disturbed = run({"A": 1.0}, 4.0, link=0.2, compute=True)
@@ -92,6 +105,14 @@ def test_a_disturbed_run_is_no_more_proof_for_measuring_compute_too() -> None:
 def test_a_disturbed_run_moves_little() -> None:
     steady = [run({"A": 1.0}, 1.0 + 0.01 * (number % 3)) for number in range(9)]
     assert product(corrections_of([*steady, run({"A": 1.0}, 8.0)])["GCN"], "A") < 1.05
+
+
+def test_one_disturbed_run_does_not_settle_a_tier_that_no_other_run_had() -> None:
+    """It fits itself, so that its residual is small; left out of the fit it would be far off."""
+    steady = [run({"A": 1.0}, 1.0 + 0.01 * (number % 3)) for number in range(12)]
+    tier = corrections_of([*steady, run({"A": 1.0}, 4.0, link=1.0)])["GCN"].tiers[0]
+    assert tier.factor < 2.0
+    assert tier.error > 0.3
 
 
 @pytest.mark.parametrize("ratio", [math.nan, math.inf, 0.0, -1.0, 1e-3, 1e3])

@@ -65,7 +65,7 @@ class SnapshotSource:
         if before == after:
             return ()
         self.pods.put(key, after)
-        self.asked.note(before, after)
+        self.asked.note(before, after, self._clock())
         if self.memory.moved is not None:
             self.memory.moved[key] = after
         if _claim(before) != _claim(after):

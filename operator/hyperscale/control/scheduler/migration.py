@@ -19,6 +19,7 @@ from hyperscale.control.scheduler.running_job_evaluator import RunningJobEvaluat
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
+from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import MigrationMode, MigrationPolicy, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -103,10 +104,35 @@ class MigrationProgress(NamedTuple):
     at: float
     epochs: float
     epoch_seconds: float
+    reported: int | None = None
+    """Finished epochs as the run reports them; None where it reports nothing."""
+    looked: float = 0.0
+    """Unix seconds at which they were last read."""
 
     def epochs_at(self, now: float) -> float:
-        """Predicted."""
-        return self.epochs + max(0.0, now - self.at) / max(self.epoch_seconds, 1e-9)
+        """Finished epochs and the part of the running one. Predicted; where the run reports its epochs, less than one more."""
+        since = max(0.0, now - self.at) / max(self.epoch_seconds, 1e-9)
+        return self.epochs + (since if self.reported is None else min(since, 1.0))
+
+    def heard(self, run: Measured, began: float, kept: float, now: float) -> MigrationProgress:
+        """Return the progress with what the run reports at `now`; it began at `began` with `kept` epochs (Unix seconds).
+
+        The running epoch counts from the earliest time at which it can have begun. That is the last look that still showed the epoch
+        before. At the first look it is as many epochs after the beginning as have ended since.
+        """
+        stated = run.epoch_seconds or 0.0
+        seconds = stated if stated > 0.0 else self.epoch_seconds
+        if run.epoch == self.reported:
+            return self._replace(epoch_seconds=seconds, looked=now)
+        resumed = run.resumed_epoch if run.resumed_epoch is not None else kept
+        at = self.looked if self.reported is not None else min(now, began + max(0.0, run.epoch - resumed) * seconds)
+        return MigrationProgress(self.start_time, at, float(run.epoch), seconds, run.epoch, now)
+
+    def judged(self, epoch_seconds: float, now: float) -> MigrationProgress:
+        """Return the progress with another pace from `now` on."""
+        if self.reported is not None:
+            return self._replace(epoch_seconds=epoch_seconds)
+        return self._replace(at=now, epochs=self.epochs_at(now), epoch_seconds=epoch_seconds)
 
 
 class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
@@ -173,15 +199,14 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         if record is None or view is None or not undisturbed(record.status, view):
             return
         now, proposal = self._clock(), record.status.proposed_migration
-        self._progress[key] = self._progress[key]._replace(
-            at=now, epochs=self._progress[key].epochs_at(now), epoch_seconds=advice.now_epoch_seconds
-        )
+        progress = self._progress[key] = self._progress[key].judged(advice.now_epoch_seconds, now)
         proposed = unix_seconds(proposal.first_proposed_time) if proposal else None
         before = self._evaluations.get(key) or MigrationEvaluation(proposed, proposal)
         acts = policy.migration.mode is MigrationMode.AUTOMATIC
         blocker = migration_blocker(job.request.job, view, record.status.plan_changes) if acts else ADVISES
         terms = MigrationTerms(policy.migration, blocker, record.status.last_migration, now)
-        after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=self._progress[key].epochs - job.redone_epochs)
+        kept = max(0.0, progress.epochs_at(now) - job.redone_epochs)
+        after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=kept)
         self._keep(key, before, after, proposal)
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
@@ -203,15 +228,13 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         )
 
     def _epochs_done(self, key: Key, record: JobRecord, view: MpiJobView, plan: Plan) -> float:
-        """As the run itself says, else by its predicted epoch."""
+        """As the run itself says, with the part of the running epoch; else by its predicted epoch."""
         now, progress = self._clock(), self._progress.get(key)
+        began, kept = unix_seconds(view.start_time), epochs_kept(record.status)
         if progress is None or progress.start_time != view.start_time:
-            began = unix_seconds(view.start_time)
-            progress = self._progress[key] = MigrationProgress(
-                view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds
-            )
+            progress = self._progress[key] = MigrationProgress(view.start_time, began, kept, plan.predicted.epoch_seconds)
         if (reported := self._cache.progress.get(key) or record.status.measured) is not None:
-            progress = self._progress[key] = progress._replace(at=now, epochs=float(reported.epoch))
+            progress = self._progress[key] = progress.heard(reported, began, kept, now)
         return progress.epochs_at(now)
 
     def _due_jobs(self, now: float) -> list[Key]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from hyperscale.evaluate.calibration.slower_card import slower_cards
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, measured_compute, weights
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.model.history.corrections import MAX_NAMED, PartKind, PredictedPart
+from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, PartKind, PredictedPart
 
 PRIORS: Final = {
     PartKind.OVERHEAD: 0.7,
     PartKind.COMPUTE: 0.4,
-    PartKind.LINK: 0.5,
-    PartKind.INSIDE: 0.5,
+    PartKind.LINK: 0.4,
+    PartKind.INSIDE: 0.4,
     PartKind.CARD: 0.25,
 }
 """Standard deviations of ln(factor) before any run. Overhead stands for the architecture's own factor of its arithmetic.
@@ -58,7 +59,7 @@ class Design:
     exchanged: FloatArray
     """(r, f) what a product's slowest worker exchanges, over all seconds of tiers, insides and what no factor corrects."""
     carried: FloatArray
-    """(r, f) part of the links' seconds that a card carries."""
+    """(r, f) part of the links' seconds that would grow if only this card were slower."""
     architecture: IntArray
     """(r,) place of its own factor."""
     overhead: FloatArray
@@ -69,6 +70,12 @@ class Design:
     """(o,) ln(measured seconds)."""
     weight: FloatArray
     """(o,)"""
+
+    @property
+    def limit(self) -> FloatArray:
+        """(f,) largest size of ln(factor): what the planner applies. Of arithmetic it bounds the sum of two, so that none is here."""
+        exchange = (PartKind.LINK, PartKind.INSIDE, PartKind.CARD)
+        return np.array([math.log(MAX_FACTOR) if kind in exchange else math.inf for kind, _ in self.keys])
 
     def place(self, kind: PartKind, name: str) -> int | None:
         """Where a factor stands; None where no run has it."""
@@ -90,12 +97,12 @@ class Design:
         runs = np.arange(self.runs)
         by_product = self.arithmetic * np.exp(mean[None, :] + mean[self.architecture][:, None])
         links = np.array([kind is PartKind.LINK for kind, _ in self.keys])
-        by_card = np.exp(self.carried @ mean)[:, None]
-        exchange = self.network * np.exp(mean)[None, :] * np.where(links[None, :], by_card, 1.0)
+        by_card, of_cards = self._card_waits(mean)
+        exchange = self.network * np.exp(mean)[None, :] * np.where(links[None, :], by_card[:, None], 1.0)
         waits = self.exchanged * (exchange.sum(axis=1) + self.uncorrected)[:, None]
         slowest = np.where(self.arithmetic > 0.0, by_product + waits, -1.0).argmax(axis=1)
         of_links = exchange[:, links].sum(axis=1)
-        slope = (exchange + self.carried * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
+        slope = (exchange + of_cards * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
         slope += self._arithmetic_slope(by_product, slowest)
         epoch = np.maximum(by_product[runs, slowest] + waits[runs, slowest] + self.overhead, TINY)
         measured = self.observed[self.runs :]
@@ -105,6 +112,15 @@ class Design:
         slopes = np.concatenate([slope, self._arithmetic_slope(by_product, longest)[measured]]) / predicted[:, None]
         return self._independent(self.logarithms - np.log(predicted)), self._independent(slopes)
 
+    def _card_waits(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(r,) what cards multiply the links' seconds with, and (r, f) its relative derivatives."""
+        cards = [at for _, at in self.places(PartKind.CARD)]
+        slope = np.zeros_like(self.carried)
+        if not cards:
+            return np.ones(self.runs), slope
+        wait, slope[:, cards] = slower_cards(self.carried[:, cards], mean[cards])
+        return wait, slope
+
     def faster_slopes(self, mean: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
         """The same, but for each product how a factor that is e^`step` smaller would show.
 
@@ -112,12 +128,22 @@ class Design:
         the derivative at equal seconds is 1.
         """
         residual, slopes = self.residuals(mean)
-        for at, (kind, _) in enumerate(self.keys):
-            if kind is PartKind.COMPUTE:
-                faster = mean.copy()
-                faster[at] -= step
-                slopes[:, at] = (self.residuals(faster)[0] - residual) / step
+        for at, faster in self.slopes_beside(mean, step):
+            slopes[:, at] = faster[:, at]
         return residual, slopes
+
+    def slopes_beside(self, mean: FloatArray, step: float) -> Iterator[tuple[int, FloatArray]]:
+        """Each product's place, with (o, f) slopes where its factor is e^`step` smaller; its own is the secant to there.
+
+        Where it set the pace, another one does then, so that slightly slower ones make up for a much faster one.
+        """
+        residual = self.residuals(mean)[0]
+        for _, at in self.places(PartKind.COMPUTE):
+            faster = mean.copy()
+            faster[at] -= step
+            waiting, slopes = self.residuals(faster)
+            slopes[:, at] = (waiting - residual) / step
+            yield at, slopes
 
     def _independent(self, figures: FloatArray) -> FloatArray:
         """Of observations (o,) or (o, f), those of compute seconds less what those of the epochs tell about them."""

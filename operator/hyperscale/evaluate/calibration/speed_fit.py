@@ -1,10 +1,12 @@
 """Factors of the cost model from finished runs: one regression for all architectures, each factor shrunk towards 1.
 
-ln(seconds of run i) = ln(max_p e^(a + b_p) C_ip + sum_t e^(l_t + sum_n w_in c_n) L_it + sum_q e^(d_q) D_iq + O_i) + error,
-with a of the architecture, b of a product, l of a tier, d of an inside, c of a card, and the seconds of the plan's parts in capitals.
+ln(seconds of run i) = ln(max_p e^(a + b_p) C_ip + K_i(c) sum_t e^(l_t) L_it + sum_q e^(d_q) D_iq + O_i) + error,
+with a of the architecture, b of a product, l of a tier, d of an inside, c of cards, and the seconds of the plan's parts in capitals. K is
+the wait for the slower card of each link (`slower_card.py`).
 Every factor has a normal prior about 0. The estimate is the posterior mode, the mixed model's BLUP (Henderson 1975, Robinson 1991):
 theta = (J'WJ / s^2 + P)^-1 J'W (r + J theta) / s^2, by Gauss-Newton steps. W are weights of Student's t with 4 degrees of freedom
-(Lange, Little and Taylor 1989), one for all that a run measured, times what the run counts for (`taught_run.weights`).
+(Lange, Little and Taylor 1989), one for all that a run measured, times what the run counts for (`taught_run.weights`). They judge a run
+by its studentized residual (Cook and Weisberg 1982).
 """
 
 from __future__ import annotations
@@ -59,13 +61,15 @@ class SpeedFit:
     """(f,) of ln(factor)."""
     covariance: FloatArray
     """(f, f)"""
+    of_sums: FloatArray
+    """(f, f) variance of ln(factor) of a product (row) plus that of another factor; of itself alone on the diagonal; 0 elsewhere."""
     left_out: FloatArray
     """(r,) ln(measured / predicted) of each run's epoch, about as if the run had been left out of the fit."""
 
     @property
     def finite(self) -> bool:
         """Whether every figure is a number."""
-        return all(bool(np.isfinite(figures).all()) for figures in (self.mean, self.covariance, self.left_out))
+        return all(bool(np.isfinite(figures).all()) for figures in (self.mean, self.covariance, self.of_sums, self.left_out))
 
 
 def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corrections]:
@@ -93,19 +97,52 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
     precision = np.diag(1.0 / design.prior**2)
     mean: FloatArray = np.zeros(len(design.prior))
     spread = PRIOR_SPREAD
+    leverage: FloatArray = np.zeros(len(design.weight))
     for _ in range(STEPS):
         residual, slope = design.residuals(mean)
-        weight = _weights(design, residual, spread)
+        weight = _weights(design, _left_out(residual, leverage, 0.5), spread)
         normal = slope.T @ (weight[:, None] * slope) / spread**2 + precision
-        target = np.linalg.solve(normal, slope.T @ (weight * (residual + slope @ mean)) / spread**2)
+        leverage = _leverage(weight, slope, np.linalg.inv(normal).astype(np.float64), spread)
+        target = _bounded(normal, slope.T @ (weight * (residual + slope @ mean)) / spread**2, design.limit)
         mean = mean + np.clip(target - mean, -MAX_STEP, MAX_STEP)
         spread = _spread(design.weight, design.residuals(mean)[0])
     residual, slope = design.faster_slopes(mean, NOTABLY_FASTER)
-    weight = _weights(design, residual, spread)
+    weight = _weights(design, _left_out(residual, leverage, 0.5), spread)
     covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision).astype(np.float64)
-    leverage = weight * np.einsum("if,fg,ig->i", slope, covariance, slope) / spread**2
-    left_out: FloatArray = residual / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
-    return SpeedFit(design, mean, covariance, left_out[: design.runs])
+    left_out = _left_out(residual, _leverage(weight, slope, covariance, spread), 1.0)
+    of_sums = np.zeros_like(covariance)
+    for at, slope in design.slopes_beside(mean, NOTABLY_FASTER):
+        beside = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision)
+        of_sums[at] = np.diag(beside) + beside[at, at] + 2.0 * beside[at]
+        of_sums[at, at] = beside[at, at]
+    return SpeedFit(design, mean, covariance, of_sums, left_out[: design.runs])
+
+
+def _leverage(weight: FloatArray, slope: FloatArray, covariance: FloatArray, spread: float) -> FloatArray:
+    """(o,) of each observation on its own prediction, 0 to 1."""
+    leverage: FloatArray = weight * np.einsum("if,fg,ig->i", slope, covariance, slope) / spread**2
+    return leverage
+
+
+def _left_out(residual: FloatArray, leverage: FloatArray, power: float) -> FloatArray:
+    """(o,) residuals as if each observation had been left out; with `power` 0.5 over their standard deviation then, times the spread.
+
+    A run that alone teaches a factor fits itself: its residual says nothing, what it would be without the run does.
+    """
+    scaled: FloatArray = residual / (1.0 - np.minimum(leverage, MAX_LEVERAGE)) ** power
+    return scaled
+
+
+def _bounded(normal: FloatArray, right: FloatArray, limit: FloatArray) -> FloatArray:
+    """Return (f,) the solution of `normal` @ x = `right` within ± `limit` (f,): what would be beyond stays there, and the others adapt."""
+    solution: FloatArray = np.linalg.solve(normal, right).astype(np.float64)
+    at_limit = np.zeros(len(limit), dtype=np.bool_)
+    while (beyond := ~at_limit & (np.abs(solution) > limit)).any():
+        at_limit |= beyond
+        solution = np.where(at_limit, np.sign(solution) * np.minimum(np.abs(solution), limit), solution)
+        free = ~at_limit
+        solution[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free] - normal[np.ix_(free, at_limit)] @ solution[at_limit])
+    return solution
 
 
 def _weights(design: Design, residual: FloatArray, spread: float) -> FloatArray:
@@ -141,8 +178,7 @@ def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) ->
     level, variance = (0.0, design.prior_of(PartKind.OVERHEAD) ** 2) if place is None else (fit.mean[place], fit.covariance[place, place])
     products = []
     for name, at in design.places(PartKind.COMPUTE):
-        shared = 0.0 if place is None else 2.0 * fit.covariance[place, at]
-        error = math.sqrt(max(0.0, variance + fit.covariance[at, at] + shared))
+        error = math.sqrt(max(0.0, variance + fit.of_sums[at, at] if place is None else fit.of_sums[at, place]))
         products.append(_factor(name, level + fit.mean[at], error, design.counts[at], design.rates.get(name, 0.0)))
     untried = math.sqrt(variance + design.prior_of(PartKind.COMPUTE) ** 2)
     return Corrections(
