@@ -206,13 +206,27 @@ class ExchangeVolumes:
     """Seconds of latency of the slowest hop -> seconds of allreduce, were all hops of a ring alike: what searches are guided by."""
     ring_byte_factor: float
     """Seconds per byte of the slowest hop, likewise."""
-    collectives: FloatArray = field(compare=False)
-    """(workers + 1, algorithms, 5) by number of different nodes; the fastest algorithm counts: see `Collective`.
+    algorithms: FloatArray = field(compare=False)
+    """(workers + 1, algorithms, 5) of all algorithms by number of different nodes: see `collectives`."""
+    fastest: BoolArray = field(compare=False)
+    """(workers + 1, algorithms) False for those that are never the fastest over that many nodes."""
 
-    Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop between nodes, and inside -> seconds of an
-    epoch's allreduces, of which the slower of the last two counts; then seconds whatever the hops."""
-    floors: FloatArray = field(compare=False)
-    """(workers + 1, algorithms, 5) no algorithm over that number of nodes or more has smaller figures than the least of these."""
+    @cached_property
+    def collectives(self) -> FloatArray:
+        """(workers + 1, algorithms, 5) by number of different nodes; the fastest algorithm counts: see `Collective`.
+
+        Slowest latency between nodes, slowest inside, seconds per byte of the most loaded hop between nodes, and inside -> seconds of an
+        epoch's allreduces, of which the slower of the last two counts; then seconds whatever the hops. Those that are never the fastest
+        are left out; their places, last in a row, take forever.
+        """
+        return winners_first(self.algorithms, self.fastest)
+
+    @cached_property
+    def floors(self) -> FloatArray:
+        """(workers + 1, algorithms, 5) no algorithm over that number of nodes or more has smaller figures than the least of these."""
+        lasting = np.logical_or.accumulate(self.fastest[::-1])[::-1]
+        least = np.minimum.accumulate(np.where(self.fastest[..., None], self.algorithms, np.inf)[::-1])[::-1]
+        return winners_first(least, lasting)
 
     @cached_property
     def by_fours(self) -> tuple[FloatArray, FloatArray]:
@@ -243,9 +257,9 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        alone = np.zeros((2, 1, 5))
-        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, alone, alone)
-    collectives, floors = _collectives(costs, ranks, workers, steps)
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0, np.zeros((2, 1, 5)), np.ones((2, 1), dtype=np.bool_))
+    gradients = steps * workload.gradient_bytes
+    algorithms = collective_table(ranks, workers, costs.sharp_efficiency) * (steps, steps, gradients, gradients, steps)
     return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
@@ -253,19 +267,6 @@ def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
         halo_bytes=workload.halo_bytes(ranks, workers, gpus),
         ring_latency_factor=steps * 2.0 * (ranks - 1),
         ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
-        collectives=collectives,
-        floors=floors,
+        algorithms=algorithms,
+        fastest=winners(algorithms, costs.hop_range(workers)),
     )
-
-
-def _collectives(costs: Costs, ranks: int, workers: int, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Two tables (workers + 1, algorithms, 5): `collectives.allreduce` by number of nodes, row 0 is row 1; and of that number or more.
-
-    Those that are never the fastest for that many nodes are left out; their places, last in a row, take forever.
-    """
-    gradients = steps * costs.workload.gradient_bytes
-    table = collective_table(ranks, workers, costs.sharp_efficiency) * (steps, steps, gradients, gradients, steps)
-    kept = winners(table, costs.hop_range(workers))
-    lasting = np.logical_or.accumulate(kept[::-1])[::-1]
-    floors = np.minimum.accumulate(np.where(kept[..., None], table, np.inf)[::-1])[::-1]
-    return winners_first(table, kept), winners_first(floors, lasting)
