@@ -185,7 +185,8 @@ class ClusterGraph:
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         tier = self.common_tier(rows, columns)
         same = rows[:, None] == columns[None, :]
-        there, back = self._samples(rows, columns), self._samples(columns, rows)
+        there = self._samples(rows, columns)
+        back = there if rows is columns else self._samples(columns, rows)
         measured: BoolArray = np.where(same, self.inside.stated[rows][:, None], np.isfinite(there[0]) & np.isfinite(there[1]))
         guess = self._tier_figures(rows, columns, tier)
         if self.estimates is not None:

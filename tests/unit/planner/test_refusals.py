@@ -258,3 +258,9 @@ def test_a_refusal_says_what_was_needed_what_was_found_and_what_to_try(
 def test_a_refusal_keeps_a_bounded_list_of_nodes() -> None:
     refusal = refused(flat(100, requested_gpus=1), training(**need(2)))
     assert len(refusal.rejected) == 32
+
+
+def test_a_graph_that_no_gpu_holds_is_refused_where_the_only_count_is_searched_closely_at_once() -> None:
+    """Beyond 40 candidates a single count gets no rough look first, so that no placement is known when the proof would begin."""
+    refusal = refused(flat(48, gpu_memory_bytes=16 * GIB), training(dataset=LARGE_GRAPH, **need(2)))
+    assert refusal.reason == "NeverFits"

@@ -212,8 +212,18 @@ def _too_much(node: Node) -> Iterator[str]:
             yield f"{name}: {value:g} is more than any node has; write at most {most:g}"
 
 
-def _sample_problems(name: str, sample: Sample) -> Iterator[str]:
-    field, most = _camel(name), MAX_SAMPLES[name]
+def _sample_problems(name: str, sample: Sample) -> Iterable[str]:
+    value, age = sample.value, sample.age_seconds
+    unknown = sample.quality is Quality.UNKNOWN
+    possible = unknown if value is None else not unknown and 0 <= value <= MAX_SAMPLES[name]
+    # Nearly all of a large cluster's hundred thousands of samples: no more is done for them.
+    if possible and (age is None or 0 <= age < math.inf):
+        return ()
+    return _named_problems(_camel(name), MAX_SAMPLES[name], sample)
+
+
+def _named_problems(field: str, most: float, sample: Sample) -> Iterator[str]:
+    """Problems of a sample; field: its name in the file; most: the largest possible value."""
     if (sample.value is None) != (sample.quality is Quality.UNKNOWN):
         yield f"{field}: value must be null exactly when quality is unknown"
     elif sample.value is not None and not (math.isfinite(sample.value) and sample.value >= 0):

@@ -8,25 +8,22 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.api.node_links import MAX_LINKED_NODES, NodeLinks
-from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.graph import IntArray, LinkCosts
 
 LINK_DIGITS: Final = 3
 """Significant digits: probes of one link differ by more."""
 
 
-def links_of_plan(graph: ClusterGraph, order: IntArray) -> NodeLinks | None:
+def links_of_plan(costs: LinkCosts, places: IntArray) -> NodeLinks | None:
     """Return the links between the nodes of a plan; None for one node, and for more than MAX_LINKED_NODES.
 
-    order: (workers,) position in `graph.nodes` of each worker's node, by worker
+    costs: of the nodes · places: (workers,) of each worker's node among them, by worker
     """
-    first = np.unique(order, return_index=True)[1]
-    nodes = order[np.sort(first)]
-    if not 1 < len(nodes) <= MAX_LINKED_NODES:
+    nodes = places[np.sort(np.unique(places, return_index=True)[1])]
+    if not 1 < len(nodes) <= MAX_LINKED_NODES or not costs.reachable.all():
         return None
-    costs = graph.link_costs(nodes)
-    if not costs.reachable.all():
-        return None
-    pairs = np.triu_indices(len(nodes))
+    rows, columns = np.triu_indices(len(nodes))
+    pairs = nodes[rows], nodes[columns]
     slower = np.minimum(costs.bandwidth_bytes_per_second, costs.bandwidth_bytes_per_second.T)[pairs]
     later = np.maximum(costs.latency_seconds, costs.latency_seconds.T)[pairs]
     per_byte = tuple(_short(1.0 / rate) for rate in slower.tolist())

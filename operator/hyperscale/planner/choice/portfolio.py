@@ -31,6 +31,7 @@ from hyperscale.planner.choice.links_of_plan import links_of_plan
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.stated_epoch import stated_epoch
 from hyperscale.planner.choice.ties import settled, tolerance
+from hyperscale.planner.choice.used_nodes import UsedNodes, used_nodes
 from hyperscale.planner.cost.objective import Breakdown, predict, shares
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.problem.regions import domains_of
@@ -176,15 +177,15 @@ def describe(
     held_shares: (k,) parts that the ranks keep; None deals them out again
     """
     order = np.array(candidate.order, dtype=np.int64)
-    members, positions = np.unique(order, return_inverse=True)
-    costs = problem.costs(members)
+    used = used_nodes(problem, order)
+    costs, positions = used.costs, used.places
     if held_shares is None:
         figures, share = predict(costs, positions), shares(costs, positions[None, :])[0][0]
     else:
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = _placements(problem, candidate, rounded_shares(share.tolist()))
-    predicted = _prediction(problem, order, figures, share)
+    predicted = _prediction(used, figures, share)
     return Plan(
         planner=planner,
         seed=problem.request.seed,
@@ -196,10 +197,10 @@ def describe(
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=reasons.rejections(problem, candidate),
         snapshot=problem.graph.digest,
-        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted, problem, order)),
-        fallbacks=(*steps, *trust.fallbacks(problem, order)),
-        allreduce=allreduce_cost(problem, order),
-        links=links_of_plan(problem.graph, problem.nodes[order]),
+        reasons=(*reasons.reasons(used, candidate, figures, others), *trust.source(predicted, problem, order)),
+        fallbacks=(*steps, *trust.fallbacks(used)),
+        allreduce=allreduce_cost(used),
+        links=links_of_plan(used.links, positions),
     )
 
 
@@ -212,11 +213,12 @@ def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) 
     )
 
 
-def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: FloatArray) -> Prediction:
+def _prediction(used: UsedNodes, figures: Breakdown, share: FloatArray) -> Prediction:
     """The figures, times what finished runs on such GPUs taught and the search did not know yet."""
-    stated = stated_epoch(problem, order, share)
+    problem, order = used.problem, used.order
+    stated = stated_epoch(used, share)
     calibration = trust.correction(problem, order, figures, stated)
-    low, high = trust.stated_range(problem, order, figures, calibration, stated.parts)
+    low, high = trust.stated_range(used, figures, calibration, stated.parts)
     factor = trust.shown_ratio(calibration)
     return Prediction(
         epoch_seconds=rounded(factor * figures.epoch_seconds),
@@ -225,7 +227,7 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown, share: Fl
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=calibration,
-        bound_by=bounded_by(problem, order, share, figures.slowest_worker),
+        bound_by=bounded_by(used, share, figures.slowest_worker),
         parts=stated.parts,
     )
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
+from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds, objectives
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.search.local_search_batch import replacement_estimates
+from hyperscale.planner.search.local_search_batch import replacements
 from hyperscale.planner.search.search_result import Candidate
 
 REASON_ORDER: Final = (
@@ -45,6 +46,8 @@ MAX_COMPARED: Final = 128
 """Unused nodes compared with the planned ones, fastest first."""
 MAX_POSITIONS: Final = 32
 """Ranks tried for each of them."""
+ELEMENTS_AT_ONCE: Final = 60_000
+"""Of these numbers that are in use together: they stay in the processor's cache."""
 COMPARED_ELEMENTS: Final = 8_000_000
 """Numbers that this may touch, ranks tried × workers × candidates; very large jobs get fewer ranks."""
 LARGEST_PERCENTAGE: Final = 2.0
@@ -58,11 +61,12 @@ LARGEST_GAP: Final = 1.0
 CUT_SHORT: Final = "The search ended at its deadline: with more time, or on a faster machine, the plan may be another."
 
 
-def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
-    """Sentences for the winner; `others` are the candidates that lost."""
+def reasons(used: UsedNodes, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
+    """Sentences for the winner on the nodes `used`; `others` are the candidates that lost."""
+    problem = used.problem
     sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
     if chosen.workers * problem.demand.gpus > 1:
-        sentences.append(_network(problem, chosen, figures))
+        sentences.append(_network(used, figures))
     sentences += [sentence for sentence in (_runner_up(chosen, others), _topology(problem, chosen)) if sentence]
     return tuple(sentences)
 
@@ -142,28 +146,25 @@ def _slowest_worker(problem: Problem, chosen: Candidate, figures: Breakdown) -> 
     )
 
 
-def _network(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
+def _network(used: UsedNodes, figures: Breakdown) -> str:
     """The hop of the ring that takes longest by latency and bytes together, those between GPUs of a node counted."""
-    order = np.array(chosen.order, dtype=np.int64)
-    following = np.roll(order, -1)
-    members, positions = np.unique(order, return_inverse=True)
-    costs = problem.costs(members)
-    apart, inside = hops_seconds(costs, positions)
-    seconds, ends = np.concatenate((apart, inside)), np.concatenate((following, order))
+    costs, places, measured = used.costs, used.places, used.links.measured
+    following = np.roll(places, -1)
+    apart, inside = hops_seconds(costs, places)
+    seconds, ends = np.concatenate((apart, inside)), np.concatenate((following, places))
     slowest = int(np.argmax(seconds))
-    source, target = int(order[slowest % len(order)]), int(ends[slowest])
-    hop = int(np.searchsorted(members, source)), int(np.searchsorted(members, target))
-    measured = problem.graph.link_costs(problem.nodes[[source, target]]).measured
+    hop = source, target = int(places[slowest % len(places)]), int(ends[slowest])
+    names = [used.problem.names[used.members[place]] for place in hop]
     speed = f"{costs.latency_seconds[hop] * 1e3:.3g} ms, {1e-9 / costs.seconds_per_byte[hop]:.3g} GB/s"
     takes = f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
     if source == target:
-        origin = "told by agent or policy" if measured[0, 0] else "assumed for the product"
-        head = "All ring hops stay" if len(members) == 1 else "Slowest ring hop is"
-        return f"{head} inside {problem.names[source]}: {speed} ({origin}); {takes}"
-    origin = "measured" if measured[0, 1] or measured[1, 0] else "estimated from labels"
-    times = int(crossings(costs, positions[None, :], np.roll(positions, -1)[None, :])[0, slowest])
+        origin = "told by agent or policy" if measured[hop] else "assumed for the product"
+        head = "All ring hops stay" if len(used.members) == 1 else "Slowest ring hop is"
+        return f"{head} inside {names[0]}: {speed} ({origin}); {takes}"
+    origin = "measured" if measured[hop] or measured[target, source] else "estimated from labels"
+    times = int(crossings(costs, places[None, :], following[None, :])[0, slowest])
     shared = f", {times} hops share its card" if times > 1 else ""
-    return f"Slowest ring hop is {problem.names[source]} to {problem.names[target]}: {speed} ({origin}{shared}); {takes}"
+    return f"Slowest ring hop is {names[0]} to {names[1]}: {speed} ({origin}{shared}); {takes}"
 
 
 def _runner_up(chosen: Candidate, others: Sequence[Candidate]) -> str:
@@ -242,8 +243,9 @@ def _outside(problem: Problem, chosen: Candidate, members: IntArray) -> list[boo
 def _best_replacement(costs: Costs, order: IntArray, members: IntArray) -> FloatArray:
     """(p,) objective with each of `members` in the best of the first 32 positions; +inf out of reach, NaN where memory is too small."""
     affordable = max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second)))
-    tried = range(min(len(order), MAX_POSITIONS, affordable))
-    estimates = np.array([replacement_estimates(costs, order, position) for position in tried])[:, members]
+    tried = np.arange(min(len(order), MAX_POSITIONS, affordable))
+    chunks = np.array_split(tried, -(-len(tried) * len(order) * len(costs.flops_per_second) // ELEMENTS_AT_ONCE))
+    estimates = np.concatenate([replacements(costs, np.repeat(order[None, :], len(chunk), axis=0), chunk) for chunk in chunks])[:, members]
     seconds: FloatArray = estimates.min(axis=0)
     if len(order) > MAX_POSITIONS or not memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
         return seconds

@@ -19,6 +19,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.choice.confidence import link_confidence, use_confidence
 from hyperscale.planner.choice.stated_epoch import StatedEpoch
+from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import Breakdown
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.problem.corrections import applied, log_error
@@ -167,24 +168,22 @@ def corrected_range(correction: Correction, figures: Breakdown, doubt: float = 0
     return middle / width, middle * width
 
 
-def stated_range(
-    problem: Problem, order: IntArray, figures: Breakdown, correction: Correction | None, parts: Sequence[PredictedPart]
-) -> tuple[float, float]:
+def stated_range(used: UsedNodes, figures: Breakdown, correction: Correction | None, parts: Sequence[PredictedPart]) -> tuple[float, float]:
     """Low and high epoch seconds: by finished runs where enough of them taught this architecture, else by what is not known."""
-    corrections = problem.request.corrections
+    corrections = used.problem.request.corrections
     if correction is None or (corrections is not None and not correction.by_curve and corrections.runs < MIN_RUNS_OF_RANGE):
-        low, high = prediction_range(problem, order, figures)
+        low, high = prediction_range(used, figures)
         ratio = shown_ratio(correction)
         return low * ratio, high * ratio
     doubt = log_error(corrections, parts) if corrections is not None and not correction.by_curve else 0.0
     return corrected_range(correction, figures, doubt)
 
 
-def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
-    """Steps down behind the plan on the candidates `order` (k,), in a fixed order; those of nodes not planned do not count."""
+def fallbacks(used: UsedNodes) -> tuple[str, ...]:
+    """Steps down behind the plan on these nodes, in a fixed order; those of nodes not planned do not count."""
     steps: list[str] = []
-    members = np.unique(order)
-    if not _links_measured(problem, members):
+    problem, members = used.problem, used.members
+    if not _links_measured(used):
         steps.append(LINKS_ESTIMATED)
         if not problem.graph.snapshot.levels:
             steps.append(TOPOLOGY_UNKNOWN)
@@ -194,24 +193,25 @@ def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
     steps += [f"{SPEED_ASSUMED}:{product}" for product in sorted(assumed)]
     steps += [
         f"{INTRA_NODE_LINK_ASSUMED}:{product}"
-        for product in sorted({_kind(problem.graph.nodes[place]) for place in _assumed_insides(problem, order)})
+        for product in sorted({_kind(problem.graph.nodes[place]) for place in _assumed_insides(used)})
     ]
     return tuple(steps)
 
 
-def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> tuple[float, float]:
+def prediction_range(used: UsedNodes, figures: Breakdown) -> tuple[float, float]:
     """Low and high epoch seconds: each part of the prediction stretched by what is not known about its figures."""
+    problem, members = used.problem, used.members
     unsure = problem.job.model.architecture in (Architecture.GAT, Architecture.CUSTOM)
     low, high = UNSURE_COMPUTE_RANGE if unsure else COMPUTE_RANGE
-    places = problem.nodes[np.unique(order)].tolist()
+    places = problem.nodes[members].tolist()
     use_low, use_high = _doubted((1.0, 1.0), UTILIZATION_RANGE, use_confidence(problem.graph, places))
-    if not problem.utilization_known[order].all():
+    if not problem.utilization_known[members].all():
         use_low, use_high = UTILIZATION_RANGE
     low, high = low * use_low, high * use_high
-    if any(problem.speeds[member].assumed for member in order):
+    if any(problem.speeds[member].assumed for member in members):
         low, high = low * SPEED_RANGE[0], high * SPEED_RANGE[1]
     link_low, link_high = ESTIMATED_LINK_RANGE
-    if _links_measured(problem, np.unique(order)) and not _assumed_insides(problem, order):
+    if _links_measured(used) and not _assumed_insides(used):
         link_low, link_high = _doubted(MEASURED_LINK_RANGE, ESTIMATED_LINK_RANGE, link_confidence(problem.graph, places))
     network = figures.communication_seconds
     rest = max(0.0, figures.epoch_seconds - network)
@@ -231,14 +231,13 @@ def _kind(node: Node) -> str:
     return node.gpu_product or capability
 
 
-def _links_measured(problem: Problem, members: IntArray) -> bool:
+def _links_measured(used: UsedNodes) -> bool:
     """True where every pair of different planned nodes has samples of both figures."""
-    measured = problem.graph.link_costs(problem.nodes[members]).measured
-    return bool((measured | np.eye(len(members), dtype=np.bool_)).all())
+    return bool((used.links.measured | np.eye(len(used.members), dtype=np.bool_)).all())
 
 
-def _assumed_insides(problem: Problem, order: IntArray) -> list[int]:
+def _assumed_insides(used: UsedNodes) -> list[int]:
     """Positions of the nodes where ranks exchange by an inside that neither an agent nor the policy tells."""
-    members, workers = np.unique(order, return_counts=True)
-    inner = problem.nodes[members[workers * problem.demand.gpus > 1]]
+    problem = used.problem
+    inner = problem.nodes[used.members[used.workers * problem.demand.gpus > 1]]
     return [int(place) for place in inner[~problem.graph.inside.stated[inner]]]

@@ -169,9 +169,31 @@ class Costs:
         """MPI processes of that number of workers, one for each GPU."""
         return workers * self.gpus_per_worker
 
-    def slower(self, factors: FloatArray) -> Costs:
-        """The same nodes with each pair `factors` (m, m) times as slow."""
-        slower = replace(self, latency_seconds=self.latency_seconds * factors, seconds_per_byte=self.seconds_per_byte * factors)
+    def slower_copies(self, factors: FloatArray) -> Costs:
+        """The same nodes c times, each pair of copy i slower by `factors[i]`; factors: (c, m, m).
+
+        Copy i has the candidates from i m on. The factors are so near 1 that the same algorithms may be the fastest. Pairs of nodes of two
+        copies have no meaning.
+        """
+        copies, nodes = factors.shape[:2]
+        each = np.arange(copies)
+
+        def blocks(figures: FloatArray) -> FloatArray:
+            of_pairs = np.zeros((copies, nodes, copies, nodes))
+            of_pairs[each, :, each, :] = figures
+            return of_pairs.reshape(copies * nodes, copies * nodes)
+
+        slower = replace(
+            self,
+            flops_per_second=np.tile(self.flops_per_second, copies),
+            memory_bytes=np.tile(self.memory_bytes, copies),
+            latency_seconds=blocks(self.latency_seconds * factors),
+            seconds_per_byte=blocks(self.seconds_per_byte * factors),
+            blocked=np.tile(self.blocked, (copies, copies)),
+            rails=np.tile(self.rails, copies),
+            uplink_domains=np.tile(self.uplink_domains, copies),
+            sharp_efficiency=np.tile(self.sharp_efficiency, copies),
+        )
         slower.volumes_by_workers.update(self.volumes_by_workers)
         return slower
 

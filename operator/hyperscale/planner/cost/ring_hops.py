@@ -35,7 +35,7 @@ class SlowestHops(NamedTuple):
 
 def slowest_hops(costs: Costs, orders: IntArray) -> SlowestHops:
     """The slowest hops of each ring in `orders` (B, k)."""
-    following = np.roll(orders, -1, axis=1)
+    following = np.concatenate((orders[:, 1:], orders[:, :1]), axis=1)
     ordered = np.sort(orders, axis=1)
     again = ordered[:, 1:] == ordered[:, :-1]
     between = np.where(orders != following, costs.latency_seconds[orders, following], 0.0).max(axis=1)
@@ -107,7 +107,9 @@ def _leaving(costs: Costs, orders: IntArray, following: IntArray) -> tuple[Float
     again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     counts = np.ones((2, rows, workers))
     nodes = len(costs.flops_per_second)
-    for chosen in np.array_split(again, max(1, len(again) * nodes // BATCH_ELEMENTS)):
+    at_once = max(1, BATCH_ELEMENTS // nodes)
+    for start in range(0, len(again), at_once):
+        chosen = again[start : start + at_once]
         source, target = orders[chosen], following[chosen]
         offset = np.arange(len(chosen))[:, None] * nodes
         leaves = source != target

@@ -172,9 +172,9 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
 
 def between_nodes(nodes: Sequence[Node], inside: Inside) -> FloatArray:
     """(n,) bytes a second, one way, of all GPUs of a node over NVLink to other nodes of its domain; 0 without such switches."""
-    joined = [
-        longest(node.gpu_product, BOARDS) in BETWEEN_NODES and (node.gpu_paths is None or node.gpu_paths.kind == NVLINK) for node in nodes
-    ]
+    products = {node.gpu_product for node in nodes}
+    switched = {product for product in products if longest(product, BOARDS) in BETWEEN_NODES}
+    joined = [node.gpu_product in switched and (node.gpu_paths is None or node.gpu_paths.kind == NVLINK) for node in nodes]
     gpus = np.array([node.allocatable_gpus for node in nodes], dtype=np.float64)
     rate: FloatArray = np.where(joined, gpus * inside.bandwidth_bytes_per_second, 0.0)
     return rate

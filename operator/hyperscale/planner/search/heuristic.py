@@ -198,7 +198,7 @@ class _Search:
     def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: SearchBudget) -> float:
         """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by segments; the least seconds found."""
         workers = orders.shape[1]
-        if not fixed.any():
+        if self.best and not fixed.any():
             self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
         if workers in self.solved:
             return np.inf

@@ -123,12 +123,13 @@ def replacement_estimates(costs: Costs, order: IntArray, position: int) -> Float
     return estimates
 
 
-def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
-    """(B, m) the same for every row of `orders` (B, k)."""
+def replacements(costs: Costs, orders: IntArray, position: int | IntArray) -> FloatArray:
+    """(B, m) the same for every row of `orders` (B, k); position: one for all rows, or (B,)."""
     workers = orders.shape[1]
     volume = volumes(costs, workers)
     weight, gpus = costs.weight, costs.gpus_per_worker
-    others = np.delete(orders, position, axis=1)
+    stays = np.arange(workers) != np.broadcast_to(position, len(orders))[:, None]
+    others = orders[stays].reshape(len(orders), workers - 1)
     theirs = weight[others]
     total = theirs.sum(axis=1)[:, None] + weight
     rate = costs.workload.epoch_flops / total
@@ -196,8 +197,9 @@ def _uplinks_with_each(costs: Costs, others: IntArray) -> tuple[FloatArray, Floa
     return stay, come
 
 
-def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: ExchangeVolumes) -> FloatArray:
-    """(B, m) allreduce seconds with each candidate at `position` of the ring."""
+def ring_with_each(costs: Costs, orders: IntArray, position: int | IntArray, volume: ExchangeVolumes) -> FloatArray:
+    """(B, m) allreduce seconds with each candidate at `position` of the ring; position: one for all rows, or (B,)."""
+    positions = np.broadcast_to(position, len(orders))
     rows, workers, nodes = len(orders), orders.shape[1], len(costs.weight)
     seconds = np.empty((rows, nodes))
     # Which hops share a card, how many nodes there are and which inside counts all follow from the candidate: each ring is reckoned whole.
@@ -205,6 +207,6 @@ def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Exchan
     for start in range(0, rows, step):
         chosen = orders[start : start + step]
         joined = np.repeat(chosen, nodes, axis=0)
-        joined[:, position] = np.tile(np.arange(nodes), len(chosen))
+        joined[np.arange(len(joined)), np.repeat(positions[start : start + step], nodes)] = np.tile(np.arange(nodes), len(chosen))
         seconds[start : start + step] = ring_costs(costs, joined, volume).reshape(len(chosen), nodes)
     return seconds

@@ -18,6 +18,7 @@ class PoolCosts:
         self._room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
         self._costs: dict[bytes, Costs] = {}
         self._links: dict[bytes, BestLinks] = {}
+        self._bounds: dict[tuple[bytes, int], float] = {}
 
     def of(self, pool: IntArray) -> Costs:
         """Costs of the candidates at these positions."""
@@ -28,10 +29,13 @@ class PoolCosts:
 
     def lower_bound(self, pool: IntArray, workers: int) -> float:
         """Objective that no placement of `workers` workers in the pool can beat."""
-        costs, room, key = self.of(pool), self._room[pool], pool.tobytes()
-        if key not in self._links:
-            self._links[key] = best_links(costs, room)
-        return lower_bound(costs, room, workers, self._links[key])
+        key = pool.tobytes()
+        if (key, workers) not in self._bounds:
+            costs, room = self.of(pool), self._room[pool]
+            if key not in self._links:
+                self._links[key] = best_links(costs, room)
+            self._bounds[key, workers] = lower_bound(costs, room, workers, self._links[key])
+        return self._bounds[key, workers]
 
     def forget(self, pool: IntArray) -> None:
         """Drop the costs of a pool that is not searched again."""

@@ -32,20 +32,20 @@ cdef extern from *:
 
     /* The ring of a path with each candidate, by four more algorithms: the fastest counts. */
     #define BEAM_WAY(at) beam_max(way[8 + at] * spb, way[12 + at] * within) + (way[16 + at] + way[at] * lat + way[4 + at] * inside)
-    #define BEAM_RINGS(last, first) \
+    #define BEAM_RINGS(latency, per_byte) \
         for (int at = 0; at < fours; at++, row += 20) { \
             double way[20]; \
             for (int i = 0; i < 20; i++) \
                 way[i] = row[i]; \
             for (int c = 0; c < m; c++) { \
-                double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat; \
-                double spb = chained ? beam_max(hop_byte, beam_max(last, first)) : hop_byte; \
+                double lat = latency, spb = per_byte; \
                 double inside = beam_max(hop_inside, inner_lat[c]), within = beam_max(hop_inside_byte, inner_spb[c]); \
                 double one = beam_min(BEAM_WAY(0), BEAM_WAY(1)), other = beam_min(BEAM_WAY(2), BEAM_WAY(3)); \
                 double seconds = (1.0 + tax) * beam_min(one, other) + shut[c]; \
                 ring[c] = beam_min(ring[c], seconds); \
             } \
         }
+    #define BEAM_HOP(known, last, first) beam_max(known, beam_max(last, first))
 
     BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, int railed, const double *restrict weight, const double *restrict shut,
         const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb,
@@ -59,10 +59,15 @@ cdef extern from *:
             rate[c] = flops * now / (total * k);
             ring[c] = INFINITY;
         }
-        if (railed)
-            BEAM_RINGS(last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c]))
+        if (!chained)
+            BEAM_RINGS(hop_lat, hop_byte)
+        else if (railed)
+            BEAM_RINGS(BEAM_HOP(hop_lat, last_lat[c], first_lat[c]),
+                       BEAM_HOP(hop_byte, last_spb[c] * beam_max(last_slow, slow[c]), first_spb[c] * beam_max(first_slow, slow[c])))
+        else if (now < k)
+            BEAM_RINGS(beam_max(hop_lat, last_lat[c]), beam_max(hop_byte, last_spb[c]))
         else
-            BEAM_RINGS(last_spb[c], first_spb[c])
+            BEAM_RINGS(BEAM_HOP(hop_lat, last_lat[c], first_lat[c]), BEAM_HOP(hop_byte, last_spb[c], first_spb[c]))
     }
 
     /* One member beside a candidate: what it then costs goes into the worst boundary and the slowest worker, its link into the own ones. */

@@ -966,7 +966,8 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
     gathers: a worker that joins others of its node may take a place in the ring beside them instead
     """
     cdef int r, j, i, c, b, before, after, k = q.k
-    cdef double total = 0.0, squares = 0.0, weighted, latency, w, t, rate, scale, base, ring, hop_latency, hop_byte, inside, inside_spb
+    cdef double total = 0.0, squares = 0.0, weighted, latency, w, t, rate, scale, base, ring, own_compute
+    cdef double hop_latency, hop_byte, inside, inside_spb
     cdef const double *row
     cdef double own, own_lat, halo, slowest, worst, value, now = limit
     cdef double tax = q.communication_weight
@@ -1006,7 +1007,6 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
         w = q.weight[c]
         t = total + w
         rate = q.epoch_flops / t
-        scale = q.halo_bytes / max(t * t - (squares + w * w) * q.part, 1e-12 * t * t)
         base = q.overhead_seconds
         if k == 1:
             row = class_row(q, q.collectives, least_class(q, q.classes - 1, c), 1)
@@ -1024,7 +1024,11 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
                 inside, inside_spb = max(inside, lat[c]), max(inside_spb, q.inside[c])
             ring = reduce_seconds(q, row, hop_latency, inside, hop_byte, inside_spb)
         base += (1.0 + tax) * ring
-        slowest, worst, own, own_lat = rate * w / q.speed[c], 0.0, 0.0, (lat[c] if q.inner else 0.0)
+        own_compute = rate * w / q.speed[c]
+        slowest, worst, own, own_lat = own_compute, 0.0, 0.0, (lat[c] if q.inner else 0.0)
+        if base + slowest >= now:
+            continue
+        scale = q.halo_bytes / max(t * t - (squares + w * w) * q.part, 1e-12 * t * t)
         for r in range(k):
             if r == position:
                 continue
@@ -1042,7 +1046,7 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
                 break
         else:
             halo = q.rounds * own_lat + scale * node_bytes(q, c, ws.here[c] + 1, own)
-            slowest, worst = max(slowest, halo + rate * w / q.speed[c]), max(worst, halo)
+            slowest, worst = max(slowest, halo + own_compute), max(worst, halo)
             if ws.here[c] and k > 1 and base + slowest + tax * worst < now:
                 # Below its true cost so far: the cards that the ring then shares were left out.
                 base = q.overhead_seconds + (1.0 + tax) * _ring_with(q, order, position, c, gathers, ws)
