@@ -168,3 +168,13 @@ def test_shares_sum_to_one_whatever_pods_come(pods: list[tuple[int, str, float]]
         asked.count(sized(gpus, age, namespace))
     assert sum(shares(asked).values()) == pytest.approx(1.0)
     assert all(size.cpu_cores == 4.0 and size.memory_bytes == 8.0 * GIB for size in asked.sizes())
+
+
+def test_cores_and_memory_that_no_node_has_count_for_little() -> None:
+    asked = AskedSizes()
+    for _ in range(1_000):
+        asked.count(sized(1))
+    asked.count(PodView("stranger", "pod", gpus=1, cpu_cores=1e6, memory_bytes=8 << 50, created=timestamp(BEGIN)))
+    (size,) = asked.sizes()
+    assert 4.0 < size.cpu_cores < 6.0
+    assert 8 * GIB < size.memory_bytes < 48 * GIB

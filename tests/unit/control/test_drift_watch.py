@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -114,6 +115,17 @@ async def test_act_offers_the_plan_once_and_takes_its_gpus() -> None:
     assert all(others[name] == 0 for name in moved)
     cluster.cache.assume(CORA, None)
     assert cluster.cache.assumed_plans.free_gpus(snapshot, Key("team", "other")) == {}
+
+
+@pytest.mark.parametrize(("checkpoint", "most_kept"), [({"claimName": "state", "everyEpochs": 1}, 99.0), (None, 0.0)])
+async def test_a_silent_run_past_its_predicted_end_keeps_no_more_epochs_than_it_has(
+    checkpoint: dict[str, Any] | None, most_kept: float
+) -> None:
+    cluster = Cluster("Automatic", model=SPEC["model"] | {"epochs": 100}, checkpoint=checkpoint)
+    await cluster.pass_time(300, slow=["node-a"])
+    view = cluster.watch.view(CORA)
+    assert view is not None
+    assert 0.0 <= view.epochs_done <= most_kept
 
 
 async def test_a_move_that_does_not_fit_any_more_is_not_begun() -> None:

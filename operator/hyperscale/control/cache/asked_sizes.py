@@ -18,6 +18,9 @@ HALF_LIFE_SECONDS: Final = 7 * 86_400.0
 """Age at which a pod counts half of a new one: what a cluster is asked for changes with projects, not with days."""
 MIN_CAPPED_GPUS: Final = 64.0
 """GPUs of new pods that a namespace may count for whatever others ask for. Else a second one's few pods would be half of the demand."""
+MAX_CORES_A_GPU: Final = 128.0
+MAX_BYTES_A_GPU: Final = float(2 << 40)
+"""More than clouds sell with one GPU: a pod that states more counts for this, since a name of a node alone proves no room for it."""
 MAX_AGES: Final = 32.0
 """Half-lives after which weights are restated; a namespace that asked for nothing meanwhile is forgotten."""
 
@@ -68,7 +71,7 @@ class AskedSizes:
             return
         weight = math.exp2(self._age(pod.created, now))
         of_namespace = self._sums.setdefault(pod.namespace, {})
-        one = _Sum(1.0, pod.cpu_cores, float(pod.memory_bytes))
+        one = _Sum(1.0, min(pod.cpu_cores, MAX_CORES_A_GPU * pod.gpus), min(float(pod.memory_bytes), MAX_BYTES_A_GPU * pod.gpus))
         of_namespace[pod.gpus] = of_namespace.get(pod.gpus, _NONE).plus(one, weight)
         self._sizes = None
 

@@ -199,13 +199,14 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
         if record is None or view is None or not undisturbed(record.status, view):
             return
         now, proposal = self._clock(), record.status.proposed_migration
-        progress = self._progress[key] = self._progress[key].judged(advice.now_epoch_seconds, now)
+        self._progress[key] = self._progress[key].judged(advice.now_epoch_seconds, now)
         proposed = unix_seconds(proposal.first_proposed_time) if proposal else None
         before = self._evaluations.get(key) or MigrationEvaluation(proposed, proposal)
         acts = policy.migration.mode is MigrationMode.AUTOMATIC
         blocker = migration_blocker(job.request.job, view, record.status.plan_changes) if acts else ADVISES
         terms = MigrationTerms(policy.migration, blocker, record.status.last_migration, now)
-        kept = max(0.0, progress.epochs_at(now) - job.redone_epochs)
+        # Of what was asked about: a run that reports nothing may be past its predicted end.
+        kept = max(0.0, job.request.job.model.epochs - job.remaining_epochs - job.redone_epochs)
         after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=kept)
         self._keep(key, before, after, proposal)
 
