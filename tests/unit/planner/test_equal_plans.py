@@ -133,3 +133,18 @@ def test_no_equal_plan_leaves_more_gpus_idle_than_the_fastest(rooms: list[tuple[
     assert plan.objective <= fastest.objective * (1 + percent / 100) * (1 + 1e-9)
     assert all(count <= left[name] for name, count in plan.ranks_by_node.items())
     assert sum(left[name] for name in plan.ranks_by_node) <= sum(left[name] for name in fastest.ranks_by_node)
+
+
+@pytest.mark.parametrize("percent", [1, 5])
+def test_a_fuller_layout_is_never_dearer_than_what_it_replaces(percent: int) -> None:
+    inside = {"intra_node_bytes_per_second": 10_000_000_000, "intra_node_latency_nanoseconds": 10_000}
+    cheap = GpuModel(product="NVIDIA-A10", gigaflops=130, price_per_hour=1.0, **inside)
+    dear = GpuModel(product="NVIDIA-A30", gigaflops=130, price_per_hour=4.0, **inside)
+    rooms = [("x1", 3, "NVIDIA-A10"), ("y1", 4, "NVIDIA-A30")]
+    nodes = [gpu_node(name, free=free, allocatable_gpus=8, requested_gpus=8 - free, product=product) for name, free, product in rooms]
+    seen = snapshot(*nodes, links=both_ways(["x1", "y1"], latency_seconds=1e-6, bandwidth_bytes_per_second=4e10))
+    job = training(model={"architecture": "Custom", "parameters": 1000}, workers={"minReplicas": 4, "maxReplicas": 4})
+    price = {"x1": 1.0, "y1": 4.0}
+    exact, equal = (planned(seen, job, PolicySpec(tolerance_percent=each, gpus=(cheap, dear))) for each in (0, percent))
+    exact_price, equal_price = (sum(price[worker.node] for worker in plan.workers) for plan in (exact, equal))
+    assert equal_price <= exact_price

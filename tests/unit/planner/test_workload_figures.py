@@ -164,3 +164,15 @@ def test_a_sampled_job_holds_features_and_scores_whole_neighbourhoods() -> None:
     workload = profile(training(model=SAMPLED, dataset=graph(2_449_029, 123_718_280)))
     assert workload.gpu_bytes(1.0, 1, 1) > 2_449_029 * 100 * 4 + 123_718_280 * 8
     assert workload.step_bytes < workload.gpu_bytes(1.0, 1, 1)
+
+
+@pytest.mark.parametrize(("output_heads", "parameters"), [(None, 11_499), (1, 11_499), (0, 35_457), (6, 51_429), (64, 514_617)])
+def test_heads_of_attentions_last_layer_count_in_parameters_and_memory(output_heads: int | None, parameters: int) -> None:
+    """Parameters are those of the worker's network: 50 features, 4 heads of 16, 121 classes."""
+    further = {} if output_heads is None else {"hyperparameters": {"outputHeads": output_heads}}
+    model = {"architecture": "GAT", "layers": 2, "hiddenSize": 16, "heads": 4, **further}
+    data = graph(1_000_000, 10_000_000) | {"featureSize": 50, "classes": 121}
+    workload = profile(training(model=model, dataset=data))
+    assert workload.gradient_bytes == 4 * parameters
+    heads = 1 if output_heads is None else output_heads or 4
+    assert workload.gpu_bytes(1.0, 1, 1) > 1_000_000 * 4 * 121 * heads * 2, "what was projected, and the result"

@@ -20,6 +20,8 @@ from hyperscale.planner.search.search_result import Candidate
 
 MAX_WORKERS: Final = 64
 """Larger jobs are left as they are: they fill most of their nodes."""
+SAME_PRICE: Final = 1e-9
+"""Relative difference that comes from the order of a sum."""
 MAX_COSTED: Final = 12
 """Layouts whose objective is taken, those that fit best first."""
 
@@ -35,7 +37,11 @@ def consolidated(problem: Problem, candidate: Candidate, limit: float, fit: Fit,
     workers, order = candidate.workers, np.array(candidate.order, dtype=np.int64)
     if workers > MAX_WORKERS:
         return None
-    unique = {layout.tobytes(): layout for layout in _layouts(problem, _eligible(problem, order), order, begun)}
+    # The cheapest of equal plans wins before how well they fit. A price that is not known is 0 here: `_eligible` asks for known ones.
+    prices = np.array([speed.price_per_hour or 0.0 for speed in problem.speeds])
+    most = float(prices[order].sum()) * (1.0 + SAME_PRICE)
+    eligible = _eligible(problem, order)
+    unique = {row.tobytes(): row for row in _layouts(problem, eligible, order, begun) if float(prices[row].sum()) <= most}
     layouts = [np.sort(order), *unique.values()]
     figures = fit(layouts)
     ranking = np.lexsort((np.arange(len(layouts)), *figures.T[::-1]))

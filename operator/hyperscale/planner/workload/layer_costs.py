@@ -16,7 +16,7 @@ Fitted to published full-graph GraphSAGE epochs on one A100 (Reddit, products, o
 
 ATTENTION_WEIGHT: Final = 360.0
 """Operations of a neighbour sum that attention takes for one message and head beside its weighted sum: scores, softmax, dropout.
-Fitted to epochs of our own layers on one H100 (docs/benchmarks/gpu.md): 5 to 20 M edges, 1 to 8 heads, within 15 %."""
+Fitted to epochs of our own layers on one H100 (docs/benchmarks/gpu.md): 5 to 20 M edges, 1 to 8 heads, within 16 %."""
 
 TRAINING_PASSES: Final = 3.0
 """Forward, gradient of the inputs, gradient of the weights."""
@@ -27,8 +27,11 @@ class Layer(NamedTuple):
 
     inputs: int
     outputs: int
+    """Of all heads together."""
     heads: int = 1
     """Of attention."""
+    averaged: bool = False
+    """Whether the heads are averaged after the sums, as in GAT's last layer."""
 
 
 def layers(model: ModelSpec, feature_size: int, classes: int) -> tuple[Layer, ...]:
@@ -38,8 +41,9 @@ def layers(model: ModelSpec, feature_size: int, classes: int) -> tuple[Layer, ..
     stated = None if model.hyperparameters is None else model.hyperparameters.output_heads
     # The worker's reading of outputHeads: one where it is left out, as many as the others where it is 0.
     last = (heads if stated == 0 else stated or 1) if attends else 1
-    widths = [feature_size, *([model.hidden_size * heads] * (model.layers - 1)), classes]
-    return tuple(Layer(*pair, last if at == model.layers - 1 else heads) for at, pair in enumerate(pairwise(widths)))
+    widths = [feature_size, *([model.hidden_size * heads] * (model.layers - 1)), classes * last]
+    ends = (at == model.layers - 1 for at in range(model.layers))
+    return tuple(Layer(*pair, last if end else heads, attends and end) for pair, end in zip(pairwise(widths), ends, strict=True))
 
 
 def layer_flops(model: ModelSpec, layer: Layer, vertices: float, edges: float) -> float:
@@ -60,4 +64,5 @@ def parameters(model: ModelSpec, stack: tuple[Layer, ...]) -> int:
         return model.parameters
     projections = 2 if model.architecture is Architecture.GRAPH_SAGE else 1
     attention = 2 if model.architecture is Architecture.GAT else 0
-    return sum(projections * layer.inputs * layer.outputs + (1 + attention) * layer.outputs for layer in stack)
+    biases = sum(layer.outputs // layer.heads if layer.averaged else layer.outputs for layer in stack)
+    return biases + sum(projections * layer.inputs * layer.outputs + attention * layer.outputs for layer in stack)
