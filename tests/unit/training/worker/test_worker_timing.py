@@ -87,9 +87,19 @@ def test_an_epoch_is_timed_by_the_devices_events_and_waits_for_the_device_once(
         assert stats.seconds == pytest.approx(stats.compute_seconds + stats.communication_seconds)
         assert stats.seconds * 1e3 == pytest.approx(round(stats.seconds * 1e3)), "whole milliseconds, as events are apart"
         assert 0.0 < sum(stats.phases.values()) <= stats.seconds + 1e-9
-    ready = trainer.gradients.ready_seconds
-    assert set(ready) == {name for name, _ in trainer.model.named_parameters()}
-    assert len(set(ready.values())) == len(ready), "each gradient has a moment of its own"
+    assert not trainer.gradients.ready_seconds, "no other rank waits for the gradients of one that trains alone"
+
+
+def test_each_gradient_has_a_moment_of_its_own_where_ranks_exchange_them(stream: Stream) -> None:
+    graph, cut = labelled_graph(5, 60, features=12, degree=6.0), (np.arange(60) % 2).astype(np.int32)
+
+    def rank(comm: Comm) -> bool:
+        trainer = FullTrainer(a_run({"layers": 3}, rank=comm.rank, size=2), comm, local_part(graph, cut, comm.rank, 2), CPU)
+        trainer.epoch(1)
+        ready = trainer.gradients.ready_seconds
+        return set(ready) == {name for name, _ in trainer.model.named_parameters()} and len(set(ready.values())) == len(ready)
+
+    assert run_threads(2, rank) == [True, True]
 
 
 def test_waiting_for_copies_is_told_from_computing_in_both_directions(stream: Stream) -> None:
