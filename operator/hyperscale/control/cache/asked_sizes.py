@@ -20,7 +20,7 @@ MIN_CAPPED_GPUS: Final = 64.0
 """GPUs of new pods that a namespace may count for whatever others ask for. Else a second one's few pods would be half of the demand."""
 MAX_CORES_A_GPU: Final = 128.0
 MAX_BYTES_A_GPU: Final = float(2 << 40)
-"""More than clouds sell with one GPU: a pod that states more counts for this, since a name of a node alone proves no room for it."""
+"""More than clouds sell with one GPU. A pod that states more counts for this: the name of a node alone proves no room."""
 MAX_AGES: Final = 32.0
 """Half-lives after which weights are restated; a namespace that asked for nothing meanwhile is forgotten."""
 

@@ -119,7 +119,7 @@ def _judged(plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: 
     hopes = problem.expected() is not problem
     above = None if hopes else gap(plain, lower_bound)
     least = min(candidate.objective for candidate, _ in proposed)
-    equal = least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING
+    equal = least * (1.0 + SAME) < plain <= least * (1.0 + within) * ROUNDING
     chosen = reasons.preferred(within, problem.request.weights, bool(problem.request.asked_sizes)) if equal else ""
     sentences = tuple(text for text in (chosen, reasons.distance(above, within)) if text)
     ranked = scores(proposed, plan.planner, plain)

@@ -216,7 +216,7 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
         return Rejection(name, "GPUMemory", "its GPUs do not hold their part of the training graph")
     if not np.isfinite(seconds):
         return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
-    # Below the plan's own only where a preferred domain was worth that much, or time was up.
+    # Below the plan's own where plans within the tolerance count as equal, a preferred domain was worth that much, or time was up.
     return Rejection(
         name, "SlowerPlan", f"instead of the planned node it replaces best: {_percent(max(seconds, chosen.objective), chosen.objective)}"
     )
@@ -249,11 +249,12 @@ def _best_replacement(costs: Costs, order: IntArray, members: IntArray) -> Float
     seconds: FloatArray = estimates.min(axis=0)
     if len(order) > MAX_POSITIONS or not memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
         return seconds
-    # The estimates do not know that a full GPU shifts work to the others: say what the best of them really costs.
-    moves = np.repeat(order[None, :], len(members), axis=0)
-    moves[np.arange(len(members)), np.argmin(estimates, axis=0)] = members
-    exact = objectives(costs, moves)
-    return np.where(np.isfinite(seconds), np.where(np.isfinite(exact), exact, np.nan), seconds)
+    # The estimates do not know that a full GPU shifts work to the others: say what each really costs.
+    moves = np.broadcast_to(order, (len(tried), len(members), len(order))).copy()
+    moves[np.arange(len(tried))[:, None], np.arange(len(members)), tried[:, None]] = members
+    exact = objectives(costs, moves.reshape(-1, len(order))).reshape(estimates.shape)
+    best: FloatArray = np.where(np.isfinite(estimates) & np.isfinite(exact), exact, np.inf).min(axis=0)
+    return np.where(np.isfinite(seconds), np.where(np.isfinite(best), best, np.nan), seconds)
 
 
 def _percent(other: float, chosen: float) -> str:
