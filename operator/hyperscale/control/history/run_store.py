@@ -6,7 +6,7 @@ Blocking: call it in a thread. A run is its job's uid: recorded twice it is ther
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -155,10 +155,11 @@ class RunStore:
                 calibrations[architecture] = (*calibrations.get(architecture, ()), calibrate(products, counted))
         return calibrations
 
-    def steps(self, least: int) -> dict[Workload, tuple[MeasuredStep, ...]]:
+    def steps(self, least: int, wanted: Collection[Workload] | None = None) -> dict[Workload, tuple[MeasuredStep, ...]]:
         """Measured steps of workloads on GPUs of one product, newest first, where there are at least `least` steps. Raises HistoryError.
 
         Runs as in `calibrations`; those whose plan cannot be read are left out. Namespaces share the workloads: `latest_workloads`.
+        wanted: only those, with products ""; None: all
         """
         latest = latest_workloads(TEXTS_SEARCHED * MOST_WORKLOADS, least, *PLAUSIBLE_FIGURES)
         runs_by_workload: dict[Workload, tuple[MeasuredStep, ...]] = {}
@@ -167,6 +168,8 @@ class RunStore:
             with self._engine.connect() as connection:
                 for row in connection.execute(latest).all():
                     workload = Workload(*row)
+                    if wanted is not None and workload._replace(products="") not in wanted:
+                        continue
                     steps = self._steps_of(connection, workload) if one_kind(workload.products) else ()
                     kept |= {one.uid for _, one in steps}
                     counted = heard(steps, least)

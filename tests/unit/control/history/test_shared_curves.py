@@ -78,6 +78,15 @@ def test_many_workloads_of_a_namespace_do_not_push_out_those_of_another(history:
     assert len(found) == (MOST_WORKLOADS if placed else 2)
 
 
+def test_only_the_workloads_asked_for_are_read(history: RunStore) -> None:
+    history.record([*runs_of("team", 5, 0), *runs_of("team", 5, 10, hidden_size=64)])
+    every = history.steps(5)
+    (asked, other) = sorted(every, key=lambda workload: workload.hidden_size)
+    assert history.steps(5, {asked._replace(products="")}) == {asked: every[asked]}
+    assert history.steps(5, ()) == {}
+    assert other in every
+
+
 def test_where_half_of_the_runs_contradict_the_other_half_those_near_the_prediction_count() -> None:
     assert calibrate("A100", [1.1, 19.0] * 20).factor == 1.1
     assert calibrate("A100", [19.0, 1.1] * 20).factor == 1.1
