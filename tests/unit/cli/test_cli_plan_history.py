@@ -61,7 +61,7 @@ def test_the_lessons_are_those_of_the_operator(files: Files, history: Path) -> N
     store.close()
     reader, (asked,) = JobReader(), read_jobs([files.job], None)
     reader.calibrations, reader.taught, reader.corrections = dict(lessons.calibrations), dict(lessons.curves), dict(lessons.corrections)
-    read = read_lessons(str(history), 5)
+    read = read_lessons(str(history), 5, [asked.spec])
     assert read.calibration(asked.spec) == reader.calibration(asked.spec)
     assert read.placement_corrections(asked.spec, PolicySpec()) == reader.placement_corrections(asked.spec, PolicySpec()) is not None
 

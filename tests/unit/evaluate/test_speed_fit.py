@@ -10,7 +10,7 @@ import pytest
 
 from hyperscale.evaluate.calibration import speed_fit
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
-from hyperscale.evaluate.calibration.taught_run import SAME_NAMESPACE, TaughtRun, measured_compute, usable, weights
+from hyperscale.evaluate.calibration.taught_run import LEAST_CAPPED, SAME_NAMESPACE, TaughtRun, measured_compute, usable, weights
 from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
 
 RACK = "rack"
@@ -175,6 +175,28 @@ def test_runs_of_one_namespace_count_for_no_more_than_a_few() -> None:
     assert sum(counted[:-1]) < 1.0 / SAME_NAMESPACE
     assert counted[-1] == 1.0
     assert weights(flood) == [1.0] * 300
+
+
+def test_a_namespace_counts_for_no_more_than_all_others_in_however_many_mixes() -> None:
+    honest = [run({"A": 1.0}, namespace="a")] * 40
+    mixes = [run({"A": 1.0, f"X{number % 8}": 0.5}, 19.0, namespace="liar") for number in range(96)]
+    apart = [run({f"X{number % 8}": 1.0}, 19.0, namespace="liar") for number in range(96)]
+    for lies in (mixes, apart):
+        counted = weights([*honest, *lies])
+        assert sum(counted[40:]) <= max(sum(counted[:40]), LEAST_CAPPED) * (1.0 + 1e-9)
+        assert product(corrections_of([*honest, *lies])["GCN"], "A") < 1.5
+
+
+def test_mixes_with_one_product_are_no_independent_proof_of_it() -> None:
+    others = [run({"B": 1.0}, namespace=f"team-{number}") for number in range(100)]
+    counted = weights([*others, *(run({"A": 1.0, f"X{number % 8}": 0.5}, namespace="liar") for number in range(96))])
+    assert sum(counted[100:]) < 1.0 / SAME_NAMESPACE
+
+
+def test_one_run_of_another_namespace_does_not_silence_a_lone_tenant() -> None:
+    own = [run({"A": 1.0}, 2.0, namespace="a")] * 40
+    assert sum(weights([*own, run({"B": 1.0}, namespace="other")])[:40]) > 0.9 * LEAST_CAPPED
+    assert product(corrections_of([*own, run({"B": 1.0}, namespace="other")])["GCN"], "A") > 1.7
 
 
 def test_a_flood_of_lies_does_not_outvote_three_namespaces() -> None:

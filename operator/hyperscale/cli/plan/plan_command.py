@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     (job,), (spec,) = jobs, specs
     if asks_operator(arguments):
         return _ask(job, spec, arguments)
-    lessons = taught(arguments)
+    lessons = taught(arguments, specs)
     if arguments.snapshot is not None or known_inputs.chosen(arguments) is not None:
         return _single(known_inputs.find(arguments, job).taught_by(lessons), job, spec, arguments)
     cluster = inputs.connect(arguments)
@@ -72,14 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
     return _single(known_inputs.of_api(cluster, arguments, job).taught_by(lessons), job, spec, arguments)
 
 
-def taught(arguments: argparse.Namespace) -> PlanLessons | None:
-    """What the runs of --history teach; None without the option."""
+def taught(arguments: argparse.Namespace, jobs: Sequence[JobSpec]) -> PlanLessons | None:
+    """What the runs of --history teach about jobs; None without the option."""
     if arguments.history is None:
         return None
     from hyperscale.cli.plan.plan_history import read_lessons
 
     spinner.say("reading the history")
-    return read_lessons(arguments.history, arguments.min_runs)
+    return read_lessons(arguments.history, arguments.min_runs, jobs)
 
 
 def asks_operator(arguments: argparse.Namespace) -> bool:

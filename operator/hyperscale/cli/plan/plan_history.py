@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hyperscale.cli.exit_codes import InputError
+from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.history.corrections import Corrections
@@ -48,18 +49,22 @@ class PlanLessons:
         return chosen_corrections(self.corrections, job, policy)
 
 
-def read_lessons(source: str, min_runs: int) -> PlanLessons:
-    """What the runs of a database teach, read once; `source` is its URL, or the file of a SQLite database. Raises InputError."""
+def read_lessons(source: str, min_runs: int, jobs: Iterable[JobSpec]) -> PlanLessons:
+    """What the runs of a database teach about these jobs, read once. Raises InputError.
+
+    source: its URL, or the file of a SQLite database
+    """
     # SQLAlchemy and scipy: only this option pays for them.
     from hyperscale.control.history.run_store import HistoryError, RunStore
     from hyperscale.control.history.taught_speeds import Speeds
     from hyperscale.control.history.workload_curves import Curves
 
+    wanted = {workload_of(job, "") for job in jobs if is_sized(job)}
     try:
         history = RunStore(database_url(source), make=False)
         try:
             corrections = Speeds().learn(history, min_runs)
-            calibrations, curves = history.calibrations(min_runs), Curves().learn(history, min_runs)
+            calibrations, curves = history.calibrations(min_runs), Curves().learn(history, min_runs, wanted)
             newest = [run for run, _ in history.brief_runs(MAX_SIZED_RUNS)]
         finally:
             history.close()

@@ -60,7 +60,7 @@ def check(jobs: Sequence[JobInput], arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace, jobs: Sequence[JobInput], specs: Sequence[JobSpec]) -> int:
     """Decide and print; 0 where some job has a plan, 1 where none fits."""
-    lessons = taught(arguments)
+    lessons = taught(arguments, specs)
     sources = known_inputs.find(arguments, jobs[0]).taught_by(lessons)
     asked = [asked_about(job, spec, sources, arguments) for job, spec in zip(jobs, specs, strict=True)]
     came = decided(sources, asked, arguments.deadline or sources.policy.plan_deadline_seconds * 2)

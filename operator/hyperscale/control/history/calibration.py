@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, WINDOW, covering
-from hyperscale.model.history.step_curves import Step
+from hyperscale.model.history.step_curves import LARGEST_SPREAD, Step
 from hyperscale.model.plan import MIN_SPREAD, Calibration
 
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
+FAR_APART: Final = 0.5
+"""Of the two middle logarithms: half of the runs contradict the other half, and those nearer to the prediction are believed."""
 MIN_BEFORE: Final = 5
 """Runs before one that its error is measured by."""
+Entry = TypeVar("Entry")
 
 
 class MeasuredStep(NamedTuple):
@@ -54,10 +58,29 @@ def placement(plan: str) -> dict[str, int]:
     return gpus if all(count > 0 for count in gpus.values()) else {}
 
 
+def heard(entries: Sequence[tuple[str, Entry]], least: int) -> tuple[Entry, ...]:
+    """The lessons of entries with their namespaces, newest first, in which no namespace has more than all others together.
+
+    It keeps its newest, and `least` of them however few others have: as many as a lesson needs. A single namespace keeps all.
+    """
+    counts = Counter(namespace for namespace, _ in entries)
+    if len(counts) <= 1:
+        return tuple(lesson for _, lesson in entries)
+    allowed = {namespace: max(least, len(entries) - count) for namespace, count in counts.items()}
+    kept: list[Entry] = []
+    taken = Counter[str]()
+    for namespace, lesson in entries:
+        taken[namespace] += 1
+        if taken[namespace] <= allowed[namespace]:
+            kept.append(lesson)
+    return tuple(kept)
+
+
 def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
     """Median and spread of measured / predicted, oldest first; a single wild run moves neither. ValueError without any ratio above 0.
 
-    With enough runs the spread is that which would have covered 68 of 100 of them, each predicted from the ones before it.
+    With enough runs the spread is that which would have covered 68 of 100 of them, each predicted from the ones before it. It is
+    LARGEST_SPREAD at most.
     """
     logarithms = [math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio)]
     if not logarithms:
@@ -66,11 +89,12 @@ def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
     widening = _widening(logarithms)
     if widening > 1.0:
         spread = widening * max(spread, MIN_SPREAD)
-    return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{spread:.6g}"), len(logarithms))
+    return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{min(spread, LARGEST_SPREAD):.6g}"), len(logarithms))
 
 
 def _middle_and_spread(logarithms: Sequence[float]) -> tuple[float, float]:
-    middle = statistics.median(logarithms)
+    middles = statistics.median_low(logarithms), statistics.median_high(logarithms)
+    middle = min(middles, key=abs) if middles[1] - middles[0] > FAR_APART else statistics.median(logarithms)
     return middle, SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
 
 

@@ -6,7 +6,7 @@ Blocking: call it in a thread. A run is its job's uid: recorded twice it is ther
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,11 +14,22 @@ import msgspec
 import sqlalchemy as sql
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from hyperscale.control.history.calibration import MeasuredStep, calibrate, placement
+from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard, placement
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
-from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, TEACHING_FIGURES, TEACHING_TEXTS, FinishedRun
+from hyperscale.control.history.runs_table import (
+    NEWEST_FIRST,
+    PLAUSIBLE_FIGURES,
+    RUNS,
+    TEACHES,
+    TEACHING_FIGURES,
+    TEACHING_TEXTS,
+    FinishedRun,
+    latest_workloads,
+    newest,
+    newest_of_mixes,
+)
 from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
@@ -37,7 +48,6 @@ _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
 BEYOND_LIMITS: Final = "54"
 """Class of PostgreSQL's codes for what is too large, as a name of products that no index takes."""
-_NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
 _LOG = logging.getLogger(__name__)
 
 
@@ -116,7 +126,7 @@ class RunStore:
 
     def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
         """The newest runs, newest first. Raises HistoryError."""
-        wanted = sql.select(*self._read_columns()).order_by(*_NEWEST_FIRST).limit(limit)
+        wanted = sql.select(*self._read_columns()).order_by(*NEWEST_FIRST).limit(limit)
         if architecture is not None:
             wanted = wanted.where(RUNS.c.architecture == architecture)
         return self._read(wanted)
@@ -125,42 +135,46 @@ class RunStore:
         """Corrections by architecture, of mixes of products with at least `least` runs. Raises HistoryError.
 
         Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
-        Of MOST_RUNS a namespace has at most a quarter, unless it is the only one.
-        Texts are searched in the newest TEXTS_SEARCHED x MOST_RUNS of a mix, shared likewise.
+        None is absurdly far from its prediction. Of MOST_RUNS a namespace has at most a quarter, unless it is the only one, and no more
+        than all others together, as `heard` says. Texts are searched in the newest TEXTS_SEARCHED x MOST_RUNS of a mix, shared likewise.
         """
-        searched = _newest_of_mixes(TEXTS_SEARCHED * MOST_RUNS, *TEACHING_FIGURES).subquery()
-        newest = _newest_of_mixes(MOST_RUNS, RUNS.c.uid.in_(sql.select(searched.c.uid)), *TEACHING_TEXTS).subquery()
-        ratios: dict[tuple[str, str], list[float]] = {}
+        searched = newest_of_mixes(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES).subquery()
+        chosen = newest_of_mixes(MOST_RUNS, RUNS.c.uid.in_(sql.select(searched.c.uid)), *TEACHING_TEXTS).subquery()
+        ratios: dict[tuple[str, str], list[tuple[str, float]]] = {}
         try:
             with self._engine.connect() as connection:
-                for row in connection.execute(sql.select(newest).order_by(newest.c.place.desc())):
-                    ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
+                for row in connection.execute(sql.select(chosen).order_by(chosen.c.place)):
+                    ratio = row.measured_seconds / row.predicted_seconds
+                    ratios.setdefault((row.architecture, row.products), []).append((row.namespace, ratio))
         except SQLAlchemyError as error:
             raise self._fault(error) from error
         calibrations: dict[str, tuple[Calibration, ...]] = {}
         for (architecture, products), run_ratios in sorted(ratios.items()):
-            if len(run_ratios) >= least:
-                calibrations[architecture] = (*calibrations.get(architecture, ()), calibrate(products, run_ratios))
+            counted = heard(run_ratios, least)[::-1]
+            if len(counted) >= least:
+                calibrations[architecture] = (*calibrations.get(architecture, ()), calibrate(products, counted))
         return calibrations
 
-    def steps(self, least: int) -> dict[Workload, tuple[MeasuredStep, ...]]:
+    def steps(self, least: int, wanted: Collection[Workload] | None = None) -> dict[Workload, tuple[MeasuredStep, ...]]:
         """Measured steps of workloads on GPUs of one product, newest first, where there are at least `least` steps. Raises HistoryError.
 
-        Runs as in `calibrations`; those whose plan cannot be read are left out.
+        Runs as in `calibrations`; those whose plan cannot be read are left out. Namespaces share the workloads: `latest_workloads`.
+        wanted: only those, with products ""; None: all
         """
-        recorded = [RUNS.c[name] for name in Workload._fields]
-        latest = sql.func.max(RUNS.c.finished_at).desc()
-        common = sql.select(*recorded).where(*TEACHING_FIGURES).group_by(*recorded).having(sql.func.count() >= least)
+        latest = latest_workloads(TEXTS_SEARCHED * MOST_WORKLOADS, least, *PLAUSIBLE_FIGURES)
         runs_by_workload: dict[Workload, tuple[MeasuredStep, ...]] = {}
         kept: set[str] = set()
         try:
             with self._engine.connect() as connection:
-                for row in connection.execute(common.order_by(latest, *recorded).limit(TEXTS_SEARCHED * MOST_WORKLOADS)).all():
+                for row in connection.execute(latest).all():
                     workload = Workload(*row)
+                    if wanted is not None and workload._replace(products="") not in wanted:
+                        continue
                     steps = self._steps_of(connection, workload) if one_kind(workload.products) else ()
-                    kept |= {one.uid for one in steps}
-                    if len(steps) >= least:
-                        runs_by_workload[workload] = steps
+                    kept |= {one.uid for _, one in steps}
+                    counted = heard(steps, least)
+                    if len(counted) >= least:
+                        runs_by_workload[workload] = counted
                     if len(runs_by_workload) == MOST_WORKLOADS:
                         break
         except SQLAlchemyError as error:
@@ -168,24 +182,24 @@ class RunStore:
         self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
         return runs_by_workload
 
-    def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
-        """The newest; the plan of a run, its largest figure, is read once."""
+    def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[tuple[str, MeasuredStep], ...]:
+        """The newest with their namespaces, shared as in `brief_runs`; the plan of a run, its largest figure, is read once."""
         # `==` and `IS NULL` use the index on every server; IS NOT DISTINCT FROM does not.
         same = [RUNS.c[name] == value if value is not None else RUNS.c[name].is_(None) for name, value in workload._asdict().items()]
-        searched = sql.select(RUNS.c.uid).where(*TEACHING_FIGURES, *same).order_by(*_NEWEST_FIRST).limit(TEXTS_SEARCHED * MOST_RUNS)
-        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds)
-        newest = newest.where(RUNS.c.uid.in_(searched), *TEACHING_TEXTS)
-        rows = connection.execute(newest.order_by(*_NEWEST_FIRST).limit(MOST_RUNS)).all()
+        searched = newest(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES, *same)
+        chosen = newest(MOST_RUNS, RUNS.c.uid.in_(searched), *TEACHING_TEXTS)
+        figures = sql.select(RUNS.c.uid, RUNS.c.namespace, RUNS.c.measured_seconds, RUNS.c.predicted_seconds)
+        rows = connection.execute(figures.where(RUNS.c.uid.in_(chosen)).order_by(*NEWEST_FIRST)).all()
         unread = [row.uid for row in rows if row.uid not in self._placements]
         if unread:
             for uid, plan in connection.execute(sql.select(RUNS.c.uid, RUNS.c.plan).where(RUNS.c.uid.in_(unread))):
                 self._placements[uid] = placement(plan)
         steps = []
-        for uid, measured, predicted in rows:
+        for uid, namespace, measured, predicted in rows:
             gpus = self._placements.get(uid)  # None where another operator removed the run since
             if gpus:
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
-                steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
+                steps.append((namespace, MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count)))
         return tuple(steps)
 
     def taught_runs(self, limit: int) -> tuple[TaughtRun, ...]:
@@ -194,8 +208,8 @@ class RunStore:
         Those whose plan states no parts, as of earlier versions, are left out. The plan of a run is read once.
         Texts are searched in the newest TEXTS_SEARCHED x limit only, shared likewise: a large history costs no more.
         """
-        newest = _newest(TEXTS_SEARCHED * limit, *TEACHING_FIGURES)
-        chosen = _newest(limit, RUNS.c.uid.in_(newest), *TEACHING_TEXTS, RUNS.c.plan.like('%"parts":[%'))
+        searched = newest(TEXTS_SEARCHED * limit, *TEACHING_FIGURES)
+        chosen = newest(limit, RUNS.c.uid.in_(searched), *TEACHING_TEXTS, RUNS.c.plan.like('%"parts":[%'))
         try:
             with self._engine.connect() as connection:
                 taught = read_taught(connection, chosen, self._parts)
@@ -213,10 +227,10 @@ class RunStore:
         plan = RUNS.c.plan if "hosts" not in self._columns else sql.case((RUNS.c.hosts.is_(None), RUNS.c.plan), else_="")
         others = [column for column in self._read_columns() if column.name not in ("plan", "measured")]
         columns = [*others, plan.label("plan"), sql.literal("").label("measured"), sql.and_(*TEACHES).label("teaches")]
-        newest = sql.select(*columns).where(RUNS.c.uid.in_(_newest(limit))).order_by(*_NEWEST_FIRST)
+        brief = sql.select(*columns).where(RUNS.c.uid.in_(newest(limit))).order_by(*NEWEST_FIRST)
         try:
             with self._engine.connect() as connection:
-                rows = [dict(row) for row in connection.execute(newest).mappings()]
+                rows = [dict(row) for row in connection.execute(brief).mappings()]
         except SQLAlchemyError as error:
             raise self._fault(error) from error
         taught = [bool(row.pop("teaches")) for row in rows]
@@ -252,29 +266,3 @@ class RunStore:
                 return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
         except SQLAlchemyError as error:
             raise self._fault(error) from error
-
-
-def _newest(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[tuple[str]]:
-    """Uids of the newest runs that fit; the newest quarter of `limit` of each namespace goes before what others have beyond theirs."""
-    own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=_NEWEST_FIRST).label("own_place")
-    placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).where(*conditions).subquery()
-    beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
-    return sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
-
-
-def _newest_of_mixes(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[Any]:
-    """The newest runs that fit, `limit` of each architecture and mix of products, with their place among them.
-
-    A namespace has at most the quarter of them, unless it is the only one.
-    """
-    mix = (RUNS.c.architecture, RUNS.c.products)
-    own_place = sql.func.row_number().over(partition_by=(*mix, RUNS.c.namespace), order_by=_NEWEST_FIRST)
-    first, last = (end(RUNS.c.namespace).over(partition_by=mix) for end in (sql.func.min, sql.func.max))
-    figures = (RUNS.c.measured_seconds, RUNS.c.predicted_seconds, RUNS.c.finished_at, RUNS.c.uid)
-    labels = (own_place.label("own_place"), first.label("first_namespace"), last.label("last_namespace"))
-    shared = sql.select(*mix, *figures, *labels).where(*conditions).subquery()
-    among = (shared.c.architecture, shared.c.products)
-    place = sql.func.row_number().over(partition_by=among, order_by=(shared.c.finished_at.desc(), shared.c.uid)).label("place")
-    counted = sql.or_(shared.c.own_place <= limit // SHARES, shared.c.first_namespace == shared.c.last_namespace)
-    placed_runs = sql.select(*among, shared.c.uid, shared.c.measured_seconds, shared.c.predicted_seconds, place).where(counted).subquery()
-    return sql.select(placed_runs).where(placed_runs.c.place <= limit)

@@ -9,7 +9,7 @@ import sqlalchemy as sql
 from msgspec.structs import FieldInfo, fields
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
-from hyperscale.model.history.step_curves import Workload
+from hyperscale.model.history.step_curves import ABSURD_RATIO, Workload
 
 SUCCEEDED: Final = "Succeeded"
 SHARES: Final = 4
@@ -116,6 +116,11 @@ TEACHING_FIGURES: Final = (
     RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
 )
 """Read without the texts of a row, which are its largest part."""
+PLAUSIBLE_FIGURES: Final = (
+    *TEACHING_FIGURES,
+    RUNS.c.measured_seconds.between(RUNS.c.predicted_seconds / ABSURD_RATIO, RUNS.c.predicted_seconds * ABSURD_RATIO),
+)
+"""Of runs that correct predictions. Others are still scored: a prediction that was far off was one."""
 TEACHING_TEXTS: Final = (
     # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
     RUNS.c.measured.not_like('%"generated":true%'),
@@ -123,3 +128,48 @@ TEACHING_TEXTS: Final = (
     RUNS.c.measured.not_like('%"hostStaging":true%'),
 )
 TEACHES: Final = (*TEACHING_FIGURES, *TEACHING_TEXTS)
+NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
+
+
+def newest(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[tuple[str]]:
+    """Uids of the newest runs that fit; the newest quarter of `limit` of each namespace goes before what others have beyond theirs."""
+    own_place = sql.func.row_number().over(partition_by=RUNS.c.namespace, order_by=NEWEST_FIRST).label("own_place")
+    placed_runs = sql.select(RUNS.c.uid, RUNS.c.finished_at, own_place).where(*conditions).subquery()
+    beyond = sql.case((placed_runs.c.own_place > max(1, limit // SHARES), 1), else_=0)
+    return sql.select(placed_runs.c.uid).order_by(beyond, placed_runs.c.finished_at.desc(), placed_runs.c.uid).limit(limit)
+
+
+def newest_of_mixes(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[Any]:
+    """The newest runs that fit, `limit` of each architecture and mix of products, with their namespace and their place among them.
+
+    A namespace has at most the quarter of them, unless it is the only one.
+    """
+    mix = (RUNS.c.architecture, RUNS.c.products)
+    own_place = sql.func.row_number().over(partition_by=(*mix, RUNS.c.namespace), order_by=NEWEST_FIRST)
+    first, last = (end(RUNS.c.namespace).over(partition_by=mix) for end in (sql.func.min, sql.func.max))
+    figures = (RUNS.c.namespace, RUNS.c.measured_seconds, RUNS.c.predicted_seconds, RUNS.c.finished_at, RUNS.c.uid)
+    labels = (own_place.label("own_place"), first.label("first_namespace"), last.label("last_namespace"))
+    shared = sql.select(*mix, *figures, *labels).where(*conditions).subquery()
+    among = (shared.c.architecture, shared.c.products)
+    place = sql.func.row_number().over(partition_by=among, order_by=(shared.c.finished_at.desc(), shared.c.uid)).label("place")
+    counted = sql.or_(shared.c.own_place <= limit // SHARES, shared.c.first_namespace == shared.c.last_namespace)
+    chosen = (shared.c.uid, shared.c.namespace, shared.c.measured_seconds, shared.c.predicted_seconds)
+    placed_runs = sql.select(*among, *chosen, place).where(counted).subquery()
+    return sql.select(placed_runs).where(placed_runs.c.place <= limit)
+
+
+def latest_workloads(limit: int, least: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[Any]:
+    """Workloads with at least `least` runs that fit: of each namespace the one that ran last, then of each the next one, and so on."""
+    names = Workload._fields
+    columns = [RUNS.c[name] for name in names]
+    counted = sql.select(
+        *columns, RUNS.c.namespace, sql.func.count().label("runs"), sql.func.max(RUNS.c.finished_at).label("latest")
+    ).where(*conditions)
+    each = counted.group_by(*columns, RUNS.c.namespace).subquery()
+    whole = sql.select(each, sql.func.sum(each.c.runs).over(partition_by=[each.c[name] for name in names]).label("all_runs")).subquery()
+    workload = [whole.c[name] for name in names]
+    own_place = sql.func.row_number().over(partition_by=whole.c.namespace, order_by=(whole.c.latest.desc(), *workload))
+    ranked = sql.select(*workload, whole.c.latest, own_place.label("own_place")).where(whole.c.all_runs >= least).subquery()
+    asked = [ranked.c[name] for name in names]
+    order = (sql.func.min(ranked.c.own_place), sql.func.max(ranked.c.latest).desc(), *asked)
+    return sql.select(*asked).group_by(*asked).order_by(*order).limit(limit)

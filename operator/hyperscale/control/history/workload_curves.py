@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,10 +21,10 @@ class Curves:
     def __init__(self) -> None:
         self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}
 
-    def learn(self, history: RunStore, least: int) -> dict[Workload, Calibration]:
+    def learn(self, history: RunStore, least: int, wanted: Collection[Workload] | None = None) -> dict[Workload, Calibration]:
         """Of those that taught a curve which can be trusted, with the factor of their own runs for what it does not reach.
 
-        Raises HistoryError.
+        wanted: as in `RunStore.steps`. Raises HistoryError.
         """
         from hyperscale.control.history.calibration import calibrate
         from hyperscale.planner.cost.steptime_fit import (
@@ -32,7 +33,7 @@ class Curves:
         )  # numpy, in an operator whose planners have a process of their own
 
         fitted = {}
-        for workload, runs in history.steps(max(least, LEAST_ROWS)).items():
+        for workload, runs in history.steps(max(least, LEAST_ROWS), wanted).items():
             last_fit = self._known.get(workload)
             if last_fit is None or last_fit[0] != runs:
                 last_fit = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])

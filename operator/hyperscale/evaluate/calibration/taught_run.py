@@ -13,7 +13,9 @@ from hyperscale.model.history.corrections import MAX_RATE, MIN_RATE, PartKind, P
 ABSURD: Final = math.log(20.0)
 """Of ln(measured / predicted): a larger one is no measurement."""
 SAME_NAMESPACE: Final = 0.25
-"""Correlation of runs of one namespace on one mix of products: its runs count for no more than 4 independent ones (Kish 1965)."""
+"""Correlation of runs of one namespace on one product: its runs count for no more than 4 independent ones (Kish 1965)."""
+LEAST_CAPPED: Final = 1.0 / SAME_NAMESPACE
+"""Independent runs that a namespace may count for, however few others have: as many as on one product. One run silences no tenant."""
 LEAST_PART_SECONDS: Final = 1e-30
 """Of a part that is there at all."""
 PARTS_TOLERANCE: Final = 0.01
@@ -79,9 +81,23 @@ def measured_compute(run: TaughtRun) -> float | None:
 def weights(runs: Sequence[TaughtRun]) -> list[float]:
     """Return how many independent runs each run counts for, at most 1.
 
-    Where several namespaces have runs, n of one namespace on one mix of products count n / (1 + (n - 1) SAME_NAMESPACE) together.
+    Where several namespaces have runs, n of one namespace on one product count n / (1 + (n - 1) SAME_NAMESPACE) together, in whatever
+    mixes. No namespace counts for more than all others together, or for LEAST_CAPPED where that is more.
     """
     if len({run.namespace for run in runs}) <= 1:
         return [1.0] * len(runs)
-    counts = Counter((run.namespace, run.products) for run in runs)
-    return [1.0 / (1.0 + (counts[run.namespace, run.products] - 1) * SAME_NAMESPACE) for run in runs]
+    counts = Counter((run.namespace, product) for run in runs for product in set(run.products) or {""})
+    most = [max(counts[run.namespace, product] for product in run.products or ("",)) for run in runs]
+    alike = [1.0 / (1.0 + (count - 1) * SAME_NAMESPACE) for count in most]
+    share = _shares(runs, alike)
+    return [share[run.namespace] * weight for run, weight in zip(runs, alike, strict=True)]
+
+
+def _shares(runs: Sequence[TaughtRun], counted: Sequence[float]) -> dict[str, float]:
+    """By namespace, the part of its weight that it keeps beside the others'."""
+    sums: dict[str, list[float]] = {}
+    for run, weight in zip(runs, counted, strict=True):
+        sums.setdefault(run.namespace, []).append(weight)
+    totals = {namespace: math.fsum(weights) for namespace, weights in sums.items()}
+    every = math.fsum(totals.values())
+    return {namespace: min(1.0, max(LEAST_CAPPED, every - total) / total) for namespace, total in totals.items()}

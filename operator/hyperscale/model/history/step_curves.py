@@ -23,6 +23,12 @@ LARGEST_EXPONENT: Final = 20.0
 LARGEST_EFFECT: Final = 3.0
 """Of the logarithm of what one placement's arithmetic or allreduce is multiplied with: twenty times is a fault, not a habit."""
 
+ABSURD_RATIO: Final = 20.0
+"""Of measured and predicted seconds: one beyond it, either way, is no measurement and no prediction."""
+
+LARGEST_SPREAD: Final = 1.0
+"""Of ln(measured / corrected): a range of e^2 to both sides says that nothing is foretold."""
+
 MOST_REMEMBERED: Final = 64
 """Placements that a curve carries with what their own steps taught."""
 

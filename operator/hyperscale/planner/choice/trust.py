@@ -13,7 +13,7 @@ from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.history.corrections import Corrections, PredictedPart
-from hyperscale.model.history.step_curves import StepTime, placed
+from hyperscale.model.history.step_curves import ABSURD_RATIO, StepTime, placed
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
@@ -74,12 +74,17 @@ def correction(problem: Problem, order: IntArray, figures: Breakdown, stated: St
 
 
 def _by_curve(problem: Problem, order: IntArray, figures: Breakdown, calibration: Calibration, searched: float) -> Correction | None:
-    """The workload's own curve where it reaches the placement; searched: what the search multiplied its seconds with."""
+    """The workload's own curve where it reaches the placement, and is not absurdly far from the cost model there.
+
+    searched: what the search multiplied its seconds with
+    """
     curve = calibration.curve
     seconds = _curve_seconds(problem, order, curve) if curve is not None else None
     if curve is None or seconds is None:
         return None
     factor = rounded(seconds / figures.epoch_seconds * searched)
+    if not 1.0 / ABSURD_RATIO <= factor <= ABSURD_RATIO:
+        return None
     return Correction(calibration.products, factor, curve.log_error, curve.runs, by_curve=True, search_factor=searched)
 
 

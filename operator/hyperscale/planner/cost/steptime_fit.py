@@ -48,6 +48,9 @@ FOLDS: Final = 4
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 
+LARGEST_ERROR: Final = 0.5
+"""Of ln(measured / predicted) held out: a curve that errs by more goes between runs that contradict each other, and foretells none."""
+
 EFFECT_ROUNDS: Final = 60
 """Rounds that separate the effects of single placements from chance; more change the fourth digit."""
 
@@ -79,7 +82,8 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | No
 
     plain_seconds: (n,) of each row's step by the cost model, which the factor corrects: the median of measured / plain.
     Rows are held out singly and by whole placements, so that neither the memory of one placement nor the form alone decides. Only rows
-    within the curve's reach are judged, as only plans within it are predicted. `log_error` is the spread of the larger error held out.
+    within the curve's reach are judged, as only plans within it are predicted. `log_error` is the spread of the larger error held out; None
+    where it is beyond LARGEST_ERROR.
     """
     placements = sorted({row.counts for row in rows})
     if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
@@ -94,11 +98,15 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | No
         if len(ours) and np.abs(ours).mean() >= np.abs(factor).mean():
             return None
         spreads.append(SAME_AS_SIGMA * float(np.median(np.abs(ours))) if len(ours) else -1.0)
-    if spreads[0] < 0.0:
+    return _remembering(fit(ordered), max(spreads)) if spreads[0] >= 0.0 else None
+
+
+def _remembering(curve: StepTime, log_error: float) -> StepTime | None:
+    """The curve with this error and its largest effects; None where that is too large, or a figure out of the type's ranges."""
+    if log_error > LARGEST_ERROR:
         return None
-    curve = fit(ordered)
     largest = sorted(curve.effects.items(), key=lambda entry: (-abs(entry[1].compute) - abs(entry[1].sync), entry[0]))
-    return _sound(replace(curve, log_error=float(f"{max(spreads):.6g}"), effects=dict(sorted(largest[:MOST_REMEMBERED]))))
+    return _sound(replace(curve, log_error=float(f"{log_error:.6g}"), effects=dict(sorted(largest[:MOST_REMEMBERED]))))
 
 
 def _sound(curve: StepTime) -> StepTime | None:

@@ -34,12 +34,12 @@ from tests.builders.seen import status
 NODES = ["a", "b", "c", "d"]
 SEEN = snapshot(*(gpu_node(name, free=4) for name in NODES), links=both_ways(NODES, latency_seconds=1e-4, bandwidth_bytes_per_second=1e10))
 TRUTH = StepTime(
-    base_seconds=0.1,
-    sample_seconds=4e-6,
+    base_seconds=0.02,
+    sample_seconds=8e-7,
     straggle=0.03,
     exponent=1.5,
-    links=(LinkClass(0.1, 0.0, 0.4), LinkClass(1.0, 0.1, 4.0), LinkClass(0.5, 0.05, 2.0)),
-    node_seconds=0.2,
+    links=(LinkClass(0.02, 0.0, 0.08), LinkClass(0.2, 0.02, 0.8), LinkClass(0.1, 0.01, 0.4)),
+    node_seconds=0.04,
     log_error=0.0,
 )
 """Two nodes are slower than three here, which no cost model of ours says."""
@@ -68,6 +68,11 @@ def finished(number: int, plan: Plan, seconds: float) -> FinishedRun:
     metadata = JobMetadata(namespace="team", name=f"gnn-{number}", uid=str(number), labels={}, annotations={}, generation=1)
     told = status(StateWord.SUCCEEDED, measured=Measured(epoch=9, epochs=9, loss=0.1, accuracy=0.9, epoch_seconds=seconds))
     return finished_run(metadata, job(len(plan.workers)), plan, told, 1000.0 + number)
+
+
+def measured(runs: Sequence[FinishedRun]) -> list[tuple[FinishedRun, float]]:
+    """Runs with their measured epochs."""
+    return [(run, run.measured_seconds) for run in runs if run.measured_seconds is not None]
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +141,9 @@ def test_a_placement_beyond_those_measured_is_left_to_the_factor_of_the_workload
     history: RunStore, runs: list[FinishedRun]
 ) -> None:
     history.record([run for run in runs if run.gpus <= 6])
-    history.record([msgspec.structs.replace(run, uid=f"{run.uid} other", hidden_size=8, measured_seconds=1000.0) for run in runs])
+    history.record(
+        [msgspec.structs.replace(run, uid=f"{run.uid} other", hidden_size=8, measured_seconds=18.0 * run.predicted_seconds) for run in runs]
+    )
     (known,) = taught(history)
     plan = plan_on((4, 4, 4), (known,))
     assert plan.predicted.calibration is not None
@@ -148,6 +155,17 @@ def test_a_placement_beyond_those_measured_is_left_to_the_factor_of_the_workload
 def test_busy_gpus_are_left_to_the_factor_because_the_curve_was_learnt_on_idle_ones(known: Calibration) -> None:
     seen = snapshot(*(gpu_node(name, free=4, load=0.5) for name in NODES), links=both_ways(NODES, latency_seconds=1e-4))
     plan = planned(seen, job(4), calibration=(known,))
+    assert plan.predicted.calibration is not None
+    assert not plan.predicted.calibration.by_curve
+
+
+@pytest.mark.parametrize("times", [1e4, 1e-4])
+def test_a_curve_that_is_absurdly_far_from_the_cost_model_predicts_no_plan(known: Calibration, times: float) -> None:
+    curve = known.curve
+    assert curve is not None
+    links = tuple(LinkClass(0.0, 0.0, 0.0, link.least_gpus, link.most_gpus) for link in curve.links)
+    absurd = msgspec.structs.replace(curve, links=links, base_seconds=curve.base_seconds * times, sample_seconds=0.0, effects={})
+    plan = plan_on((2,), (msgspec.structs.replace(known, curve=absurd),))
     assert plan.predicted.calibration is not None
     assert not plan.predicted.calibration.by_curve
 
@@ -171,6 +189,15 @@ def test_runs_that_follow_no_curve_teach_none(history: RunStore, runs: list[Fini
     history.record(
         [msgspec.structs.replace(run, measured_seconds=run.predicted_seconds * float(np.exp(rng.normal(0.0, 0.1)))) for run in runs]
     )
+    assert Curves().learn(history, 5) == {}
+
+
+@pytest.mark.parametrize("ratio", [4.0, 0.1])
+def test_a_namespace_that_contradicts_another_moves_no_curve_of_it(history: RunStore, runs: list[FinishedRun], ratio: float) -> None:
+    history.record(runs)
+    changes = [(run, {"uid": f"{run.uid} lie", "namespace": "liar", "measured_seconds": ratio * epoch}) for run, epoch in measured(runs)]
+    lies = [msgspec.structs.replace(run, **change) for run, change in changes]
+    history.record([*lies, *(msgspec.structs.replace(lie, uid=f"{lie.uid} again") for lie in lies)])
     assert Curves().learn(history, 5) == {}
 
 
