@@ -91,6 +91,8 @@ def test_sizes_are_those_of_the_runs_pods() -> None:
         ("absent.sqlite", "--history: there is no file 'absent.sqlite'; write a SQLite file"),
         ("sqlite:////absent/h", "no history of runs is there"),
         ("mysql://host/db", "the history's URL cannot be read"),
+        ("u:SECRET@h/db", "there is no file 'u:***@h/db'"),
+        ("a" * 5000, "there is no file"),
     ],
 )
 def test_a_history_that_cannot_be_read_is_one_line(files: Files, source: str, message: str) -> None:
@@ -98,6 +100,12 @@ def test_a_history_that_cannot_be_read_is_one_line(files: Files, source: str, me
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%41", "a b@c", "x:y", "x:y@z"])
+def test_a_file_may_have_any_name(files: Files, history: Path, name: str) -> None:
+    other = history.rename(history.with_name(name))
+    assert read_lessons(str(other), 5).shown == "8 finished runs, 8 of them correct placements"
 
 
 def test_a_file_that_is_no_database_is_one_line(files: Files) -> None:

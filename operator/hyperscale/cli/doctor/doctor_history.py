@@ -52,6 +52,8 @@ def _asked(url: str, limit_seconds: float) -> str:
         kind = address.get_backend_name()
         if kind not in _PROBES:
             return f"{kind} is not supported; write sqlite:////FILE or postgresql://…"
+        if "@" in f"{address.host or ''}":  # the end of a password, which no fault may print
+            return "the password has an @; write it as %40"
         if kind == "sqlite" and not Path(address.database or "").is_file():
             return "there is no such file"  # opening it would make one
         if address.drivername == "postgresql":

@@ -14,6 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 
+from hyperscale.control.history.database_address import database_address, shown_address, without_password
 from hyperscale.control.history.database_calls import note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
 from hyperscale.control.history.table_columns import add_indexes, present_columns
@@ -43,18 +44,17 @@ class HistoryError(OSError):
 class Database:
     """An engine for one URL."""
 
-    def __init__(self, url: str, table: str, *, make: bool = True) -> None:
+    def __init__(self, url: str | sql.URL, table: str, *, make: bool = True) -> None:
         """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the tables where they are missing, or raises HistoryError.
 
         Another table than `table` that the account may not make is done without.
         `make` False only looks: where `table` is not there that is an error, and no other's database gets a table.
         """
-        address = _address(url)
-        if address.drivername == "postgresql":
-            address = address.set(drivername="postgresql+psycopg")
-        # libpq takes passwords in the query too, and SQLAlchemy hides none there.
-        secret = [key for key in address.query if "password" in key.lower()]
-        self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
+        try:
+            self._address = address = database_address(url)
+        except ValueError as error:
+            raise HistoryError(str(error)) from error
+        self._shown = shown_address(address)
         try:
             self.engine = _engine(address)
             with contextlib.ExitStack() as refused:
@@ -71,7 +71,7 @@ class Database:
                 if make:
                     add_indexes(self.engine, METADATA.tables[table])
                 refused.pop_all()
-        except (SQLAlchemyError, ImportError) as error:
+        except (SQLAlchemyError, ImportError, TypeError, ValueError) as error:  # drivers raise the last two for options of the URL
             raise self.fault(error) from error
 
     def _make_tables(self, wanted: str) -> None:
@@ -106,7 +106,8 @@ class Database:
     def fault(self, error: Exception) -> HistoryError:
         """Return an error as one line."""
         cause = getattr(error, "orig", None) or error
-        return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
+        said = without_password(" ".join(str(cause).split()), self._address)
+        return HistoryError(f"{self._shown}: {said[:300]}")
 
 
 def _engine(address: sql.URL) -> sql.Engine:
@@ -142,20 +143,9 @@ def _made(engine: sql.Engine, table: sql.Table) -> None:
             raise
 
 
-def _address(url: str) -> sql.URL:
-    """The URL of a kind that history knows. Raises HistoryError."""
-    try:
-        address = sql.make_url(url)
-    except (SQLAlchemyError, ValueError) as error:
-        raise HistoryError(_BAD_URL) from error
-    if address.get_backend_name() not in ("sqlite", "postgresql"):
-        raise HistoryError(_BAD_URL)
-    return address
-
-
 def _is_there(address: sql.URL) -> bool:
     """False where connecting would make an empty file."""
-    return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
-
-
-_BAD_URL: Final = "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+    try:
+        return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
+    except OSError:  # such as a name that is too long
+        return False

@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 class RunStore:
     """The table of finished runs."""
 
-    def __init__(self, url: str, *, make: bool = True) -> None:
+    def __init__(self, url: str | sql.URL, *, make: bool = True) -> None:
         """Open the database of that URL, as `Database` does; raises HistoryError."""
         self._database = Database(url, RUNS.name, make=make)
         self._engine, self._fault = self._database.engine, self._database.fault
