@@ -15,27 +15,11 @@ HIDDEN: Final = "***"
 MIN_SECRET: Final = 4
 """Characters. Shorter ones are parts of words: the gaps would tell them."""
 SHOWN_OPTIONS: Final = frozenset(
-    [
-        "host",
-        "hostaddr",
-        "port",
-        "user",
-        "dbname",
-        "sslmode",
-        "connect_timeout",
-        "application_name",
-        "target_session_attrs",
-        "service",
-        "gssencmode",
-        "channel_binding",
-        "keepalives",
-        "tcp_user_timeout",
-        "options",
-        "timeout",
-        "mode",
-        "uri",
-        "check_same_thread",
-    ]
+    {
+        *("host", "hostaddr", "port", "user", "dbname", "service", "sslmode", "gssencmode", "channel_binding", "options"),
+        *("connect_timeout", "keepalives", "tcp_user_timeout", "application_name", "target_session_attrs"),
+        *("timeout", "mode", "uri", "check_same_thread"),
+    }
 )
 """Options of a URL whose values are printed; any other may be a mistyped password."""
 
