@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,7 +120,14 @@ def _engine(address: sql.URL) -> sql.Engine:
     engine = sql.create_engine(address, poolclass=sql.NullPool, connect_args=unstated)
     if server:
         event.listen(engine, "do_connect", _connected)
+    else:
+        event.listen(engine, "connect", _read_any_text)
     return engine
+
+
+def _read_any_text(connection: sqlite3.Connection, _: object) -> None:
+    """Texts that are not UTF-8 are read all the same: one of them hides no other row."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
 
 
 def _connected(dialect: sql.Dialect, _: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> DBAPIConnection:

@@ -6,7 +6,7 @@ Blocking: call it in a thread. A run is its job's uid: recorded twice it is ther
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from hyperscale.control.history.calibration import MeasuredStep, calibrate, plac
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
+from hyperscale.control.history.readable_rows import row_fault
 from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, TEACHING_FIGURES, TEACHING_TEXTS, FinishedRun
 from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
@@ -52,6 +53,8 @@ class RunStore:
         self._parts: dict[str, tuple[PredictedPart, ...]] = {}
         self._columns = self._database.columns
         self._keeps_lives = NODES.name in self._database.tables
+        self._row_faults: set[str] = set()
+        """Each named in the log once."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -134,6 +137,8 @@ class RunStore:
         try:
             with self._engine.connect() as connection:
                 for row in connection.execute(sql.select(newest).order_by(newest.c.place.desc())):
+                    if row_fault(row._mapping):
+                        continue
                     ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
         except SQLAlchemyError as error:
             raise self._fault(error) from error
@@ -157,7 +162,7 @@ class RunStore:
             with self._engine.connect() as connection:
                 for row in connection.execute(common.order_by(latest, *recorded).limit(TEXTS_SEARCHED * MOST_WORKLOADS)).all():
                     workload = Workload(*row)
-                    steps = self._steps_of(connection, workload) if one_kind(workload.products) else ()
+                    steps = () if row_fault(workload._asdict()) or not one_kind(workload.products) else self._steps_of(connection, workload)
                     kept |= {one.uid for one in steps}
                     if len(steps) >= least:
                         runs_by_workload[workload] = steps
@@ -216,7 +221,7 @@ class RunStore:
         newest = sql.select(*columns).where(RUNS.c.uid.in_(_newest(limit))).order_by(*_NEWEST_FIRST)
         try:
             with self._engine.connect() as connection:
-                rows = [dict(row) for row in connection.execute(newest).mappings()]
+                rows = self._readable(connection.execute(newest).mappings())
         except SQLAlchemyError as error:
             raise self._fault(error) from error
         taught = [bool(row.pop("teaches")) for row in rows]
@@ -249,9 +254,18 @@ class RunStore:
     def _read(self, wanted: sql.Select[Any]) -> tuple[FinishedRun, ...]:
         try:
             with self._engine.connect() as connection:
-                return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
+                return tuple(FinishedRun(**row) for row in self._readable(connection.execute(wanted).mappings()))
         except SQLAlchemyError as error:
             raise self._fault(error) from error
+
+    def _readable(self, rows: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
+        """Rows that can be read; the log says how many others there are."""
+        named = [(dict(row), row_fault(row)) for row in rows]
+        bad = [(row["uid"], fault) for row, fault in named if fault]
+        if bad and bad[0][1] not in self._row_faults:
+            self._row_faults.add(bad[0][1])
+            _LOG.warning("history: rows of %s that cannot be read: %d; of the run %.40r %s", RUNS.name, len(bad), *bad[0])
+        return [row for row, fault in named if not fault]
 
 
 def _newest(limit: int, *conditions: sql.ColumnElement[bool]) -> sql.Select[tuple[str]]:
