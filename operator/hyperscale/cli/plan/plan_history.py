@@ -74,7 +74,7 @@ def database_url(source: str) -> str | sql.URL:
     """A URL as it is; of a file the URL, whatever characters its name has. Raises InputError where neither is there."""
     import sqlalchemy as sql
 
-    from hyperscale.control.history.database_address import masked_source
+    from hyperscale.control.history.database import masked_source
 
     try:
         is_file = Path(source).is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,6 @@ from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 
-from hyperscale.control.history.database_address import database_address, shown_address, without_password
 from hyperscale.control.history.database_calls import note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
 from hyperscale.control.history.table_columns import add_indexes, present_columns
@@ -32,6 +32,20 @@ SERVER_LIMITS: Final = {
     "keepalives_count": 3,
 }
 """Of libpq: a server whose machine is gone is a fault after half a minute."""
+BAD_URL: Final = (
+    "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE, and %40 for an @ in the password"
+)
+HIDDEN: Final = "***"
+MIN_SECRET: Final = 4
+"""Characters. Shorter ones are parts of words: the gaps would tell them."""
+SHOWN_OPTIONS: Final = frozenset(
+    {
+        *("host", "hostaddr", "port", "user", "dbname", "service", "sslmode", "gssencmode", "channel_binding", "options"),
+        *("connect_timeout", "keepalives", "tcp_user_timeout", "application_name", "target_session_attrs"),
+        *("timeout", "mode", "uri", "check_same_thread"),
+    }
+)
+"""Options of a URL whose values are printed; any other may be a mistyped password."""
 _LOG = logging.getLogger(__name__)
 _MAKING: Final = threading.Lock()
 """Stores of one process open side by side: one makes the tables, the others find them."""
@@ -158,3 +172,37 @@ def _is_there(address: sql.URL) -> bool:
         return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
     except OSError:  # such as a name that is too long
         return False
+
+
+def database_address(url: str | sql.URL) -> sql.URL:
+    """Return the URL of a kind that history knows, with its driver. Raises ValueError, whose text repeats nothing from the URL."""
+    try:
+        address = sql.make_url(url)
+    except (SQLAlchemyError, ValueError) as error:
+        raise ValueError(BAD_URL) from error
+    kind = address.get_backend_name()
+    # SQLAlchemy ends a password at its first "@": the rest would be printed as a host or a database.
+    if kind not in ("sqlite", "postgresql") or (kind == "postgresql" and "@" in f"{address.host or ''}{address.database or ''}"):
+        raise ValueError(BAD_URL)
+    return address.set(drivername="postgresql+psycopg") if address.drivername == "postgresql" else address
+
+
+def shown_address(address: sql.URL) -> str:
+    """Return a URL as it may be printed: of the password, and of options that are not SHOWN_OPTIONS, the name only."""
+    query = {name: value if name in SHOWN_OPTIONS else "" for name, value in address.query.items()}
+    return address.set(query=query).render_as_string(hide_password=True)
+
+
+def without_password(text: str, address: sql.URL) -> str:
+    """Return a fault of a driver without the secrets of the address."""
+    options = [value for name, value in address.query.items() if name not in SHOWN_OPTIONS]
+    secrets = [each for value in options for each in ([value] if isinstance(value, str) else value)]
+    for secret in map(str, filter(None, [address.password, *secrets])):
+        if len(secret) >= MIN_SECRET:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def masked_source(text: str) -> str:
+    """Return the name of a file, which may be a mistyped URL: everything from the first ":" to the last "@" is hidden."""
+    return re.sub(r":.*@", f":{HIDDEN}@", text, count=1, flags=re.DOTALL)

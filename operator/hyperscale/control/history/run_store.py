@@ -18,8 +18,7 @@ from hyperscale.control.history.calibration import MeasuredStep, calibrate, plac
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
-from hyperscale.control.history.readable_rows import row_fault
-from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, TEACHING_FIGURES, TEACHING_TEXTS, FinishedRun
+from hyperscale.control.history.runs_table import RUNS, SHARES, TEACHES, TEACHING_FIGURES, TEACHING_TEXTS, FinishedRun, row_fault
 from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.evaluate.calibration.taught_run import TaughtRun

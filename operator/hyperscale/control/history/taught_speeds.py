@@ -47,8 +47,7 @@ def read_taught(
     """Return chosen runs with their uids, oldest first; `parts` by uid gains those of plans that were not read yet."""
     import sqlalchemy as sql
 
-    from hyperscale.control.history.readable_rows import row_fault
-    from hyperscale.control.history.runs_table import RUNS
+    from hyperscale.control.history.runs_table import RUNS, row_fault
 
     figures = (RUNS.c.uid, RUNS.c.namespace, RUNS.c.architecture, RUNS.c.predicted_seconds, RUNS.c.measured_seconds, RUNS.c.compute_seconds)
     rows = connection.execute(sql.select(*figures).where(RUNS.c.uid.in_(chosen)).order_by(RUNS.c.finished_at, RUNS.c.uid)).all()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hyperscale.cli.doctor.doctor_history import _asked
-from hyperscale.control.history.database_address import masked_source
+from hyperscale.control.history.database import masked_source
 from hyperscale.control.history.run_store import HistoryError, RunStore
 
 ADDRESS = "127.0.0.1:1/db"
