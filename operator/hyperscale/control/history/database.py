@@ -80,8 +80,10 @@ class Database:
                         self._make_tables(table)
                 elif fault := self._absence(address, table):
                     raise HistoryError(f"{self._shown}: {fault}")
-                self.tables = frozenset(name for name in METADATA.tables if sql.inspect(self.engine).has_table(name))
+                self.tables = _tables(self.engine)
                 """Those that the database has: an account may lack the right to make them."""
+                if table not in self.tables:
+                    raise HistoryError(f"{self._shown}: {table} is a view; name a database with the table that the operator records to")
                 self.columns = present_columns(self.engine, METADATA.tables[table], add=make)
                 """Of `table`, those that the database has."""
                 if make:
@@ -155,6 +157,14 @@ def _connected(dialect: sql.Dialect, _: object, arguments: Sequence[Any], named:
     connection.commit()
     ready: DBAPIConnection = connection
     return ready
+
+
+def _tables(engine: sql.Engine) -> frozenset[str]:
+    """Tables of history that a database has. Of a SQLite file no views: one over an endless query is never read to its end."""
+    inspector = sql.inspect(engine)
+    if engine.dialect.name == "sqlite":
+        return frozenset(inspector.get_table_names()) & METADATA.tables.keys()
+    return frozenset(name for name in METADATA.tables if inspector.has_table(name))
 
 
 def _made(engine: sql.Engine, table: sql.Table) -> None:
