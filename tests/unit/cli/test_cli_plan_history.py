@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from hyperscale.cli.plan.inputs import read_jobs
 from hyperscale.cli.plan.plan_history import read_lessons, sizes_of
 from hyperscale.control.history.run_store import RunStore
+from hyperscale.control.history.runs_table import RUNS
 from hyperscale.control.history.teaching import Teacher
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.api.policy import PolicySpec
@@ -91,6 +94,8 @@ def test_sizes_are_those_of_the_runs_pods() -> None:
         ("absent.sqlite", "--history: there is no file 'absent.sqlite'; write a SQLite file"),
         ("sqlite:////absent/h", "no history of runs is there"),
         ("mysql://host/db", "the history's URL cannot be read"),
+        ("u:SECRET@h/db", "there is no file 'u:***@h/db'"),
+        ("a" * 5000, "there is no file"),
     ],
 )
 def test_a_history_that_cannot_be_read_is_one_line(files: Files, source: str, message: str) -> None:
@@ -100,10 +105,27 @@ def test_a_history_that_cannot_be_read_is_one_line(files: Files, source: str, me
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%41", "a b@c", "x:y", "x:y@z"])
+def test_a_file_may_have_any_name(files: Files, history: Path, name: str) -> None:
+    other = history.rename(history.with_name(name))
+    assert read_lessons(str(other), 5, ()).shown == "8 finished runs, 8 of them correct placements"
+
+
 def test_a_file_that_is_no_database_is_one_line(files: Files) -> None:
     ran = files.plan("--history", files.job)
     assert (ran.code, len(ran.err.splitlines())) == (2, 1)
     assert "--history: " in ran.err
+
+
+def test_a_view_that_never_ends_is_one_line(files: Files) -> None:
+    file = files.folder / "view.sqlite"
+    with closing(sqlite3.connect(file)) as database, database:
+        columns = ",".join(f"n AS {column.name}" for column in RUNS.columns)
+        endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
+        database.execute(f"CREATE VIEW {RUNS.name} AS {endless} SELECT {columns} FROM r")  # noqa: S608 - names of the table itself
+    ran = files.plan("--history", str(file))
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert "hyperscale_runs is a view; name a database with the table" in ran.err
 
 
 def test_it_does_not_go_with_a_question_to_the_operator(files: Files, history: Path) -> None:

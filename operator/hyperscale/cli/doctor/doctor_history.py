@@ -6,11 +6,14 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLateError
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, read
 from hyperscale.cli.doctor.doctor_urls import HIDDEN, service_of, without_secrets
 from hyperscale.doctor.facts import HistoryFacts, Unread
+
+if TYPE_CHECKING:
+    import sqlalchemy as sql
 
 _PROBES: Final = {"sqlite": "SELECT count(*) FROM sqlite_master", "postgresql": "SELECT 1"}
 SLICE_LABEL: Final = "kubernetes.io/service-name"
@@ -50,10 +53,8 @@ def _asked(url: str, limit_seconds: float) -> str:
     try:
         address = sql.make_url(url)
         kind = address.get_backend_name()
-        if kind not in _PROBES:
-            return f"{kind} is not supported; write sqlite:////FILE or postgresql://…"
-        if kind == "sqlite" and not Path(address.database or "").is_file():
-            return "there is no such file"  # opening it would make one
+        if refusal := _refusal(address):
+            return refusal
         if address.drivername == "postgresql":
             address = address.set(drivername="postgresql+psycopg")
         limits = {"connect_timeout": max(1, round(limit_seconds))} if kind == "postgresql" else {}
@@ -68,6 +69,17 @@ def _asked(url: str, limit_seconds: float) -> str:
         secret = re.search(r"://[^:@/]*:([^@]+)@", url)
         return (text or type(error).__name__)[:200].replace(secret[1] if secret else "\0", HIDDEN)
     return ""
+
+
+def _refusal(address: sql.URL) -> str:
+    """Why a URL is not opened; "" where it is."""
+    kind = address.get_backend_name()
+    if kind not in _PROBES:
+        return f"{kind} is not supported; write sqlite:////FILE or postgresql://…"
+    if "@" in (address.host or ""):  # the end of a password, which no fault may print
+        return "the password has an @; write it as %40"
+    # Opening it would make one.
+    return "there is no such file" if kind == "sqlite" and not Path(address.database or "").is_file() else ""
 
 
 def _service(cluster: DoctorCluster, namespace: str, name: str) -> str:

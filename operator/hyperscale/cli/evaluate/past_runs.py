@@ -51,5 +51,5 @@ def _nodes(plan: str) -> tuple[str, ...]:
     """Names of the nodes in a plan's JSON; empty where it names none."""
     try:
         return tuple(sorted(map(str, json.loads(plan)["ranksByNode"])))
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ()

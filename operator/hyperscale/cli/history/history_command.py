@@ -203,7 +203,7 @@ def _by_curve(plan: str) -> bool:
     """Whether the prediction in a plan's JSON was a curve's; plans of earlier versions know none."""
     try:
         return json.loads(plan)["predicted"]["calibration"]["byCurve"] is True
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return False
 
 
@@ -211,7 +211,7 @@ def _measured(measured: str) -> _Measured:
     """A run's own words, as JSON or none."""
     try:
         return msgspec.json.decode(measured, type=_Measured)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _Measured()
 
 

@@ -18,6 +18,8 @@ from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import AskedSize, chosen_corrections
 
 if TYPE_CHECKING:
+    import sqlalchemy as sql
+
     from hyperscale.control.history.runs_table import FinishedRun
 
 MAX_SIZED_RUNS: Final = 10_000
@@ -73,13 +75,22 @@ def read_lessons(source: str, min_runs: int, jobs: Iterable[JobSpec]) -> PlanLes
     return PlanLessons(_shown(len(newest), corrections, min_runs), calibrations, curves, corrections, sizes_of(newest))
 
 
-def database_url(source: str) -> str:
-    """A URL as it is; of a file the URL. Raises InputError where neither is there."""
+def database_url(source: str) -> str | sql.URL:
+    """A URL as it is; of a file the URL, whatever characters its name has. Raises InputError where neither is there."""
+    import sqlalchemy as sql
+
+    from hyperscale.control.history.database import masked_source
+
+    try:
+        is_file = Path(source).is_file()
+    except OSError:  # such as a name that is too long
+        is_file = False
+    if is_file:
+        return sql.URL.create("sqlite", database=str(Path(source).resolve()))
     if "://" in source:
         return source
-    if not Path(source).is_file():
-        raise InputError(f"--history: there is no file {source!r}; write a SQLite file, sqlite:////FILE or postgresql://USER@HOST/DATABASE")
-    return f"sqlite:///{Path(source).resolve()}"
+    wanted = "write a SQLite file, sqlite:////FILE or postgresql://USER@HOST/DATABASE"
+    raise InputError(f"--history: there is no file {masked_source(source)!r}; {wanted}")
 
 
 def sizes_of(runs: Iterable[FinishedRun]) -> tuple[AskedSize, ...]:

@@ -69,4 +69,7 @@ def _of_file(file: Path) -> Iterator[PastRun]:
             except csv.Error as error:
                 raise InputError(f"--history: {file} line {reader.line_num + 1}: {error}; write two numbers and a whole number") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--history: cannot read {str(file)!r}: {error}; name a database URL or a CSV file") from None
+        from hyperscale.control.history.database import masked_source  # SQLAlchemy, which a CSV file alone does without
+
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"--history: cannot read {masked_source(str(file))!r}: {cause}; name a database URL or a CSV file") from None

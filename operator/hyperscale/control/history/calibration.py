@@ -50,7 +50,7 @@ def placement(plan: str) -> dict[str, int]:
     """GPUs by node of a plan's JSON; empty where it cannot be read."""
     try:
         decoded = msgspec.json.decode(plan, type=_Placement)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     gpus: dict[str, int] = {}
     for worker in decoded.workers:

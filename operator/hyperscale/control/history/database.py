@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +32,20 @@ SERVER_LIMITS: Final = {
     "keepalives_count": 3,
 }
 """Of libpq: a server whose machine is gone is a fault after half a minute."""
+BAD_URL: Final = (
+    "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE, and %40 for an @ in the password"
+)
+HIDDEN: Final = "***"
+MIN_SECRET: Final = 4
+"""Characters. Shorter ones are parts of words: the gaps would tell them."""
+SHOWN_OPTIONS: Final = frozenset(
+    {
+        *("host", "hostaddr", "port", "user", "dbname", "service", "sslmode", "gssencmode", "channel_binding", "options"),
+        *("connect_timeout", "keepalives", "tcp_user_timeout", "application_name", "target_session_attrs"),
+        *("timeout", "mode", "uri", "check_same_thread"),
+    }
+)
+"""Options of a URL whose values are printed; any other may be a mistyped password."""
 _LOG = logging.getLogger(__name__)
 _MAKING: Final = threading.Lock()
 """Stores of one process open side by side: one makes the tables, the others find them."""
@@ -43,18 +60,17 @@ class HistoryError(OSError):
 class Database:
     """An engine for one URL."""
 
-    def __init__(self, url: str, table: str, *, make: bool = True) -> None:
+    def __init__(self, url: str | sql.URL, table: str, *, make: bool = True) -> None:
         """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the tables where they are missing, or raises HistoryError.
 
         Another table than `table` that the account may not make is done without.
         `make` False only looks: where `table` is not there that is an error, and no other's database gets a table.
         """
-        address = _address(url)
-        if address.drivername == "postgresql":
-            address = address.set(drivername="postgresql+psycopg")
-        # libpq takes passwords in the query too, and SQLAlchemy hides none there.
-        secret = [key for key in address.query if "password" in key.lower()]
-        self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
+        try:
+            self._address = address = database_address(url)
+        except ValueError as error:
+            raise HistoryError(str(error)) from error
+        self._shown = shown_address(address)
         try:
             self.engine = _engine(address)
             with contextlib.ExitStack() as refused:
@@ -64,14 +80,16 @@ class Database:
                         self._make_tables(table)
                 elif fault := self._absence(address, table):
                     raise HistoryError(f"{self._shown}: {fault}")
-                self.tables = frozenset(name for name in METADATA.tables if sql.inspect(self.engine).has_table(name))
+                self.tables = _tables(self.engine)
                 """Those that the database has: an account may lack the right to make them."""
+                if table not in self.tables:
+                    raise HistoryError(f"{self._shown}: {table} is a view; name a database with the table that the operator records to")
                 self.columns = present_columns(self.engine, METADATA.tables[table], add=make)
                 """Of `table`, those that the database has."""
                 if make:
                     add_indexes(self.engine, METADATA.tables[table])
                 refused.pop_all()
-        except (SQLAlchemyError, ImportError) as error:
+        except (SQLAlchemyError, ImportError, TypeError, ValueError) as error:  # drivers raise the last two for options of the URL
             raise self.fault(error) from error
 
     def _make_tables(self, wanted: str) -> None:
@@ -106,7 +124,8 @@ class Database:
     def fault(self, error: Exception) -> HistoryError:
         """Return an error as one line."""
         cause = getattr(error, "orig", None) or error
-        return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
+        said = without_password(" ".join(str(cause).split()), self._address)
+        return HistoryError(f"{self._shown}: {said[:300]}")
 
 
 def _engine(address: sql.URL) -> sql.Engine:
@@ -117,7 +136,14 @@ def _engine(address: sql.URL) -> sql.Engine:
     engine = sql.create_engine(address, poolclass=sql.NullPool, connect_args=unstated)
     if server:
         event.listen(engine, "do_connect", _connected)
+    else:
+        event.listen(engine, "connect", _read_any_text)
     return engine
+
+
+def _read_any_text(connection: sqlite3.Connection, _: object) -> None:
+    """Texts that are not UTF-8 are read all the same: one of them hides no other row."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
 
 
 def _connected(dialect: sql.Dialect, _: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> DBAPIConnection:
@@ -133,6 +159,14 @@ def _connected(dialect: sql.Dialect, _: object, arguments: Sequence[Any], named:
     return ready
 
 
+def _tables(engine: sql.Engine) -> frozenset[str]:
+    """Tables of history that a database has. Of a SQLite file no views: one over an endless query is never read to its end."""
+    inspector = sql.inspect(engine)
+    if engine.dialect.name == "sqlite":
+        return frozenset(inspector.get_table_names()) & METADATA.tables.keys()
+    return frozenset(name for name in METADATA.tables if inspector.has_table(name))
+
+
 def _made(engine: sql.Engine, table: sql.Table) -> None:
     """Make a table; raises SQLAlchemyError where it is still missing then: another operator may make it in the same moment."""
     try:
@@ -142,20 +176,43 @@ def _made(engine: sql.Engine, table: sql.Table) -> None:
             raise
 
 
-def _address(url: str) -> sql.URL:
-    """The URL of a kind that history knows. Raises HistoryError."""
+def _is_there(address: sql.URL) -> bool:
+    """False where connecting would make an empty file."""
+    try:
+        return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
+    except OSError:  # such as a name that is too long
+        return False
+
+
+def database_address(url: str | sql.URL) -> sql.URL:
+    """Return the URL of a kind that history knows, with its driver. Raises ValueError, whose text repeats nothing from the URL."""
     try:
         address = sql.make_url(url)
     except (SQLAlchemyError, ValueError) as error:
-        raise HistoryError(_BAD_URL) from error
-    if address.get_backend_name() not in ("sqlite", "postgresql"):
-        raise HistoryError(_BAD_URL)
-    return address
+        raise ValueError(BAD_URL) from error
+    kind = address.get_backend_name()
+    # SQLAlchemy ends a password at its first "@": the rest would be printed as a host or a database.
+    if kind not in ("sqlite", "postgresql") or (kind == "postgresql" and "@" in f"{address.host or ''}{address.database or ''}"):
+        raise ValueError(BAD_URL)
+    return address.set(drivername="postgresql+psycopg") if address.drivername == "postgresql" else address
 
 
-def _is_there(address: sql.URL) -> bool:
-    """False where connecting would make an empty file."""
-    return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
+def shown_address(address: sql.URL) -> str:
+    """Return a URL as it may be printed: of the password, and of options that are not SHOWN_OPTIONS, the name only."""
+    query = {name: value if name in SHOWN_OPTIONS else "" for name, value in address.query.items()}
+    return address.set(query=query).render_as_string(hide_password=True)
 
 
-_BAD_URL: Final = "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+def without_password(text: str, address: sql.URL) -> str:
+    """Return a fault of a driver without the secrets of the address."""
+    options = [value for name, value in address.query.items() if name not in SHOWN_OPTIONS]
+    secrets = [each for value in options for each in ([value] if isinstance(value, str) else value)]
+    for secret in map(str, filter(None, [address.password, *secrets])):
+        if len(secret) >= MIN_SECRET:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def masked_source(text: str) -> str:
+    """Return the name of a file, which may be a mistyped URL: everything from the first ":" to the last "@" is hidden."""
+    return re.sub(r":.*@", f":{HIDDEN}@", text, count=1, flags=re.DOTALL)

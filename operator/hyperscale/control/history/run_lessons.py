@@ -51,7 +51,7 @@ def hosts_of(plan: str) -> int:
     """Return the nodes of a plan's JSON; 1 where it names none."""
     try:
         return max(1, len(json.loads(plan)["ranksByNode"]))
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return 1
 
 

@@ -6,7 +6,7 @@ Blocking: call it in a thread. A run is its job's uid: recorded twice it is ther
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from hyperscale.control.history.runs_table import (
     latest_workloads,
     newest,
     newest_of_mixes,
+    row_fault,
 )
 from hyperscale.control.history.taught_speeds import read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
@@ -54,7 +55,7 @@ _LOG = logging.getLogger(__name__)
 class RunStore:
     """The table of finished runs."""
 
-    def __init__(self, url: str, *, make: bool = True) -> None:
+    def __init__(self, url: str | sql.URL, *, make: bool = True) -> None:
         """Open the database of that URL, as `Database` does; raises HistoryError."""
         self._database = Database(url, RUNS.name, make=make)
         self._engine, self._fault = self._database.engine, self._database.fault
@@ -62,6 +63,8 @@ class RunStore:
         self._parts: dict[str, tuple[PredictedPart, ...]] = {}
         self._columns = self._database.columns
         self._keeps_lives = NODES.name in self._database.tables
+        self._row_faults: set[str] = set()
+        """Each named in the log once."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -144,6 +147,8 @@ class RunStore:
         try:
             with self._engine.connect() as connection:
                 for row in connection.execute(sql.select(chosen).order_by(chosen.c.place)):
+                    if row_fault(row._mapping):
+                        continue
                     ratio = row.measured_seconds / row.predicted_seconds
                     ratios.setdefault((row.architecture, row.products), []).append((row.namespace, ratio))
         except SQLAlchemyError as error:
@@ -170,7 +175,8 @@ class RunStore:
                     workload = Workload(*row)
                     if wanted is not None and workload._replace(products="") not in wanted:
                         continue
-                    steps = self._steps_of(connection, workload) if one_kind(workload.products) else ()
+                    readable = not row_fault(workload._asdict()) and one_kind(workload.products)
+                    steps = self._steps_of(connection, workload) if readable else ()
                     kept |= {one.uid for _, one in steps}
                     counted = heard(steps, least)
                     if len(counted) >= least:
@@ -230,7 +236,7 @@ class RunStore:
         brief = sql.select(*columns).where(RUNS.c.uid.in_(newest(limit))).order_by(*NEWEST_FIRST)
         try:
             with self._engine.connect() as connection:
-                rows = [dict(row) for row in connection.execute(brief).mappings()]
+                rows = self._readable(connection.execute(brief).mappings())
         except SQLAlchemyError as error:
             raise self._fault(error) from error
         taught = [bool(row.pop("teaches")) for row in rows]
@@ -263,6 +269,15 @@ class RunStore:
     def _read(self, wanted: sql.Select[Any]) -> tuple[FinishedRun, ...]:
         try:
             with self._engine.connect() as connection:
-                return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
+                return tuple(FinishedRun(**row) for row in self._readable(connection.execute(wanted).mappings()))
         except SQLAlchemyError as error:
             raise self._fault(error) from error
+
+    def _readable(self, rows: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
+        """Rows that can be read; the log says how many others there are."""
+        named = [(dict(row), row_fault(row)) for row in rows]
+        bad = [(row["uid"], fault) for row, fault in named if fault]
+        if bad and bad[0][1] not in self._row_faults:
+            self._row_faults.add(bad[0][1])
+            _LOG.warning("history: rows of %s that cannot be read: %d; of the run %.40r %s", RUNS.name, len(bad), *bad[0])
+        return [row for row, fault in named if not fault]

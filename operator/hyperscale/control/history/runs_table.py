@@ -1,7 +1,9 @@
-"""The table of finished runs: one row a run, keyed by its job's uid, and which rows teach predictions."""
+"""The table of finished runs: one row a run, keyed by its job's uid, which rows can be read, and which teach predictions."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 import msgspec
@@ -173,3 +175,28 @@ def latest_workloads(limit: int, least: int, *conditions: sql.ColumnElement[bool
     asked = [ranked.c[name] for name in names]
     order = (sql.func.min(ranked.c.own_place), sql.func.max(ranked.c.latest).desc(), *asked)
     return sql.select(*asked).group_by(*asked).order_by(*order).limit(limit)
+
+
+_ROW_KINDS: Final[dict[str, tuple[type, ...]]] = {field.name: get_args(field.type) or (field.type,) for field in fields(FinishedRun)}
+_SMALLEST: Final = {"batch_size": 1, "vertices": 0, "edges": 0, "workers": 0, "gpus": 0}
+_NAMES: Final[dict[type, str]] = {str: "text", int: "whole number", float: "finite number"}
+
+
+def row_fault(row: Mapping[Any, object]) -> str:
+    """Return what is wrong with the first bad column of a row, without its value; "" where all can be read. Other columns are ignored."""
+    for name, value in row.items():
+        kinds = _ROW_KINDS.get(name)
+        if kinds is not None and not _fits(value, kinds):
+            kind = next(_NAMES[each] for each in kinds if each in _NAMES)
+            return f"its {name} is no {kind}"
+        if isinstance(value, int) and value < _SMALLEST.get(name, value):
+            return f"its {name} is below {_SMALLEST[name]}"
+    return ""
+
+
+def _fits(value: object, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, float):
+        return float in kinds and math.isfinite(value)
+    if isinstance(value, int):
+        return int in kinds or float in kinds
+    return isinstance(value, kinds)

@@ -47,10 +47,11 @@ def read_taught(
     """Return chosen runs with their uids, oldest first; `parts` by uid gains those of plans that were not read yet."""
     import sqlalchemy as sql
 
-    from hyperscale.control.history.runs_table import RUNS
+    from hyperscale.control.history.runs_table import RUNS, row_fault
 
     figures = (RUNS.c.uid, RUNS.c.namespace, RUNS.c.architecture, RUNS.c.predicted_seconds, RUNS.c.measured_seconds, RUNS.c.compute_seconds)
     rows = connection.execute(sql.select(*figures).where(RUNS.c.uid.in_(chosen)).order_by(RUNS.c.finished_at, RUNS.c.uid)).all()
+    rows = [row for row in rows if not row_fault(row._mapping)]
     unread = [row.uid for row in rows if row.uid not in parts]
     if unread:
         for uid, plan in connection.execute(sql.select(RUNS.c.uid, RUNS.c.plan).where(RUNS.c.uid.in_(unread))):

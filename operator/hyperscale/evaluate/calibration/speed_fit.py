@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -75,10 +76,13 @@ class SpeedFit:
 def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corrections]:
     """Return corrections by architecture, and those of every other one under ""; none from fewer than `least` usable runs.
 
-    runs: oldest first; what can be no run is left out
+    runs: oldest first; what can be no run is left out, and so are those of all but the MAX_NAMED architectures with the most runs
     None, with a line in the log, where a figure of the fit is no number: plans go on without corrections.
     """
     taught = [run for run in runs if usable(run)][-MAX_TAUGHT:]
+    counts = Counter(run.architecture for run in taught)
+    named = set(sorted(counts, key=lambda name: (-counts[name], name))[:MAX_NAMED])
+    taught = [run for run in taught if run.architecture in named]
     if len(taught) < max(1, least):
         return {}
     fit = fitted(taught)
