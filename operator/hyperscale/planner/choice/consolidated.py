@@ -37,11 +37,9 @@ def consolidated(problem: Problem, candidate: Candidate, limit: float, fit: Fit,
     workers, order = candidate.workers, np.array(candidate.order, dtype=np.int64)
     if workers > MAX_WORKERS:
         return None
-    # The cheapest of equal plans wins before how well they fit. A price that is not known is 0 here: `_eligible` asks for known ones.
-    prices = np.array([speed.price_per_hour or 0.0 for speed in problem.speeds])
-    most = float(prices[order].sum()) * (1.0 + SAME_PRICE)
-    eligible = _eligible(problem, order)
-    unique = {row.tobytes(): row for row in _layouts(problem, eligible, order, begun) if float(prices[row].sum()) <= most}
+    unique = {
+        layout.tobytes(): layout for layout in _affordable(problem, _layouts(problem, _eligible(problem, order), order, begun), order)
+    }
     layouts = [np.sort(order), *unique.values()]
     figures = fit(layouts)
     ranking = np.lexsort((np.arange(len(layouts)), *figures.T[::-1]))
@@ -57,6 +55,16 @@ def consolidated(problem: Problem, candidate: Candidate, limit: float, fit: Fit,
         return None
     now = tuple(int(member) for member in rows[good[0]])
     return Candidate(float(seconds[good[0]]), workers, tuple(problem.names[member] for member in now), now)
+
+
+def _affordable(problem: Problem, layouts: list[IntArray], order: IntArray) -> list[IntArray]:
+    """Those no dearer than `order`: the cheapest of equal plans wins before how well they fit.
+
+    A price that is not known is 0 here: `_eligible` asks for known ones.
+    """
+    prices = np.array([speed.price_per_hour or 0.0 for speed in problem.speeds])
+    most = float(prices[order].sum()) * (1.0 + SAME_PRICE)
+    return [layout for layout in layouts if float(prices[layout].sum()) <= most]
 
 
 def _eligible(problem: Problem, order: IntArray) -> BoolArray:
