@@ -104,7 +104,7 @@ def test_no_error_of_history_ends_the_operator(
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(60):
             while not running.done() and not failures():  # noqa: ASYNC110 - it sends no event
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
         assert not running.done(), "the task of history has ended, and the process with it"
         running.cancel()
 
