@@ -60,7 +60,7 @@ def policy_class(settings: Mapping[str, Any]) -> Any:
     sia = importlib.import_module("sia")
     chosen = msgspec.convert(settings, RoundSettings)
 
-    class Rounds(sia.SiaPolicy):  # type: ignore[misc, name-defined]
+    class Rounds(sia.SiaPolicy):  # type: ignore[misc, name-defined] # the simulator is loaded at run time and has no types
         """See the module."""
 
         records: dict[str, _Record]

@@ -133,7 +133,7 @@ def simulate(workload: Path, policy: str, *, fixed_batch: bool, policy_class: An
     held: list[Any] = []
     seconds: list[float] = []
     if policy_class is not None:
-        simulator.SiaPolicy = policy_class  # type: ignore[attr-defined]
+        simulator.SiaPolicy = policy_class  # type: ignore[attr-defined] # of a module that is loaded at run time
     _watch(cluster_module.Cluster, held, seconds)
     interval = INTERVALS.get(policy, 60)
     arguments = SimpleNamespace(

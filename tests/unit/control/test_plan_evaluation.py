@@ -1,4 +1,7 @@
-"""Plans that wait for a person and those of running jobs are evaluated, once each, and nothing waits for it."""
+"""Plans that wait for a person and those of running jobs are evaluated, once each, and nothing waits for it.
+
+Longer than other modules: one stage of plans and evaluators, in the order of a plan's life.
+"""
 
 from __future__ import annotations
 

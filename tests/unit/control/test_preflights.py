@@ -1,4 +1,7 @@
-"""Preflights in the chain of checks and in the status: what holds a start, what only advises, and what nothing is learned from."""
+"""Preflights in the chain of checks and in the status: what holds a start, what only advises, and what nothing is learned from.
+
+Longer than other modules: one stage of preflights, so that what holds a start stands beside what only advises.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What people decide is a row in history, an answer where there was a choice, and weights within an administrator's bounds."""
+"""What people decide is a row in history, an answer where there was a choice, and weights within an administrator's bounds.
+
+Longer than other modules: one stage of people, answers and rows, read from the decision to the weights.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ which over an interval of t is least at one of its ends (a quotient of a line an
 farthest of |R| partners is no nearer than the |R|-th nearest candidate. Where n workers do not fill the node's cards, the number that does
 stands for n, and a further one of the node may add nothing; uplinks are left out. Ring: it leaves the node of every member and comes back,
 from two different workers where there are two elsewhere, and cards are never faster than for one hop; all workers on one node are apart. An
-allreduce over at least so many nodes takes no less than the least of each of its figures over all these numbers (`floors`).
+allreduce over at least that number of nodes takes no less than the least of each of its figures over all these numbers (`floors`).
 Nodes that nothing tells apart (twins) are interchangeable: once one of them has been tried at a place, the others need not be.
 """
 
@@ -88,7 +88,7 @@ cdef inline int _insert(double *smallest, int count, int room, double value) noe
 
 
 cdef inline int _leaving(const Search *s, int most) noexcept nogil:
-    """Different workers elsewhere that the hops lead to which leave a node with at most so many of the workers."""
+    """Different workers elsewhere that the hops lead to which leave a node with at most that number of the workers."""
     return 1 if s.q.k - min(most, s.q.k - 1) < 2 else 2
 
 

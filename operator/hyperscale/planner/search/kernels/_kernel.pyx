@@ -1119,7 +1119,7 @@ cdef class Kernel:
 
     speed, weight, inside: (m,) · latency, per_byte: (m, m) symmetric, BLOCKED_SECONDS where two nodes cannot talk; per_byte 0 on its diagonal
     slots: (m,) int32 · gpus: ranks of a worker · filling: (m,) workers of a node that fill its cards
-    collectives, floors: (classes (k + 1), fours, 5, 4) of four algorithms at a time by class and number of nodes, and the least of so many
+    collectives, floors: (classes (k + 1), fours, 5, 4) of four algorithms at a time by class and number of nodes, and the least of that number
     or more · sharp: (m,) int32 class of each
     domains: (levels, m) int32 · uplinks: (levels, domains). All others float64; the caller does not change them while this lives.
     Raises MemoryError, and ValueError where sizes do not fit. Every method raises ValueError where an array has another length than it
