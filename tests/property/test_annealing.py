@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.peers.placement import anneal
@@ -14,6 +14,7 @@ from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
 @settings(max_examples=30, deadline=None)
 @given(CASES, st.booleans())
+@example((2131, 6, "Equal", 0.0), True)  # limited uplinks
 def test_a_walk_is_never_worse_than_its_start_and_counts_right(drawn: tuple[int, int, str, float], compiled: bool) -> None:
     costs, slots, workers, rng = case(drawn)
     order = drawn_orders(slots, workers, rng, 1)[0]

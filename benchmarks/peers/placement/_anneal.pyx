@@ -128,6 +128,16 @@ cdef double _replaced(Walk *a, int p, int c, double limit, double *ring) noexcep
     return limit
 
 
+cdef double _with_uplinks(Walk *a, int p, int c) noexcept nogil:
+    """The same in full: `_replaced` leaves out the uplinks that boundary data shares."""
+    cdef int old = a.order[p]
+    cdef double inner
+    a.order[p] = c
+    inner = set_cost(a.q, a.order)
+    a.order[p] = old
+    return inner
+
+
 cdef void _replace(Walk *a, int p, int c, double inner, double ring) noexcept nogil:
     """Put c at position p."""
     cdef const Instance *q = a.q
@@ -244,6 +254,8 @@ cdef double _walk(Walk *a, long long steps, double hot, double cold, double best
             if c == a.order[p] or a.ws.used[c] >= a.ws.room[c]:
                 continue
             inner = _replaced(a, p, c, limit, &ring)
+            if a.q.levels > 0 and inner + tax * ring < limit:
+                inner = _with_uplinks(a, p, c)
             if not inner + tax * ring < limit:
                 continue
             _replace(a, p, c, inner, ring)
