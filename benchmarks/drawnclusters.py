@@ -141,8 +141,20 @@ def chosen(cluster: TrueCluster, asked: Question, corrections: Corrections | Non
     return plan if isinstance(plan, Plan) else None
 
 
-def true_seconds(cluster: TrueCluster, asked: Question, plan: Plan) -> tuple[float, float]:
-    """What an epoch of a plan and its arithmetic really take."""
+class TrueSeconds(NamedTuple):
+    """What an epoch of a plan really takes, and its arithmetic on the slowest worker with each GPU product."""
+
+    epoch: float
+    by_product: dict[str, float]
+
+    @property
+    def compute(self) -> float:
+        """On the slowest worker."""
+        return max(self.by_product.values())
+
+
+def true_seconds(cluster: TrueCluster, asked: Question, plan: Plan) -> TrueSeconds:
+    """What a plan really takes."""
     truth = cluster.truth[asked.job.model.architecture.value]
     request = PlanRequest(job_key="team/job", job=asked.job, free_gpus=asked.free, corrections=truth)
     workload = profile(asked.job)
@@ -151,14 +163,18 @@ def true_seconds(cluster: TrueCluster, asked: Question, plan: Plan) -> tuple[flo
     order = np.array([places[worker.node] for worker in plan.workers], dtype=np.int64)
     members, positions = np.unique(order, return_inverse=True)
     costs = problem.costs(members)
-    figures = held_breakdown(costs, positions, np.array([worker.share for worker in plan.workers]))
+    shares = np.array([worker.share for worker in plan.workers])
     overhead = sum(part.seconds for part in plan.predicted.parts if part.kind is PartKind.OVERHEAD)
-    return figures.epoch_seconds, figures.compute_seconds + overhead
+    seconds = shares * costs.workload.epoch_flops / costs.flops_per_second[positions] + overhead
+    by_product: dict[str, float] = {}
+    for worker, each in zip(plan.workers, seconds, strict=True):
+        by_product[worker.product or ""] = max(by_product.get(worker.product or "", 0.0), float(each))
+    return TrueSeconds(held_breakdown(costs, positions, shares).epoch_seconds, by_product)
 
 
 def run_of(chance: np.random.Generator, cluster: TrueCluster, asked: Question, plan: Plan) -> TaughtRun:
     """What history keeps of a run."""
-    epoch, compute = true_seconds(cluster, asked, plan)
+    epoch, by_product = true = true_seconds(cluster, asked, plan)
     noise = math.exp(chance.normal(0.0, DEVIATION)) * (float(chance.uniform(2.0, 4.0)) if chance.random() < DISTURBED else 1.0)
     reports = chance.random() < 0.5
     correction = plan.predicted.calibration
@@ -168,5 +184,6 @@ def run_of(chance: np.random.Generator, cluster: TrueCluster, asked: Question, p
         parts=plan.predicted.parts,
         predicted_seconds=plan.predicted.epoch_seconds / (correction.factor if correction is not None else 1.0),
         measured_seconds=epoch * noise,
-        compute_seconds=compute * noise if reports else None,
+        compute_seconds=true.compute * noise if reports else None,
+        product_seconds=tuple((name, seconds * noise) for name, seconds in by_product.items()) if reports else (),
     )

@@ -7,12 +7,13 @@ The truth multiplies the table's seconds: each product, tier, inside and archite
 The case "slow cards" also doubles the seconds of one node's card in eight. It has no goal: 24 runs see each card once or twice.
 Five kinds of jobs arrive at random (two GCN, GraphSAGE full and sampled, GAT), each on a random half of the nodes.
 Every method places its own runs, in a closed loop: the planner chooses by its corrections, the run reports the true epoch x e^N(0, 0.05).
-One run in twenty is disturbed and takes two to four times as long; half of the runs report compute seconds.
+One run in twenty is disturbed and takes two to four times as long; half of the runs report
+compute seconds by rank.
 After 0, 4, 8, 16, 24 and 48 runs each method is asked about 12 further questions.
 Regret: true seconds of the chosen placement / true seconds of the best placement - 1.
 The best is the best of the search with the true figures and of all methods.
 Peers: no history (corrections choose nothing); one factor of all seconds (median of measured / predicted); each product's mean
-(geometric mean of measured / predicted of its runs, on compute seconds); our factors without exploration.
+(geometric mean of measured / predicted, of its own compute seconds where they are reported); our factors without exploration.
 The constants were chosen on seeds from 1000 on, the fit of cards on 100 to 139. Seeds 20 to 29 judge, once each for both; so do
 0 to 9, and 200 to 209, which judged nothing before.
 """
@@ -36,7 +37,7 @@ from benchmarks.common import Row
 from benchmarks.drawnclusters import LEVELS, PRODUCTS, Question, TrueCluster, chosen, question, run_of, true_cluster, true_seconds
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
-from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, Factor
+from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, Factor, PartKind
 from hyperscale.model.plan import Plan
 
 NAME: Final = "history_regret"
@@ -89,13 +90,16 @@ def one_factor(runs: Runs, architecture: str) -> Corrections | None:
 
 
 def product_means(runs: Runs, architecture: str) -> Corrections | None:
-    """Compute seconds of each product times the geometric mean of measured / predicted of its runs."""
+    """Compute seconds of each product times the geometric mean of measured / predicted, its own where ranks were told apart."""
     if len(runs) < MIN_RUNS:
         return None
     ratios: dict[str, list[float]] = {}
     for run in runs:
+        own, overhead = dict(run.product_seconds), run.seconds(PartKind.OVERHEAD)
+        predicted = {part.name: part.seconds + overhead for part in run.parts if part.kind is PartKind.COMPUTE}
         for name in run.products:
-            ratios.setdefault(name, []).append(math.log(run.measured_seconds / run.predicted_seconds))
+            ratio = own[name] / predicted[name] if name in own else run.measured_seconds / run.predicted_seconds
+            ratios.setdefault(name, []).append(math.log(ratio))
     factors = tuple(Factor(name, _bounded(math.exp(statistics.fmean(logs))), 0.0, len(logs)) for name, logs in sorted(ratios.items()))
     return Corrections(untried=Factor("", 1.0, 0.0, 0), products=factors)
 
@@ -136,8 +140,8 @@ def judge(seed: int, methods: dict[str, tuple[Method, tuple[int, ...]]], slow_ca
         for runs, chosen in _played(cluster, method, stream[: max(looks)], asked, seed)
         if runs in looks
     }
-    seconds = {key: [true_seconds(cluster, *pair)[0] for pair in zip(asked, chosen, strict=True)] for key, chosen in plans.items()}
-    best = [true_seconds(cluster, each, _asked(cluster, each, lambda runs, name: cluster.truth[name], []))[0] for each in asked]
+    seconds = {key: [true_seconds(cluster, *pair).epoch for pair in zip(asked, chosen, strict=True)] for key, chosen in plans.items()}
+    best = [true_seconds(cluster, each, _asked(cluster, each, lambda runs, name: cluster.truth[name], [])).epoch for each in asked]
     least = [min(best[at], *(figures[at] for figures in seconds.values())) for at in range(len(asked))]
     return Judged(
         regrets={key: statistics.fmean(map(_regret, figures, least)) for key, figures in seconds.items()},

@@ -56,6 +56,7 @@ def checked(measured: Measured) -> Measured | None:
     return msgspec.structs.replace(
         measured,
         **{name: _rounded(value) for name, value in figures.items()},
+        rank_compute_seconds=tuple(map(_rounded, measured.rank_compute_seconds)),
         phases=tuple(msgspec.structs.replace(one, seconds=_rounded(one.seconds)) for one in measured.phases),
         busiest_pairs=tuple(msgspec.structs.replace(one, bytes=_rounded(one.bytes)) for one in measured.busiest_pairs),
     )
@@ -72,7 +73,8 @@ def _is_possible(name: str, value: float) -> bool:
 
 
 def _lists_possible(measured: Measured) -> bool:
-    return all(one.seconds <= LONGEST_SECONDS for one in measured.phases) and all(one.bytes <= MOST_BYTES for one in measured.busiest_pairs)
+    seconds = (*(one.seconds for one in measured.phases), *measured.rank_compute_seconds)
+    return all(each <= LONGEST_SECONDS for each in seconds) and all(one.bytes <= MOST_BYTES for one in measured.busiest_pairs)
 
 
 def _rounded(value: float) -> float:

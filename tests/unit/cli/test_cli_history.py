@@ -120,24 +120,27 @@ TOLD = Measured(
     epochs=9,
     peer_bytes=3000.0,
     phases=(PhaseSeconds("forward", 0.003), PhaseSeconds("halo", 0.02)),
+    rank_compute_seconds=(0.004, 0.02, 0.01),
     busiest_pairs=(PairBytes(1, 0, 2000.0), PairBytes(0, 1, 1000.0)),
 )
 
 
-def test_explain_says_where_an_epoch_goes_and_who_sends_most() -> None:
+def test_explain_says_where_an_epoch_goes_who_computes_longest_and_who_sends_most() -> None:
     told = status(StateWord.SUCCEEDED, observed_generation=1, plan=plan("a", "b"), measured=TOLD)
     summary = explain(ExplainedJob("cora", "team", 1, False, told, ())).summary
     assert "A mean epoch of the slowest rank: forward 3 ms, halo 20 ms." in summary
+    assert "Rank 1 computes longest, 20 ms; rank 0 shortest, 4 ms." in summary
     assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
 
 
-def test_json_tells_phases_and_pairs_of_each_run(tmp_path: Path) -> None:
+def test_json_tells_phases_ranks_and_pairs_of_each_run(tmp_path: Path) -> None:
     made = f"sqlite:///{tmp_path}/history.sqlite"
     history = RunStore(made)
     history.record([replace(RUN, measured=msgspec.json.encode(TOLD).decode())])
     history.close()
     (one,) = json.loads(run("history", "--url", made, "-o", "json").out)["runs"]
     assert one["phases"] == [{"phase": "forward", "seconds": 0.003}, {"phase": "halo", "seconds": 0.02}]
+    assert one["rankComputeSeconds"] == [0.004, 0.02, 0.01]
     assert one["busiestPairs"][0] == {"sender": 1, "receiver": 0, "bytes": 2000.0}
 
 

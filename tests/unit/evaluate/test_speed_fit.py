@@ -10,7 +10,7 @@ import pytest
 
 from hyperscale.evaluate.calibration import speed_fit
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
-from hyperscale.evaluate.calibration.taught_run import LEAST_CAPPED, SAME_NAMESPACE, TaughtRun, measured_compute, usable, weights
+from hyperscale.evaluate.calibration.taught_run import LEAST_CAPPED, SAME_NAMESPACE, TaughtRun, measured_computes, usable, weights
 from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
 
 RACK = "rack"
@@ -128,10 +128,29 @@ def test_parts_that_are_not_those_of_the_prediction_teach_nothing() -> None:
     assert not usable(forged._replace(parts=()))
 
 
+def test_a_product_that_only_waited_is_taught_where_ranks_were_told_apart() -> None:
+    truth = {"A": 1.0, "B": 0.4}
+    waited = run({"A": 1.0, "B": 1.0}, truth=truth, compute=True)
+    timed = waited._replace(product_seconds=(("A", 1.0), ("B", 0.4)))
+    blind, found = (corrections_of([each] * 8)["GCN"] for each in (waited, timed))
+    assert product(blind, "B") > 0.8
+    assert product(found, "B") == pytest.approx(0.4, rel=0.1)
+    assert product(found, "A") == pytest.approx(1.0, rel=0.1)
+    errors = [next(factor.error for factor in each.products if factor.name == "B") for each in (blind, found)]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_seconds_of_a_product_that_the_plan_does_not_have_or_that_cannot_be_are_left_out() -> None:
+    both = run({"A": 1.0, "B": 1.0}, compute=True)
+    assert measured_computes(both._replace(product_seconds=(("A", 1.0), ("C", 1.0)))) == [("A", 1.0)]
+    assert measured_computes(both._replace(product_seconds=(("A", 0.9), ("B", 1.5)))) == [("A", 0.9)]
+    assert measured_computes(both._replace(product_seconds=(("B", math.nan), ("A", 1e-6)))) == [("", 1.0)]
+
+
 def test_compute_seconds_beyond_the_epoch_are_no_measurement() -> None:
-    assert measured_compute(run({"A": 1.0}, compute=True)) == 1.0
-    assert measured_compute(run({"A": 1.0})._replace(compute_seconds=1.5)) is None
-    assert measured_compute(run({"A": 1.0})._replace(compute_seconds=math.nan)) is None
+    assert measured_computes(run({"A": 1.0}, compute=True)) == [("", 1.0)]
+    assert measured_computes(run({"A": 1.0})._replace(compute_seconds=1.5)) == []
+    assert measured_computes(run({"A": 1.0})._replace(compute_seconds=math.nan)) == []
 
 
 def test_an_unlike_architecture_is_not_corrected_by_what_slowed_another() -> None:

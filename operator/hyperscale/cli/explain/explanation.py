@@ -8,8 +8,9 @@ import msgspec
 
 from hyperscale.cli.explain.meanings import MEANINGS, Meaning
 from hyperscale.cli.explain.plan_difference import PlanDifference, choosable_offers, prior_difference
+from hyperscale.cli.explain.run_figures import run_sentences
 from hyperscale.cli.plan.workers_view import bounds_text
-from hyperscale.cli.text_tables import bytes_text, counted, predicted_text, seconds_text
+from hyperscale.cli.text_tables import counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
 from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
@@ -17,7 +18,6 @@ from hyperscale.control.status.preflight_condition import PREFLIGHT_CONDITION
 from hyperscale.model.admission_query import Chooser
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.datasets import SizeSource
-from hyperscale.model.api.measured import Measured
 from hyperscale.model.decision import Reason
 from hyperscale.model.offers.plan_offers import PlanAlternatives
 from hyperscale.model.plan import Plan, Prediction
@@ -92,7 +92,7 @@ def explain(record: ExplainedJob) -> Explanation:
         *_preflighted(status),
         *_queue(status),
         *_progress(status),
-        *_run(status),
+        *run_sentences(status),
         *_better(status),
         *_stopped(record, status),
         *_stale(record, status),
@@ -251,34 +251,6 @@ def _stopped(record: ExplainedJob, status: JobStatus) -> list[str]:
     waiting = [_sentence(planned.message)] if is_preempted(status) and planned is not None and planned.reason != status.reason else []
     times = f" It has been stopped for others {counted(status.preemptions, 'time')}." if status.preemptions > 1 else ""
     return [*waiting, f"{_sentence(preemption_message(status.last_preemption, key))}{times}"]
-
-
-def _run(status: JobStatus) -> list[str]:
-    """How far the run is, its measured and predicted epoch, its phases, and which rank sends most."""
-    measured = status.measured
-    if measured is None:
-        return []
-    figures = [f"loss {measured.loss:.4g}"] if measured.loss is not None else []
-    if measured.accuracy is not None:
-        figures.append(f"accuracy {measured.accuracy:.2%}{' on a generated graph' if measured.generated else ''}")
-    sentences = [f"Epoch {measured.epoch} of {measured.epochs}{': ' if figures else ''}{', '.join(figures)}."]
-    if measured.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
-        predicted = status.plan.predicted.epoch_seconds
-        ratio = f"{measured.epoch_seconds / predicted:.3g}"
-        sentences.append(f"An epoch takes {seconds_text(measured.epoch_seconds)}, {ratio} × the predicted {predicted_text(predicted)}.")
-    return sentences + _phases(measured)
-
-
-def _phases(measured: Measured) -> list[str]:
-    sentences = []
-    if measured.phases:
-        phases = ", ".join(f"{one.phase} {seconds_text(one.seconds)}" for one in measured.phases)
-        sentences.append(f"A mean epoch of the slowest rank: {phases}.")
-    if measured.busiest_pairs:
-        most = measured.busiest_pairs[0]
-        total = f" of all ranks' {bytes_text(measured.peer_bytes)}" if measured.peer_bytes is not None else ""
-        sentences.append(f"Most is sent by rank {most.sender} to rank {most.receiver}: {bytes_text(most.bytes)} an epoch{total}.")
-    return sentences
 
 
 def _stale(record: ExplainedJob, status: JobStatus) -> list[str]:

@@ -53,6 +53,8 @@ class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
     """True: accuracy is of a generated graph that stood in for a builtin one."""
     phases: tuple[PhaseSeconds, ...] = ()
     """Of a mean epoch, the slowest rank's."""
+    rank_compute_seconds: tuple[float, ...] = ()
+    """Of an epoch, by MPI rank."""
     busiest_pairs: tuple[PairBytes, ...] = ()
     """Of ranks, by what one sends the other in a mean epoch."""
 
@@ -60,6 +62,7 @@ class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
 class _Measured(msgspec.Struct, rename="camel"):
     generated: bool = False
     phases: tuple[PhaseSeconds, ...] = ()
+    rank_compute_seconds: tuple[float, ...] = ()
     busiest_pairs: tuple[PairBytes, ...] = ()
 
 
@@ -234,5 +237,6 @@ def _shown(one: FinishedRun) -> ShownRun:
         plan_id=one.plan_id,
         generated=measured.generated,
         phases=measured.phases,
+        rank_compute_seconds=measured.rank_compute_seconds,
         busiest_pairs=measured.busiest_pairs,
     )

@@ -31,10 +31,9 @@ from hyperscale.control.history.runs_table import (
     newest_of_mixes,
     row_fault,
 )
-from hyperscale.control.history.taught_speeds import read_taught
+from hyperscale.control.history.taught_speeds import StatedRun, read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
-from hyperscale.model.history.corrections import PredictedPart
 from hyperscale.model.history.step_curves import Workload, one_kind, placed
 from hyperscale.model.plan import Calibration
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
@@ -60,7 +59,7 @@ class RunStore:
         self._database = Database(url, RUNS.name, make=make)
         self._engine, self._fault = self._database.engine, self._database.fault
         self._placements: dict[str, dict[str, int]] = {}
-        self._parts: dict[str, tuple[PredictedPart, ...]] = {}
+        self._stated: dict[str, StatedRun] = {}
         self._columns = self._database.columns
         self._keeps_lives = NODES.name in self._database.tables
         self._row_faults: set[str] = set()
@@ -218,10 +217,10 @@ class RunStore:
         chosen = newest(limit, RUNS.c.uid.in_(searched), *TEACHING_TEXTS, RUNS.c.plan.like('%"parts":[%'))
         try:
             with self._engine.connect() as connection:
-                taught = read_taught(connection, chosen, self._parts)
+                taught = read_taught(connection, chosen, self._stated)
         except SQLAlchemyError as error:
             raise self._fault(error) from error
-        self._parts = {uid: self._parts[uid] for uid, _ in taught}
+        self._stated = {uid: self._stated[uid] for uid, _ in taught}
         return tuple(run for _, run in taught)
 
     def brief_runs(self, limit: int) -> tuple[tuple[FinishedRun, bool], ...]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.evaluate.calibration.slower_card import slower_cards
-from hyperscale.evaluate.calibration.taught_run import TaughtRun, measured_compute, weights
+from hyperscale.evaluate.calibration.taught_run import TaughtRun, measured_computes, weights
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, PartKind, PredictedPart
 
@@ -39,7 +39,7 @@ Key = tuple[PartKind, str]
 
 @dataclass(frozen=True)
 class Design:
-    """r runs, f factors, o observations: the epochs of all runs, then compute seconds of those that measured them."""
+    """r runs, f factors, o observations: the epochs of all runs, then the compute seconds that they measured."""
 
     runs: int
     keys: tuple[Key, ...]
@@ -66,6 +66,8 @@ class Design:
     """(r,)"""
     observed: IntArray
     """(o,) run of each observation."""
+    timed: IntArray
+    """(o - r,) place of the product whose compute seconds each later observation is; -1 for the slowest one."""
     logarithms: FloatArray
     """(o,) ln(measured seconds)."""
     weight: FloatArray
@@ -103,13 +105,13 @@ class Design:
         slowest = np.where(self.arithmetic > 0.0, by_product + waits, -1.0).argmax(axis=1)
         of_links = exchange[:, links].sum(axis=1)
         slope = (exchange + of_cards * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
-        slope += self._arithmetic_slope(by_product, slowest)
+        slope += self._arithmetic_slope(by_product, runs, slowest)
         epoch = np.maximum(by_product[runs, slowest] + waits[runs, slowest] + self.overhead, TINY)
         measured = self.observed[self.runs :]
-        longest = by_product.argmax(axis=1)
-        alone = np.maximum(by_product[runs, longest] + self.overhead, TINY)[measured]
+        timed = np.where(self.timed >= 0, self.timed, by_product.argmax(axis=1)[measured])
+        alone = np.maximum(by_product[measured, timed] + self.overhead[measured], TINY)
         predicted = np.concatenate([epoch, alone])
-        slopes = np.concatenate([slope, self._arithmetic_slope(by_product, longest)[measured]]) / predicted[:, None]
+        slopes = np.concatenate([slope, self._arithmetic_slope(by_product, measured, timed)]) / predicted[:, None]
         return self._independent(self.logarithms - np.log(predicted)), self._independent(slopes)
 
     def _card_waits(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -151,12 +153,12 @@ class Design:
         independent: FloatArray = np.concatenate([figures[: self.runs], (figures[self.runs :] - CORRELATION * epochs) / OWN_ERROR])
         return independent
 
-    def _arithmetic_slope(self, by_product: FloatArray, product: IntArray) -> FloatArray:
-        """(r, f) how the seconds of one product (r,) of each run depend on the logarithms of its factor and the architecture's."""
-        runs, slope = np.arange(self.runs), np.zeros_like(by_product)
-        seconds = by_product[runs, product]
-        slope[runs, product] += seconds
-        slope[runs, self.architecture] += seconds
+    def _arithmetic_slope(self, by_product: FloatArray, runs: IntArray, products: IntArray) -> FloatArray:
+        """(n, f) how seconds of `products` (n,) in `runs` (n,) depend on the logarithms of their factors and the architectures'."""
+        at, slope = np.arange(len(runs)), np.zeros((len(runs), by_product.shape[1]))
+        seconds = by_product[runs, products]
+        slope[at, products] += seconds
+        slope[at, self.architecture[runs]] += seconds
         return slope
 
 
@@ -166,7 +168,12 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
     place = {key: at for at, key in enumerate(keys)}
     rates = _middle_rates(runs, counts)
     seconds = _seconds(runs, place, rates)
-    split = [(row, measured) for row, run in enumerate(runs) if (measured := measured_compute(run)) is not None]
+    split = [
+        (row, product, measured)
+        for row, run in enumerate(runs)
+        for product, measured in measured_computes(run)
+        if not product or (PartKind.COMPUTE, product) in place
+    ]
     return Design(
         runs=len(runs),
         keys=keys,
@@ -180,9 +187,10 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         carried=seconds.carried,
         architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
         overhead=_seconds_of(PartKind.OVERHEAD, runs),
-        observed=np.array([*range(len(runs)), *(row for row, _ in split)], dtype=np.int64),
-        logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, measured in split)]),
-        weight=np.array([*counts, *(counts[row] for row, _ in split)]),
+        observed=np.array([*range(len(runs)), *(row for row, _, _ in split)], dtype=np.int64),
+        timed=np.array([place.get((PartKind.COMPUTE, product), -1) for _, product, _ in split], dtype=np.int64),
+        logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, _, measured in split)]),
+        weight=np.array([*counts, *(counts[row] for row, _, _ in split)]),
     )
 
 

@@ -33,6 +33,8 @@ class TaughtRun(NamedTuple):
     measured_seconds: float
     compute_seconds: float | None = None
     """As the run measured it, of an epoch on its slowest rank."""
+    product_seconds: tuple[tuple[str, float], ...] = ()
+    """The same of the slowest rank on each GPU product, where ranks were told apart."""
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -69,13 +71,25 @@ def _plausible(part: PredictedPart) -> bool:
     )
 
 
-def measured_compute(run: TaughtRun) -> float | None:
-    """Return the compute seconds that a run measured where they can be right: above 0, and no more than its epoch."""
-    seconds = run.compute_seconds
-    if seconds is None or not SHORTEST_SECONDS <= seconds <= run.measured_seconds * (1.0 + 1e-6):
-        return None
-    predicted = run.seconds(PartKind.COMPUTE) + run.seconds(PartKind.OVERHEAD)
-    return seconds if predicted > 0.0 and abs(math.log(seconds / predicted)) <= ABSURD else None
+def measured_computes(run: TaughtRun) -> list[tuple[str, float]]:
+    """Return the compute seconds that a run measured by GPU product, where they can be right; the slowest rank's are under "".
+
+    Above 0, no more than the epoch, and no further from the prediction than its epoch may be. What each product took says more than what
+    the slowest rank did, so that alone counts where it is there.
+    """
+    overhead = run.seconds(PartKind.OVERHEAD)
+    predicted = {part.name: part.seconds + overhead for part in run.parts if part.kind is PartKind.COMPUTE}
+    by_product = [(name, seconds) for name, seconds in run.product_seconds if _can_be(run, seconds, predicted.get(name, 0.0))]
+    if by_product or run.compute_seconds is None:
+        return by_product
+    slowest = run.seconds(PartKind.COMPUTE) + overhead
+    return [("", run.compute_seconds)] if _can_be(run, run.compute_seconds, slowest) else []
+
+
+def _can_be(run: TaughtRun, seconds: float, predicted: float) -> bool:
+    """Whether seconds can be compute seconds of a run."""
+    possible = SHORTEST_SECONDS <= seconds <= run.measured_seconds * (1.0 + 1e-6)
+    return possible and predicted > 0.0 and abs(math.log(seconds / predicted)) <= ABSURD
 
 
 def weights(runs: Sequence[TaughtRun]) -> list[float]:

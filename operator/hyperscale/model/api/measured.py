@@ -13,6 +13,8 @@ RESULT_PREFIX = "hyperscale-result: "
 MOST_PHASES: Final = 12
 MOST_PAIRS: Final = 16
 """The result has to fit a termination message, 4096 bytes, whatever the number of ranks."""
+MOST_TIMED_RANKS: Final = 64
+"""Likewise. Of more ranks only the slowest one's figures are kept."""
 MOST_RANKS: Final = 10**6
 SHORTEST_SECONDS: Final = 1e-9
 LONGEST_SECONDS: Final = 1e8
@@ -52,6 +54,8 @@ class Measured(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
     """Median of the epochs after the first."""
     compute_seconds: float | None = None
     """Of an epoch, the slowest rank's."""
+    rank_compute_seconds: Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(max_length=MOST_TIMED_RANKS)] = ()
+    """Of an epoch by MPI rank: who waits for whom. Empty with one rank, or more than 64."""
     communication_seconds: float | None = None
     """Of an epoch: halo, fetches and exposed allreduce of the slowest rank."""
     samples_per_second: float | None = None
@@ -76,6 +80,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
             self,
             epoch_seconds=None,
             compute_seconds=None,
+            rank_compute_seconds=(),
             communication_seconds=None,
             samples_per_second=None,
             peer_bytes=None,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import prometheus_client
 import torch
 
-from hyperscale.model.api.measured import MOST_PAIRS, MOST_PHASES, Measured, PairBytes, PhaseSeconds
+from hyperscale.model.api.measured import MOST_PAIRS, MOST_PHASES, MOST_TIMED_RANKS, Measured, PairBytes, PhaseSeconds
 from hyperscale.training.engine.checkpoint import CheckpointProgress
 from hyperscale.training.engine.trainer import EpochStats
 from hyperscale.training.runtime.comm import Comm
@@ -98,6 +98,7 @@ def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: C
         validation_accuracy=_finite(progress.best_validation),
         epoch_seconds=seconds if history else None,
         compute_seconds=float(table[slowest, 1]) if history else None,
+        rank_compute_seconds=_rounded(table[:, 1]) if history and 1 < comm.size <= MOST_TIMED_RANKS else (),
         communication_seconds=float(table[slowest, 2]) if history else None,
         samples_per_second=history[-1].samples / seconds if history and seconds > 0 else None,
         peer_bytes=float(table[:, 3].sum()) if history else None,
@@ -106,6 +107,11 @@ def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: C
         resumed_epoch=resumed,
         finished=True,
     )
+
+
+def _rounded(seconds: torch.Tensor) -> tuple[float, ...]:
+    """To 4 digits: the figures of all ranks have to fit a termination message."""
+    return tuple(float(f"{each:.4g}") for each in seconds.tolist())
 
 
 def _phases(comm: Comm, epochs: Sequence[EpochStats], rank: int) -> tuple[PhaseSeconds, ...]:

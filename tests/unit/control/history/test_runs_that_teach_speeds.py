@@ -11,11 +11,11 @@ import sqlalchemy as sql
 
 from hyperscale.control.history.run_store import TEXTS_SEARCHED, RunStore
 from hyperscale.control.history.runs_table import RUNS, FinishedRun
-from hyperscale.control.history.taught_speeds import Speeds, stated_parts_of
+from hyperscale.control.history.taught_speeds import Speeds, stated_of
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.policy import HistoryPlacement, HistoryPolicy, PolicySpec
-from hyperscale.model.history.corrections import Corrections, Factor, PartKind, PredictedPart
+from hyperscale.model.history.corrections import UNLABELLED, Corrections, Factor, PartKind, PredictedPart
 from hyperscale.model.plan import Plan
 from tests.builders.clusters import POLICY, PRODUCTS, gpu_node, planned, snapshot, training
 from tests.unit.control.history.test_finished_runs import history, run, server  # noqa: F401 - fixtures
@@ -96,13 +96,40 @@ def test_a_failed_or_moved_run_teaches_nothing(history: RunStore) -> None:  # no
 
 @pytest.mark.parametrize("plan", ["", "{}", "[]", '{"predicted":{"parts":[{"kind":"Magic","seconds":1}]}}', '{"predicted":{"parts":7}}'])
 def test_a_plan_that_cannot_be_read_has_no_parts(plan: str) -> None:
-    assert stated_parts_of(plan) == ()
+    assert stated_of(plan, "").parts == ()
 
 
 def test_parts_of_a_plan_are_read_as_they_were_written() -> None:
-    assert stated_parts_of(msgspec.json.encode(PLAN).decode()) == PLAN.predicted.parts
+    assert stated_of(msgspec.json.encode(PLAN).decode(), "").parts == PLAN.predicted.parts
     assert PredictedPart(PartKind.OVERHEAD, 0.0045) in PLAN.predicted.parts
     assert PRODUCTS[0] in {part.name for part in PLAN.predicted.parts}
+
+
+def test_compute_seconds_by_rank_become_those_of_the_slowest_rank_on_each_product() -> None:
+    workers = [{"rank": 0, "gpus": 2, "product": "A"}, {"rank": 2, "gpus": 1}, {"rank": 3, "gpus": 1, "product": "A"}]
+    plan = msgspec.json.encode({"workers": workers}).decode()
+    assert stated_of(plan, '{"rankComputeSeconds":[1.0,3.0,7.5,2.0]}').product_seconds == (("A", 3.0), (UNLABELLED, 7.5))
+
+
+@pytest.mark.parametrize("seconds", ["[1.0]", "[1.0,2.0,3.0]", "[]", '["1"]', "7"])
+def test_figures_of_other_ranks_than_the_plans_teach_nothing_of_products(seconds: str) -> None:
+    plan = '{"workers":[{"rank":0,"gpus":1,"product":"A"},{"rank":1,"gpus":1,"product":"B"}]}'
+    assert stated_of(plan, f'{{"rankComputeSeconds":{seconds}}}').product_seconds == ()
+
+
+@pytest.mark.parametrize("workers", ['[{"rank":5,"gpus":1}]', '[{"rank":-1,"gpus":1}]', '[{"rank":0,"gpus":1e9}]', "7", '[{"product":7}]'])
+def test_workers_that_can_be_none_cost_no_parts(workers: str) -> None:
+    plan = f'{{"predicted":{{"parts":[{{"kind":"Compute","seconds":1,"name":"A"}}]}},"workers":{workers}}}'
+    stated = stated_of(plan, '{"rankComputeSeconds":[1.0]}')
+    assert (len(stated.parts), stated.product_seconds) == (1, ())
+
+
+def test_a_run_that_timed_its_ranks_teaches_each_product(history: RunStore) -> None:  # noqa: F811
+    seconds = [0.25 if worker.product == PRODUCTS[0] else 0.5 for worker in PLAN.workers for _ in worker.ranks]
+    measured = f'{{"epoch":1,"rankComputeSeconds":{seconds}}}'
+    history.record([msgspec.structs.replace(one, measured=measured) for one in runs_of("team", 3, 0)])
+    assert dict(history.taught_runs(9)[0].product_seconds)[PRODUCTS[0]] == 0.25
+    assert {name for name, _ in history.taught_runs(9)[0].product_seconds} == {worker.product for worker in PLAN.workers}
 
 
 @pytest.mark.parametrize("kind", ["products", "tiers", "spread"])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from benchmarks.threads import run_threads
-from hyperscale.model.api.measured import MOST_BYTES, MOST_PAIRS, Measured
+from hyperscale.model.api.measured import MOST_BYTES, MOST_PAIRS, MOST_PHASES, MOST_TIMED_RANKS, Measured
 from hyperscale.observe.run_report import MAX_BYTES, read_measured
 from hyperscale.training.engine import report
 from hyperscale.training.engine.checkpoint import CheckpointProgress
@@ -38,6 +38,24 @@ def test_phases_are_means_of_the_slowest_rank_without_its_first_epoch() -> None:
     told = result([fast, slow])
     assert [one.phase for one in told.phases] == ["forward", "halo"]
     assert [one.seconds for one in told.phases] == pytest.approx([0.7, 0.1])
+
+
+def test_each_rank_says_how_long_it_computed_while_they_are_few() -> None:
+    ranks = [[epoch(0.123456, ())] * 3, [epoch(0.75, ())] * 3]
+    told = result(ranks)
+    assert told.rank_compute_seconds == (0.1235, 0.75)
+    assert told.compute_seconds == 0.75
+    assert result(ranks[:1]).rank_compute_seconds == ()
+    assert result([[]] * 2).rank_compute_seconds == ()
+
+
+def test_the_figures_of_as_many_ranks_as_are_told_apart_fit_a_termination_message() -> None:
+    phases = {f"phase-of-an-epoch-no-{number:02}": 0.123456789 for number in range(MOST_PHASES)}
+    sent = tuple(10**15 + number for number in range(MOST_TIMED_RANKS))
+    told = result([[epoch(1 / 3 + rank / 1e4, sent, **phases)] for rank in range(MOST_TIMED_RANKS)])
+    assert len(told.rank_compute_seconds) == MOST_TIMED_RANKS
+    assert len(msgspec.json.encode(told)) <= MAX_BYTES
+    assert result([[epoch(0.5, ())]] * (MOST_TIMED_RANKS + 1)).rank_compute_seconds == ()
 
 
 def test_only_the_pairs_that_send_most_are_told() -> None:
