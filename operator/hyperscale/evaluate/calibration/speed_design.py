@@ -168,12 +168,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
     place = {key: at for at, key in enumerate(keys)}
     rates = _middle_rates(runs, counts)
     seconds = _seconds(runs, place, rates)
-    split = [
-        (row, product, measured)
-        for row, run in enumerate(runs)
-        for product, measured in measured_computes(run)
-        if not product or (PartKind.COMPUTE, product) in place
-    ]
+    timed = _timed(runs, place)
     return Design(
         runs=len(runs),
         keys=keys,
@@ -187,11 +182,21 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         carried=seconds.carried,
         architecture=np.array([place[PartKind.OVERHEAD, run.architecture] for run in runs], dtype=np.int64),
         overhead=_seconds_of(PartKind.OVERHEAD, runs),
-        observed=np.array([*range(len(runs)), *(row for row, _, _ in split)], dtype=np.int64),
-        timed=np.array([place.get((PartKind.COMPUTE, product), -1) for _, product, _ in split], dtype=np.int64),
-        logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, _, measured in split)]),
-        weight=np.array([*counts, *(counts[row] for row, _, _ in split)]),
+        observed=np.array([*range(len(runs)), *(row for row, _, _ in timed)], dtype=np.int64),
+        timed=np.array([product for _, product, _ in timed], dtype=np.int64),
+        logarithms=np.log([*(run.measured_seconds for run in runs), *(measured for _, _, measured in timed)]),
+        weight=np.array([*counts, *(counts[row] for row, _, _ in timed)]),
     )
+
+
+def _timed(runs: Sequence[TaughtRun], place: Mapping[Key, int]) -> list[tuple[int, int, float]]:
+    """Run, place of the product (-1 for the slowest one) and measured seconds of each figure of compute seconds."""
+    return [
+        (row, place[PartKind.COMPUTE, product] if product else -1, measured)
+        for row, run in enumerate(runs)
+        for product, measured in measured_computes(run)
+        if not product or (PartKind.COMPUTE, product) in place
+    ]
 
 
 def _seconds_of(kind: PartKind, runs: Sequence[TaughtRun]) -> FloatArray:
