@@ -32,6 +32,9 @@ LARGEST_SPREAD: Final = 1.0
 MOST_REMEMBERED: Final = 64
 """Placements that a curve carries with what their own steps taught."""
 
+MAX_SHAPES: Final = 64
+"""Shapes of placements that a curve carries to predict others by."""
+
 Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
 Effect = Annotated[float, Meta(ge=-LARGEST_EFFECT, le=LARGEST_EFFECT)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -82,6 +85,20 @@ class PlaceEffect(msgspec.Struct, frozen=True, rename="camel"):
     """ln(its allreduce / the curve's)."""
 
 
+class ShapeWeight(msgspec.Struct, frozen=True, array_like=True):
+    """What the placements of one shape teach about placements of similar shape; a placement's effect is the sum over all shapes.
+
+    Each weight is multiplied by the similarity of the two shapes (planner/cost/shape_effects.py).
+    """
+
+    gpus: Annotated[tuple[Annotated[int, Meta(ge=1, le=1_000_000)], ...], Meta(min_length=1)]
+    """Of each node, most first."""
+    compute: Effect
+    """Share of ln(arithmetic / the curve's)."""
+    sync: Effect
+    """Share of ln(allreduce / the curve's)."""
+
+
 class StepTime(msgspec.Struct, frozen=True, rename="camel"):
     """A fitted curve of one model on one kind of node."""
 
@@ -101,7 +118,9 @@ class StepTime(msgspec.Struct, frozen=True, rename="camel"):
     runs: Count = 0
     """Measured steps behind it."""
     effects: Annotated[dict[str, PlaceEffect], Meta(max_length=100_000)] = msgspec.field(default_factory=dict)
-    """By `Step.name`, as far as its rows could be believed."""
+    """By `Step.name`, as far as its rows could be believed; on top of what its shape says."""
+    shapes: Annotated[tuple[ShapeWeight, ...], Meta(max_length=MAX_SHAPES)] = ()
+    """Empty where the rows show no effect of the shape that the curve lacks."""
 
     def reaches(self, gpus: Sequence[int]) -> bool:
         """True where placements of this class were measured with as few and with as many GPUs: nothing is extrapolated."""

@@ -12,16 +12,22 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray
 from hyperscale.model.history.step_curves import NODE_CLASSES, PlaceEffect, Step, StepTime, node_class
+from hyperscale.planner.cost.shape_effects import shape_effects
 
 SHORTEST_SECONDS = 1e-12
 """What a step is divided by at least."""
 
 
 def predict(curve: StepTime, steps: Sequence[Step], *, remembered: bool = True) -> FloatArray:
-    """(n,) seconds of each step; `remembered` False leaves out what was learnt of single placements."""
+    """(n,) seconds of each step; `remembered` False leaves out what was learnt of shapes and of single placements: the curve alone."""
+    if not remembered:
+        return curve_seconds(figures(curve), Design.of(steps))
     nothing = PlaceEffect(0.0, 0.0)
-    effects = [curve.effects.get(step.name, nothing) if remembered else nothing for step in steps]
-    return curve_seconds(figures(curve), Design.of(steps), np.array([[one.compute, one.sync] for one in effects]).reshape(-1, 2))
+    own = [curve.effects.get(step.name, nothing) for step in steps]
+    effects = shape_effects(curve.shapes, [step.counts for step in steps]) + np.array([[one.compute, one.sync] for one in own]).reshape(
+        -1, 2
+    )
+    return curve_seconds(figures(curve), Design.of(steps), effects)
 
 
 @dataclass(frozen=True)

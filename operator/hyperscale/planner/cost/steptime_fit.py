@@ -18,10 +18,13 @@ from hyperscale.model.history.step_curves import (
     NODE_CLASSES,
     LinkClass,
     PlaceEffect,
+    ShapeWeight,
     Step,
     StepTime,
     node_class,
 )
+from hyperscale.planner.cost.shape_effects import shape_effects
+from hyperscale.planner.cost.shape_fit import shape_weights
 from hyperscale.planner.cost.steptime import SHORTEST_SECONDS, Design, curve_seconds, gradient, predict, split_seconds
 
 LEAST_ROWS: Final = 12
@@ -141,7 +144,23 @@ def _fitted(rows: Sequence[Step]) -> StepTime:
     solutions = [_solve(design, measured, guess, scale) for guess in guesses]
     best = min(solutions, key=lambda pair: pair[1])[0]
     error = measured - np.log(curve_seconds(best, design))
-    return _named(best, float(np.sqrt(np.mean(error * error))), _effects(rows, best, design, error), rows)
+    shapes, effects = _learnt_effects(rows, _sensitivity(best, design), error)
+    return _named(best, float(np.sqrt(np.mean(error * error))), effects, shapes, rows)
+
+
+def _learnt_effects(rows: Sequence[Step], parts: FloatArray, error: FloatArray) -> tuple[tuple[ShapeWeight, ...], dict[str, PlaceEffect]]:
+    """What shapes and single placements teach beyond the curve. Nothing where no placement has two rows: chance would pass for effects.
+
+    parts: (n, 2) of `_sensitivity`; error: (n,) ln(measured / the curve's)
+    """
+    names = [row.name for row in rows]
+    distinct, own = np.unique(names, return_inverse=True)
+    if len(distinct) == len(rows):
+        return (), {}
+    chance = _chance(parts, error, own)
+    shapes = shape_weights(rows, parts, error, chance)
+    rest = error - (parts * shape_effects(shapes, [row.counts for row in rows])).sum(axis=1)
+    return shapes, _effects(names, parts, rest, chance)
 
 
 def _guess(design: Design, measured: FloatArray, exponent: float) -> FloatArray:
@@ -185,21 +204,16 @@ def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float
     return solved.x, float(solved.cost)
 
 
-def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: FloatArray) -> dict[str, PlaceEffect]:
-    """How much slower each placement's arithmetic and allreduce were than the curve says, as far as its rows can be believed.
+def _effects(names: Sequence[str], plain: FloatArray, error: FloatArray, size: FloatArray) -> dict[str, PlaceEffect]:
+    """How much slower each placement's arithmetic and allreduce were than curve and shape say, as far as its rows can be believed.
 
     Random effects by expectation maximisation (Laird & Ware 1982): error_i = parts_i . effects_placement + chance, where parts_i say
     how much of the step is arithmetic and how much allreduce. A placement measured once is believed little, one measured ten times
     almost fully, and none where placements differ by no more than chance.
     """
-    names = [row.name for row in rows]
     distinct = sorted(set(names))
-    if len(distinct) == len(rows):
-        return {}
     place = {name: index for index, name in enumerate(distinct)}
     own = np.array([place[name] for name in names])
-    plain = _sensitivity(vector, design)
-    size = _chance(plain, error, own)
     between = np.full(2, float(np.mean(error * error)) + LEAST_VARIANCE)
     parts, error = plain / size[:, None], error / size
     squares, products = np.zeros((len(distinct), 2, 2)), np.zeros((len(distinct), 2))
@@ -211,7 +225,7 @@ def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: Fl
         covariance = np.linalg.inv(squares / chance + np.diag(1.0 / between))
         effects = np.einsum("pij,pj->pi", covariance, products / chance)
         off = error - np.einsum("ni,ni->n", parts, effects[own])
-        chance = float(off @ off + np.einsum("pij,pji->", squares, covariance)) / len(rows) + LEAST_VARIANCE
+        chance = float(off @ off + np.einsum("pij,pji->", squares, covariance)) / len(names) + LEAST_VARIANCE
         between = (effects * effects + np.diagonal(covariance, axis1=1, axis2=2)).mean(axis=0) + LEAST_VARIANCE
     kept = np.clip(effects, -LARGEST_EFFECT, LARGEST_EFFECT).round(6).tolist()
     return {name: PlaceEffect(*kept[index]) for name, index in place.items()}
@@ -242,7 +256,9 @@ def _sensitivity(vector: FloatArray, design: Design) -> FloatArray:
     return parts
 
 
-def _named(vector: FloatArray, log_error: float, effects: Mapping[str, PlaceEffect], rows: Sequence[Step]) -> StepTime:
+def _named(
+    vector: FloatArray, log_error: float, effects: Mapping[str, PlaceEffect], shapes: tuple[ShapeWeight, ...], rows: Sequence[Step]
+) -> StepTime:
     figures = [float(value) for value in vector]
     links = []
     for kind in range(NODE_CLASSES):
@@ -250,4 +266,4 @@ def _named(vector: FloatArray, log_error: float, effects: Mapping[str, PlaceEffe
         fixed, hop, volume = figures[4 + 3 * kind : 7 + 3 * kind]
         links.append(LinkClass(fixed, hop, volume, min(totals, default=0), max(totals, default=0)))
     base, sample, straggle, exponent = figures[:4]
-    return StepTime(base, sample, straggle, exponent, tuple(links), figures[-1], log_error, len(rows), dict(effects))
+    return StepTime(base, sample, straggle, exponent, tuple(links), figures[-1], log_error, len(rows), dict(effects), shapes)
