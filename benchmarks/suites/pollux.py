@@ -20,6 +20,8 @@ Fitted on half of the rows, judged on the other half; again with whole placement
   epoch     tau of seconds for one sample at equal batch, what a plan is chosen by: step / GPUs, all pairs; it has a ceiling too
   floor     the table's noise floor: the error of looking a row up by its other permutations (suites/permutations.py)
   looked up `clear` over the new placements that have permutations, of that look-up and of ours
+  clear     of "true values": what the true times would reach over the clear pairs of new placements, by tables drawn with this table's
+            noise around a truth (suites/ranking_ceiling.py); and of ours, fitted to half of such a table
 
 A table with a column host_type: each type is held out whole, the curve of the others predicts it, and the figures are printed.
 
@@ -44,7 +46,7 @@ import numpy as np
 from benchmarks import common, summary, taught
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
-from benchmarks.suites import Options, permutations
+from benchmarks.suites import Options, permutations, ranking_ceiling
 from hyperscale.cli.history.placements import read_table, tau
 from hyperscale.model.history.step_curves import Step
 from hyperscale.planner.cost.steptime import predict
@@ -295,9 +297,30 @@ def _by_permutations(
     rows: list[Row] = []
     for method, values in zip(("the table, its other permutations", OURS), zip(*taus, strict=True), strict=False):
         rows += _rows(case, method, "looked up", values, "")
+    rows += _ceilings(case, steps, len(both))
     floor, error = permutations.noise_floor(steps), float(np.mean(_values(scores, "error")))
     if not math.isnan(floor):
         rows.append(common.goal(BENCHMARK, f"{case}: error / noise floor", OURS, error / floor, permutations.FLOOR_RATIO_LIMIT, "ratio"))
+    return rows
+
+
+def _ceilings(case: str, steps: Sequence[Step], count: int) -> list[Row]:
+    """Rows of `clear` that true values, and the product's curve, reach over new placements of simulated tables."""
+    rows: list[Row] = []
+    for truth in ranking_ceiling.TRUTHS:
+        simulation = ranking_ceiling.simulation(steps, truth)
+        if simulation is None:
+            continue
+        best, reached = [], []
+        for seed in range(count):
+            again = [simulation.drawn(ranking_ceiling.DRAWS * seed + draw) for draw in range(ranking_ceiling.DRAWS)]
+            split = [halves(table, SPLITS[1], seed) for table in again]
+            true = [score(asked, simulation.true_seconds(asked), noise(table), 0) for table, (_, asked) in zip(again, split, strict=True)]
+            best.append(float(np.nanmean([one.clear for one in true])))
+            known, asked = split[0]
+            reached.append(score(asked, ours(known, asked), noise(again[0]), 0).clear)
+        rows += _rows(case, f"true values, simulated, {truth}", "clear", best, "")
+        rows += _rows(case, f"{OURS}, simulated, {truth}", "clear", reached, "")
     return rows
 
 

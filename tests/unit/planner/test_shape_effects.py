@@ -1,0 +1,100 @@
+"""What measured placements say about placements of similar shape."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from hyperscale.model.history.step_curves import MAX_SHAPES, LinkClass, ShapeWeight, Step, StepTime
+from hyperscale.planner.cost.shape_effects import shape_effects, similarity
+from hyperscale.planner.cost.steptime import predict
+from hyperscale.planner.cost.steptime_fit import fit
+
+TRUE = StepTime(
+    base_seconds=0.02,
+    sample_seconds=0.001,
+    straggle=0.02,
+    exponent=2.0,
+    links=(LinkClass(0.005, 0.0005, 0.01), LinkClass(0.02, 0.004, 0.2), LinkClass(0.03, 0.001, 0.1)),
+    node_seconds=0.01,
+    log_error=0.0,
+)
+SHAPES = [gpus for nodes in range(1, 5) for gpus in product(range(1, 5), repeat=nodes) if list(gpus) == sorted(gpus, reverse=True)]
+BATCHES = (8.0, 32.0, 128.0, 512.0)
+ASKED = [Step(gpus, batch) for gpus in SHAPES for batch in BATCHES]
+
+
+def crowded(steps: list[Step]) -> np.ndarray:
+    """ln of what arithmetic takes longer: a fifth more on nodes that lend two or three GPUs each, which no figure of the curve says."""
+    density = np.array([sum(step.gpus) / len(step.gpus) for step in steps])
+    return np.where((density >= 2.0) & (density < 3.5), 0.2, 0.0)
+
+
+def measured(noise: float, seed: int, *, effect: bool = True) -> list[Step]:
+    rng = np.random.default_rng(seed)
+    seconds = predict(TRUE, ASKED) * np.exp(rng.normal(0.0, noise, len(ASKED)) + (crowded(ASKED) if effect else 0.0))
+    return [Step(step.gpus, step.batch, float(time)) for step, time in zip(ASKED, seconds, strict=True)]
+
+
+def halves(rows: list[Step], seed: int) -> tuple[list[Step], list[Step]]:
+    known = {SHAPES[index] for index in np.random.default_rng(seed).permutation(len(SHAPES))[: len(SHAPES) // 2]}
+    return [row for row in rows if row.gpus in known], [row for row in rows if row.gpus not in known]
+
+
+def error(predicted: np.ndarray, rows: list[Step]) -> float:
+    return float(np.abs(np.log(predicted / [row.step_seconds for row in rows])).mean())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_effect_that_similar_shapes_share_is_predicted_for_a_shape_that_was_never_measured(seed: int) -> None:
+    known, asked = halves(measured(0.02, seed), seed)
+    curve = fit(known)
+    assert error(predict(curve, asked), asked) < 0.8 * error(predict(curve, asked, remembered=False), asked)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_shapes_differ_by_no_more_than_chance_they_change_next_to_nothing(seed: int) -> None:
+    known, asked = halves(measured(0.05, seed, effect=False), seed)
+    curve = fit(known)
+    ratio = predict(curve, asked) / predict(curve, asked, remembered=False)
+    assert np.abs(np.log(ratio)).max() < 0.03
+
+
+def test_permutations_of_a_shape_are_predicted_alike() -> None:
+    curve = fit(measured(0.02, 0))
+    first, second = predict(curve, [Step((1, 3, 4), 32.0, hosts="new"), Step((4, 1, 3), 32.0, hosts="new too")])
+    assert curve.shapes
+    assert first == second
+
+
+def test_few_shapes_and_placements_measured_once_teach_no_effect_of_the_shape() -> None:
+    rows = measured(0.02, 0)
+    few = [row for row in rows if row.gpus in SHAPES[:7]]
+    once = [row for row in rows if row.batch == BATCHES[0]]
+    assert fit(few).shapes == ()
+    assert fit(once).shapes == ()
+
+
+def test_a_curve_carries_no_more_shapes_than_it_may() -> None:
+    assert len(SHAPES) > MAX_SHAPES
+    assert len(fit(measured(0.02, 0)).shapes) == MAX_SHAPES
+
+
+def test_without_weights_and_far_from_all_measured_shapes_there_is_no_effect() -> None:
+    weights = [ShapeWeight((1,), 0.1, 0.2), ShapeWeight((2, 1), 0.1, 0.2)]
+    assert shape_effects([], [(4, 4)]).tolist() == [[0.0, 0.0]]
+    assert np.abs(shape_effects(weights, [(64,) * 64])).max() < 1e-6
+
+
+def test_a_shape_is_most_similar_to_itself_and_similarity_has_no_direction() -> None:
+    alike = similarity(SHAPES, SHAPES)
+    assert np.allclose(alike, alike.transpose(0, 2, 1))
+    assert np.allclose(alike.diagonal(axis1=1, axis2=2), 1.0)
+    assert (alike <= 1.0).all()
+
+
+def test_nodes_twice_as_large_are_compared_by_lengths_twice_as_large() -> None:
+    twice = [tuple(2 * count for count in shape) for shape in SHAPES]
+    assert np.allclose(similarity(SHAPES, SHAPES), similarity(twice, twice))
