@@ -317,8 +317,8 @@ def _ceilings(case: str, steps: Sequence[Step], count: int) -> list[Row]:
             split = [halves(table, SPLITS[1], seed) for table in again]
             true = [score(asked, simulation.true_seconds(asked), noise(table), 0) for table, (_, asked) in zip(again, split, strict=True)]
             best.append(float(np.nanmean([one.clear for one in true])))
-            known, asked = split[0]
-            reached.append(score(asked, ours(known, asked), noise(again[0]), 0).clear)
+            fitted = [score(asked, ours(known, asked), noise(table), 0) for table, (known, asked) in zip(again, split, strict=True)]
+            reached.append(float(np.nanmean([one.clear for one in fitted])))
         rows += _rows(case, f"true values, simulated, {truth}", "clear", best, "")
         rows += _rows(case, f"{OURS}, simulated, {truth}", "clear", reached, "")
     return rows

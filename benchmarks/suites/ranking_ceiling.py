@@ -24,8 +24,8 @@ from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import fit
 
 TRUTHS: Final = ("smooth", "rough")
-DRAWS: Final = 4
-"""Tables drawn for each seed, over which the figure of true values is averaged: one draw is off by 0.05."""
+DRAWS: Final = 3
+"""Tables drawn for each seed, over which figures are averaged: one draw is off by 0.05."""
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
