@@ -9,7 +9,7 @@ import msgspec
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import HistoryPlacement, PolicySpec
-from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections, own_key
 from hyperscale.model.plan import Calibration
 
 PODS: Final = "pods"
@@ -143,11 +143,18 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Sizes of pods that this cluster is asked for; among equal placements those that strand fewer GPUs for them go first."""
 
 
-def chosen_corrections(by_architecture: Mapping[str, Corrections], job: JobSpec, policy: PolicySpec) -> Corrections | None:
-    """Those of a job's architecture, else of architectures without any run (""); None where the policy says Report, or there are none."""
+def chosen_corrections(
+    by_architecture: Mapping[str, Corrections], job: JobSpec, policy: PolicySpec, namespace: str = ""
+) -> Corrections | None:
+    """Those of a job's architecture, else of architectures without any run (""); None where the policy says Report, or there are none.
+
+    namespace: the job's, whose own runs may say its range
+    """
     if policy.history.placement is not HistoryPlacement.APPLY:
         return None
-    return by_architecture.get(job.model.architecture.value, by_architecture.get(""))
+    name = job.model.architecture.value
+    own = by_architecture.get(own_key(name, namespace))
+    return own if own is not None else by_architecture.get(name, by_architecture.get(""))
 
 
 def node_rule(selector: Mapping[str, Any], **about: str) -> NodeRule:

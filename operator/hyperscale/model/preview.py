@@ -68,7 +68,7 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     taught: dict[str, Calibration] = {}
     """By the digest of a workload (`workload_digest`)."""
     corrections: dict[str, Corrections] = {}
-    """What they taught the cost model, by architecture; "" for every other one."""
+    """What they taught the cost model, by architecture, "" for every other one; for some namespaces also by `own_key`."""
     queue: PreviewQueue = PreviewQueue()
     own_weights: bool = False
     """The operator uses other weights of the learned planners than those of the package."""
@@ -80,9 +80,9 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
             return calibrations
         return tuple(self.taught.get(workload_digest(workload_of(job, one.products)), one) for one in calibrations)
 
-    def placement_corrections(self, job: JobSpec) -> Corrections | None:
-        """What finished runs taught the cost model about a job, as the operator picks it."""
-        return chosen_corrections(self.corrections, job, self.policy)
+    def placement_corrections(self, job: JobSpec, namespace: str = "") -> Corrections | None:
+        """What finished runs taught the cost model about a job of a namespace, as the operator picks it."""
+        return chosen_corrections(self.corrections, job, self.policy, namespace)
 
 
 class _PreviewHead(msgspec.Struct, frozen=True, rename="camel"):

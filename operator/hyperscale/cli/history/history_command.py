@@ -19,7 +19,7 @@ from hyperscale.control.history.taught_speeds import Speeds
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
-from hyperscale.model.history.corrections import Corrections
+from hyperscale.model.history.corrections import Corrections, shared_corrections
 from hyperscale.model.history.step_curves import StepTime
 from hyperscale.model.plan import Correction
 from hyperscale.util.rfc3339 import shown_timestamp
@@ -165,7 +165,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
             runs = history.runs(arguments.limit, architecture)
             calibrations = history.calibrations(arguments.min_runs)
             curves = _taught(history, arguments.min_runs, architecture)
-            speeds = Speeds().learn(history, arguments.min_runs)
+            speeds = shared_corrections(Speeds().learn(history, arguments.min_runs))
             report = _report(history)
         finally:
             history.close()

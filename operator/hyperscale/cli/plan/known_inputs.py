@@ -71,11 +71,11 @@ class KnownInputs:
         teacher = self.lessons or self.state
         return teacher.calibration(job) if teacher is not None else ()
 
-    def corrections(self, job: JobSpec) -> Corrections | None:
-        """What finished runs taught the cost model about a job."""
+    def corrections(self, job: JobSpec, namespace: str) -> Corrections | None:
+        """What finished runs taught the cost model about a job of a namespace."""
         if self.lessons is not None:
-            return self.lessons.placement_corrections(job, self.policy)
-        return self.state.placement_corrections(job) if self.state is not None else None
+            return self.lessons.placement_corrections(job, self.policy, namespace)
+        return self.state.placement_corrections(job, namespace) if self.state is not None else None
 
     def taught_by(self, lessons: PlanLessons | None) -> KnownInputs:
         """The same with the lessons of --history; None: unchanged."""

@@ -46,9 +46,9 @@ class PlanLessons:
         calibrations = self.calibrations.get(job.model.architecture, ())
         return tuple(self.curves.get(workload_of(job, one.products), one) for one in calibrations) if self.curves else calibrations
 
-    def placement_corrections(self, job: JobSpec, policy: PolicySpec) -> Corrections | None:
-        """What finished runs taught the cost model about a job, as the operator picks it."""
-        return chosen_corrections(self.corrections, job, policy)
+    def placement_corrections(self, job: JobSpec, policy: PolicySpec, namespace: str = "") -> Corrections | None:
+        """What finished runs taught the cost model about a job of a namespace, as the operator picks it."""
+        return chosen_corrections(self.corrections, job, policy, namespace)
 
 
 def read_lessons(source: str, min_runs: int, jobs: Iterable[JobSpec]) -> PlanLessons:

@@ -109,13 +109,13 @@ def taught_entry(
     job = reader.plannable(record.resource, policies)
     if job is None:
         return None
-    taught = reader.calibration(job), reader.placement_corrections(job, policy)
+    taught = reader.calibration(job), reader.placement_corrections(job, policy, key.namespace)
     return read_entry(key, record, job, policy, taught[0], view, reader.volumes(key).rules, taught[1])
 
 
 def taught_since(entry: QueueEntry, reader: JobReader) -> bool:
     """Whether history chooses placements by other factors now than when the entry was read."""
-    return entry.request.corrections is not reader.placement_corrections(entry.request.job, entry.policy)
+    return entry.request.corrections is not reader.placement_corrections(entry.request.job, entry.policy, entry.key.namespace)
 
 
 def held_by_preflight(record: JobRecord, reader: JobReader, policies: Mapping[str, Json]) -> bool:

@@ -102,9 +102,9 @@ class JobReader:
             return calibrations
         return tuple(self.taught.get(workload_of(job, one.products), one) for one in calibrations)
 
-    def placement_corrections(self, job: JobSpec, policy: PolicySpec) -> Corrections | None:
-        """What finished runs taught the cost model about a job; None where nothing, or where the policy only reports it."""
-        return chosen_corrections(self.corrections, job, policy)
+    def placement_corrections(self, job: JobSpec, policy: PolicySpec, namespace: str = "") -> Corrections | None:
+        """What finished runs taught the cost model about a namespace's job; None where nothing, or where the policy only reports it."""
+        return chosen_corrections(self.corrections, job, policy, namespace)
 
     def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
         """The job's policy; the built-in one where `read` reports a fault."""

@@ -14,25 +14,25 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
+from hyperscale.evaluate.calibration.agreed_spread import PRIOR_SPREAD, agreed_spread, quarter_shares
 from hyperscale.evaluate.calibration.speed_design import Design, design_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
 from hyperscale.model.graph import FloatArray
-from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind
+from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind, own_key
 from hyperscale.model.plan import MIN_SPREAD
 
 MAX_TAUGHT: Final = 400
 """Newest runs that factors are fitted to."""
 DEGREES: Final = 4.0
 """Of freedom of the errors: a disturbed run counts little."""
-PRIOR_SPREAD: Final = 0.15
-"""Of ln(measured / corrected) before any run is compared."""
 PRIOR_RUNS: Final = 4.0
 """Runs that the prior spread counts for."""
 MAX_FIT_SPREAD: Final = 0.35
@@ -48,6 +48,8 @@ NOTABLY_FASTER: Final = 0.3
 """ln(factor) by which a product is tried to be faster where its error is asked for: what it may be hoped to be."""
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
+LEAST_OWN: Final = 5
+"""Runs of a namespace from which their errors are the spread of its own plans."""
 ANY: Final = ""
 """Key of the corrections for an architecture without any run."""
 _LOG = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class SpeedFit:
 def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corrections]:
     """Return corrections by architecture, and those of every other one under ""; none from fewer than `least` usable runs.
 
+    Of several namespaces, one with LEAST_OWN runs of an architecture has corrections with the spread of its own runs, under `own_key`.
     runs: oldest first; what can be no run is left out, and so are those of all but the MAX_NAMED architectures with the most runs
     None, with a line in the log, where a figure of the fit is no number: plans go on without corrections.
     """
@@ -87,6 +90,7 @@ def corrections_of(runs: Sequence[TaughtRun], least: int = 1) -> dict[str, Corre
         return {}
     fit = fitted(taught)
     by_architecture = {name: _corrections(fit, taught, name) for name in (ANY, *sorted({run.architecture for run in taught}))}
+    by_architecture |= _own_corrections(by_architecture, fit, taught)
     if not (fit.finite and all(corrections.finite for corrections in by_architecture.values())):
         _LOG.error("finished runs correct no plan: the fit to %d of them has a figure that is no number", len(taught))
         return {}
@@ -177,7 +181,7 @@ def _quantile(weight: FloatArray, figures: FloatArray, part: float) -> float:
 
 def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) -> Corrections:
     """What the fit says about jobs of one architecture."""
-    design, own = fit.design, np.array([run.architecture == architecture for run in runs])
+    design, own = fit.design, [row for row, run in enumerate(runs) if run.architecture == architecture]
     place = design.place(PartKind.OVERHEAD, architecture)  # an architecture's own factor
     level, variance = (0.0, design.prior_of(PartKind.OVERHEAD) ** 2) if place is None else (fit.mean[place], fit.covariance[place, place])
     products = []
@@ -186,16 +190,42 @@ def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) ->
         products.append(_factor(name, level + fit.mean[at], error, design.counts[at], design.rates.get(name, 0.0)))
     untried = math.sqrt(variance + design.prior_of(PartKind.COMPUTE) ** 2)
     return Corrections(
-        untried=_factor("", level, untried, int(own.sum())),
+        untried=_factor("", level, untried, len(own)),
         products=tuple(products),
         tiers=_named(fit, PartKind.LINK),
         insides=_named(fit, PartKind.INSIDE),
         cards=_named(fit, PartKind.CARD),
         untried_link_error=design.prior_of(PartKind.LINK),
-        spread=_left_out_spread(design.weight[: design.runs][own], fit.left_out[own]) if own.any() else 0.0,
-        runs=int(own.sum()),
+        spread=_shared_spread(fit, runs, own) if own else 0.0,
+        runs=len(own),
         all_runs=len(runs),
     )
+
+
+def _own_corrections(by_architecture: Mapping[str, Corrections], fit: SpeedFit, runs: Sequence[TaughtRun]) -> dict[str, Corrections]:
+    """The same factors, with the spread of the namespace's own runs; none where only one has runs."""
+    if len({run.namespace for run in runs}) <= 1:
+        return {}
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, run in enumerate(runs):
+        rows.setdefault((run.architecture, run.namespace), []).append(row)
+    return {
+        own_key(*key): replace(by_architecture[key[0]], spread=_left_out_spread(np.ones(len(own)), fit.left_out[own]))
+        for key, own in sorted(rows.items())
+        if len(own) >= LEAST_OWN
+    }
+
+
+def _shared_spread(fit: SpeedFit, runs: Sequence[TaughtRun], rows: Sequence[int]) -> float:
+    """Of the runs in these rows; where several namespaces have runs, none of them decides it alone."""
+    weight, errors = fit.design.weight[list(rows)], fit.left_out[list(rows)]
+    if len({run.namespace for run in runs}) <= 1:
+        return _left_out_spread(weight, errors)
+    owners = [runs[row].namespace for row in rows]
+    names = sorted(set(owners))
+    by_namespace = [errors[[row for row, each in enumerate(owners) if each == name]] for name in names]
+    pooled = _left_out_spread(np.array(quarter_shares(owners, weight.tolist())), errors) if len(names) > 1 else PRIOR_SPREAD
+    return agreed_spread(pooled, [_left_out_spread(np.ones(len(own)), own) for own in by_namespace])
 
 
 def _named(fit: SpeedFit, kind: PartKind) -> tuple[Factor, ...]:

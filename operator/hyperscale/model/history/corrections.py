@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import math
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -114,3 +116,13 @@ class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
         factors = (self.untried, *self.products, *self.tiers, *self.insides, *self.cards)
         figures = [figure for factor in factors for figure in (factor.factor, factor.error, factor.rate)]
         return all(map(math.isfinite, (*figures, self.untried_link_error, self.spread)))
+
+
+def own_key(architecture: str, namespace: str) -> str:
+    """Return the key of an architecture's corrections for jobs of one namespace, which does not tell the namespace; "" for all others."""
+    return f"{architecture}/{hashlib.sha256(namespace.encode()).hexdigest()}" if namespace else architecture
+
+
+def shared_corrections(by_key: Mapping[str, Corrections]) -> dict[str, Corrections]:
+    """Return corrections by architecture, without those of single namespaces."""
+    return {key: corrections for key, corrections in by_key.items() if "/" not in key}

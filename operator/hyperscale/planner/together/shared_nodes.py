@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
@@ -161,6 +162,11 @@ class SharedNodes:
         return compiled if len(compiled) == len(kernels) else None
 
 
+def _factors(corrections: Corrections | None) -> Corrections | None:
+    """What of corrections costs depend on: how wide ranges are does not change them."""
+    return structs.replace(corrections, spread=0.0) if corrections is not None else None
+
+
 def shared_nodes(jobs: Sequence[TogetherJob]) -> SharedNodes:
     """The jobs on one pool of nodes. All are posed on the same graph with the same free GPUs and reserved amounts."""
     graph = jobs[0].problem.graph
@@ -174,10 +180,11 @@ def shared_nodes(jobs: Sequence[TogetherJob]) -> SharedNodes:
         chosen = candidates[np.isin(job.problem.nodes[candidates], nodes)]
         at = np.searchsorted(nodes, job.problem.nodes[chosen])
         back[index, at] = np.arange(len(at))
-        # Reading links takes longest: jobs with all nodes and the same corrections share them.
-        costs = job.problem.costs(chosen, whole.get(job.problem.request.corrections) if len(at) == len(nodes) else None)
+        # Reading links takes longest: jobs with all nodes and the same factors share them.
+        factors = _factors(job.problem.request.corrections)
+        costs = job.problem.costs(chosen, whole.get(factors) if len(at) == len(nodes) else None)
         if len(at) == len(nodes):
-            whole.setdefault(job.problem.request.corrections, costs)
+            whole.setdefault(factors, costs)
         of_job.append(job_costs(job.workers, at, costs, job.problem.slots[chosen]))
     return SharedNodes(
         one_by_one=tuple(back[index, np.searchsorted(nodes, np.array(job.order, dtype=np.int64))] for index, job in enumerate(jobs)),
