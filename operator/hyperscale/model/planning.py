@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import HistoryPlacement, PolicySpec
 from hyperscale.model.history.corrections import Corrections, own_key
+from hyperscale.model.history.step_curves import CurveKey, workload_of
 from hyperscale.model.plan import Calibration
 
 PODS: Final = "pods"
@@ -141,6 +143,19 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """What finished runs taught the cost model, where the policy lets history choose placements."""
     asked_sizes: tuple[AskedSize, ...] = ()
     """Sizes of pods that this cluster is asked for; among equal placements those that strand fewer GPUs for them go first."""
+
+
+def chosen_calibrations(
+    by_architecture: Mapping[str, tuple[Calibration, ...]], curves: Mapping[CurveKey, Calibration], job: JobSpec, namespace: str
+) -> tuple[Calibration, ...]:
+    """What runs taught: those of the job's very workload where they taught a curve, its namespace's own first; else the architecture's."""
+    calibrations = by_architecture.get(job.model.architecture, ())
+    if not curves or not is_sized(job):
+        return calibrations
+    workloads = [workload_of(job, one.products) for one in calibrations]
+    return tuple(
+        curves.get((namespace, workload), curves.get(("", workload), one)) for one, workload in zip(calibrations, workloads, strict=True)
+    )
 
 
 def chosen_corrections(

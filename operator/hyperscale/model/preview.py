@@ -17,7 +17,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
 from hyperscale.model.history.corrections import Corrections
-from hyperscale.model.history.step_curves import Workload, workload_of
+from hyperscale.model.history.step_curves import CurveKey, workload_of
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import AskedSize, chosen_corrections
 
@@ -66,19 +66,23 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     calibrations: dict[str, tuple[Calibration, ...]] = {}
     """By architecture."""
     taught: dict[str, Calibration] = {}
-    """By the digest of a workload (`workload_digest`)."""
+    """By `curve_digest`."""
     corrections: dict[str, Corrections] = {}
     """What they taught the cost model, by architecture, "" for every other one; for some namespaces also by `own_key`."""
     queue: PreviewQueue = PreviewQueue()
     own_weights: bool = False
     """The operator uses other weights of the learned planners than those of the package."""
 
-    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
-        """What finished runs taught about a job, as the operator picks it."""
+    def calibration(self, job: JobSpec, namespace: str = "") -> tuple[Calibration, ...]:
+        """What finished runs taught about a job of a namespace, as the operator picks it."""
         calibrations = self.calibrations.get(job.model.architecture, ())
         if not self.taught:
             return calibrations
-        return tuple(self.taught.get(workload_digest(workload_of(job, one.products)), one) for one in calibrations)
+        workloads = [workload_of(job, one.products) for one in calibrations]
+        return tuple(
+            self.taught.get(curve_digest((namespace, workload)), self.taught.get(curve_digest(("", workload)), one))
+            for one, workload in zip(calibrations, workloads, strict=True)
+        )
 
     def placement_corrections(self, job: JobSpec, namespace: str = "") -> Corrections | None:
         """What finished runs taught the cost model about a job of a namespace, as the operator picks it."""
@@ -137,11 +141,12 @@ def from_lines(lines: Iterable[bytes]) -> PreviewState:
     return replace(state, snapshot=replace(state.snapshot, nodes=tuple(nodes), links=tuple(links)))
 
 
-def workload_digest(workload: Workload) -> str:
-    """A name for a workload that does not tell what it is: 64 hex digits."""
-    return hashlib.sha256(msgspec.json.encode(workload, order="deterministic")).hexdigest()
+def curve_digest(key: CurveKey) -> str:
+    """A name for a workload, of a namespace's own runs or of all, that does not tell what it is: 64 hex digits."""
+    named: object = key if key[0] else key[1]
+    return hashlib.sha256(msgspec.json.encode(named, order="deterministic")).hexdigest()
 
 
-def digested(taught: Mapping[Workload, Calibration]) -> dict[str, Calibration]:
+def digested(taught: Mapping[CurveKey, Calibration]) -> dict[str, Calibration]:
     """What workloads taught, by their digests."""
-    return {workload_digest(workload): calibration for workload, calibration in taught.items()}
+    return {curve_digest(key): calibration for key, calibration in taught.items()}

@@ -12,10 +12,12 @@ import msgspec
 from hyperscale.cli.exit_codes import OK, InputError
 from hyperscale.cli.history.calibration_view import calibration_lines, factor_lines
 from hyperscale.cli.text_tables import print_answer, seconds_text, table
+from hyperscale.control.history.calibration import heard_steps
 from hyperscale.control.history.run_lessons import lessons_and_report
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.control.history.taught_speeds import Speeds
+from hyperscale.control.history.workload_curves import shared_curve
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
@@ -191,13 +193,13 @@ def _report(history: RunStore) -> CalibrationReport | None:
 
 def _taught(history: RunStore, min_runs: int, architecture: str | None) -> tuple[ShownCurve, ...]:
     """Curves as the operator fits them."""
-    from hyperscale.planner.cost.steptime_fit import LEAST_ROWS, learn  # numpy, which the tables alone do without
+    from hyperscale.planner.cost.steptime_fit import LEAST_ROWS  # numpy, which the tables alone do without
 
-    shown = []
-    for workload, runs in history.steps(max(min_runs, LEAST_ROWS)).items():
+    shown, least = [], max(min_runs, LEAST_ROWS)
+    for workload, runs in history.steps(least).items():
         if architecture in (None, workload.architecture):
-            steps = [run.step for run in runs]
-            curve = learn(steps, [run.predicted_seconds for run in runs])
+            steps = [run.step for run in heard_steps(runs, least)]
+            curve = shared_curve(runs, least)
             shown.append(ShownCurve(workload._asdict(), len(steps), len({step.counts for step in steps}), curve))
     return tuple(shown)
 

@@ -66,10 +66,10 @@ class KnownInputs:
             return self.state.asked_sizes
         return self.lessons.asked_sizes if self.lessons is not None else ()
 
-    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
-        """What finished runs taught about a job."""
+    def calibration(self, job: JobSpec, namespace: str) -> tuple[Calibration, ...]:
+        """What finished runs taught about a job of a namespace."""
         teacher = self.lessons or self.state
-        return teacher.calibration(job) if teacher is not None else ()
+        return teacher.calibration(job, namespace) if teacher is not None else ()
 
     def corrections(self, job: JobSpec, namespace: str) -> Corrections | None:
         """What finished runs taught the cost model about a job of a namespace."""

@@ -104,7 +104,7 @@ def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: a
         raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
     try:
         volumes, missing = _volumes(job, spec, sources.cluster)
-        calibration, corrections = sources.calibration(spec), sources.corrections(spec, job.namespace)
+        calibration, corrections = sources.calibration(spec, job.namespace), sources.corrections(spec, job.namespace)
         asked = question_about(job.key, spec, sources.policy, calibration, volumes=volumes.rules, corrections=corrections)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None

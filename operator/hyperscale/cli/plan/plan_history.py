@@ -13,9 +13,9 @@ from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.history.corrections import Corrections
-from hyperscale.model.history.step_curves import Workload, workload_of
+from hyperscale.model.history.step_curves import CurveKey, workload_of
 from hyperscale.model.plan import Calibration
-from hyperscale.model.planning import AskedSize, chosen_corrections
+from hyperscale.model.planning import AskedSize, chosen_calibrations, chosen_corrections
 
 if TYPE_CHECKING:
     import sqlalchemy as sql
@@ -36,15 +36,14 @@ class PlanLessons:
     """The number of runs that correct placements, for people."""
     calibrations: Mapping[str, tuple[Calibration, ...]]
     """By architecture."""
-    curves: Mapping[Workload, Calibration]
+    curves: Mapping[CurveKey, Calibration]
     corrections: Mapping[str, Corrections]
     """By architecture; "" for every other one."""
     asked_sizes: tuple[AskedSize, ...]
 
-    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
-        """What finished runs taught about a job, as the operator picks it."""
-        calibrations = self.calibrations.get(job.model.architecture, ())
-        return tuple(self.curves.get(workload_of(job, one.products), one) for one in calibrations) if self.curves else calibrations
+    def calibration(self, job: JobSpec, namespace: str = "") -> tuple[Calibration, ...]:
+        """What finished runs taught about a job of a namespace, as the operator picks it."""
+        return chosen_calibrations(self.calibrations, self.curves, job, namespace)
 
     def placement_corrections(self, job: JobSpec, policy: PolicySpec, namespace: str = "") -> Corrections | None:
         """What finished runs taught the cost model about a job of a namespace, as the operator picks it."""

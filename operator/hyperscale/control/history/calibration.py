@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from hyperscale.evaluate.calibration.widening import MIN_RUNS, WINDOW, covering
+from hyperscale.evaluate.calibration.agreed_spread import agreed_spread
+from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA, WINDOW, covering
 from hyperscale.model.history.step_curves import LARGEST_SPREAD, Step
 from hyperscale.model.plan import MIN_SPREAD, Calibration
 
@@ -30,6 +31,7 @@ class MeasuredStep(NamedTuple):
     step: Step
     predicted_seconds: float
     """Of the step, uncorrected."""
+    namespace: str = ""
 
     @property
     def ratio(self) -> float:
@@ -76,20 +78,40 @@ def heard(entries: Sequence[tuple[str, Entry]], least: int) -> tuple[Entry, ...]
     return tuple(kept)
 
 
-def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
+def heard_steps(runs: Sequence[MeasuredStep], least: int) -> tuple[MeasuredStep, ...]:
+    """The steps of runs, newest first, in which no namespace has more than all others together, as `heard` says."""
+    return heard([(run.namespace, run) for run in runs], least)
+
+
+def calibrate(products: str, ratios: Sequence[float], namespaces: Sequence[str] = ()) -> Calibration:
     """Median and spread of measured / predicted, oldest first; a single wild run moves neither. ValueError without any ratio above 0.
 
     With enough runs the spread is that which would have covered 68 of 100 of them, each predicted from the ones before it. It is
     LARGEST_SPREAD at most.
+    namespaces: of the runs; no single one of several decides the spread. Empty: all are of one
     """
-    logarithms = [math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio)]
+    owners = namespaces or [""] * len(ratios)
+    counted = [(owner, math.log(ratio)) for owner, ratio in zip(owners, ratios, strict=True) if ratio > 0.0 and math.isfinite(ratio)]
+    logarithms = [logarithm for _, logarithm in counted]
     if not logarithms:
         raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
     middle, spread = _middle_and_spread(logarithms)
     widening = _widening(logarithms)
     if widening > 1.0:
         spread = widening * max(spread, MIN_SPREAD)
+    by_owner: dict[str, list[float]] = {}
+    for owner, logarithm in counted:
+        by_owner.setdefault(owner, []).append(abs(logarithm - middle))
+    if len(by_owner) > 1:
+        spread = agreed_spread(spread, map(spread_of, by_owner.values()))
     return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{min(spread, LARGEST_SPREAD):.6g}"), len(logarithms))
+
+
+def spread_of(distances: Sequence[float]) -> float:
+    """Return the standard deviation of runs by their distances from the middle; from MIN_RUNS on what covers 68 of 100 is the least."""
+    ranked = sorted(distances)
+    place = min(len(ranked), math.ceil(ONE_SIGMA * (len(ranked) + 1))) - 1
+    return max(SAME_AS_SIGMA * statistics.median(ranked), ranked[place] if len(ranked) >= MIN_RUNS else 0.0)
 
 
 def _middle_and_spread(logarithms: Sequence[float]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ import msgspec
 import sqlalchemy as sql
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard, placement
+from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard, heard_steps, placement
 from hyperscale.control.history.database import Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
@@ -154,15 +154,16 @@ class RunStore:
             raise self._fault(error) from error
         calibrations: dict[str, tuple[Calibration, ...]] = {}
         for (architecture, products), run_ratios in sorted(ratios.items()):
-            counted = heard(run_ratios, least)[::-1]
+            counted = heard([(namespace, (namespace, ratio)) for namespace, ratio in run_ratios], least)[::-1]
             if len(counted) >= least:
-                calibrations[architecture] = (*calibrations.get(architecture, ()), calibrate(products, counted))
+                namespaces, ratios_heard = zip(*counted, strict=True)
+                calibrations[architecture] = (*calibrations.get(architecture, ()), calibrate(products, ratios_heard, namespaces))
         return calibrations
 
     def steps(self, least: int, wanted: Collection[Workload] | None = None) -> dict[Workload, tuple[MeasuredStep, ...]]:
-        """Measured steps of workloads on GPUs of one product, newest first, where there are at least `least` steps. Raises HistoryError.
+        """Measured steps of workloads on GPUs of one product, newest first, where `heard_steps` leaves `least`. Raises HistoryError.
 
-        Runs as in `calibrations`; those whose plan cannot be read are left out. Namespaces share the workloads: `latest_workloads`.
+        Runs as in `calibrations`, but all; those whose plan cannot be read are left out. Namespaces share workloads: `latest_workloads`.
         wanted: only those, with products ""; None: all
         """
         latest = latest_workloads(TEXTS_SEARCHED * MOST_WORKLOADS, least, *PLAUSIBLE_FIGURES)
@@ -176,10 +177,9 @@ class RunStore:
                         continue
                     readable = not row_fault(workload._asdict()) and one_kind(workload.products)
                     steps = self._steps_of(connection, workload) if readable else ()
-                    kept |= {one.uid for _, one in steps}
-                    counted = heard(steps, least)
-                    if len(counted) >= least:
-                        runs_by_workload[workload] = counted
+                    kept |= {one.uid for one in steps}
+                    if len(heard_steps(steps, least)) >= least:
+                        runs_by_workload[workload] = steps
                     if len(runs_by_workload) == MOST_WORKLOADS:
                         break
         except SQLAlchemyError as error:
@@ -187,8 +187,8 @@ class RunStore:
         self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
         return runs_by_workload
 
-    def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[tuple[str, MeasuredStep], ...]:
-        """The newest with their namespaces, shared as in `brief_runs`; the plan of a run, its largest figure, is read once."""
+    def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
+        """The newest, shared among namespaces as in `brief_runs`; the plan of a run, its largest figure, is read once."""
         # `==` and `IS NULL` use the index on every server; IS NOT DISTINCT FROM does not.
         same = [RUNS.c[name] == value if value is not None else RUNS.c[name].is_(None) for name, value in workload._asdict().items()]
         searched = newest(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES, *same)
@@ -204,7 +204,7 @@ class RunStore:
             gpus = self._placements.get(uid)  # None where another operator removed the run since
             if gpus:
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
-                steps.append((namespace, MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count)))
+                steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count, namespace))
         return tuple(steps)
 
     def taught_runs(self, limit: int) -> tuple[TaughtRun, ...]:

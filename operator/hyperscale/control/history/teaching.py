@@ -10,7 +10,7 @@ from hyperscale.control.history.workload_curves import Curves
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
 from hyperscale.evaluate.calibration.lessons import Lessons
 from hyperscale.model.history.corrections import Corrections
-from hyperscale.model.history.step_curves import Workload
+from hyperscale.model.history.step_curves import CurveKey
 from hyperscale.model.plan import Calibration
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Taught(NamedTuple):
     calibrations: Mapping[str, tuple[Calibration, ...]]
     corrections: Mapping[str, Corrections]
     """What the cost model is corrected by, by architecture; "" for every other one."""
-    curves: Mapping[Workload, Calibration]
+    curves: Mapping[CurveKey, Calibration]
     lessons: Lessons
     report: CalibrationReport
 

@@ -1,46 +1,121 @@
-"""Step time curves of the workloads in history."""
+"""Step time curves of the workloads in history: of all namespaces' runs where they agree, and of a namespace's own."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import statistics
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.model.history.step_curves import StepTime, Workload
+from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard_steps
+from hyperscale.model.history.step_curves import CurveKey, StepTime, Workload
 from hyperscale.model.plan import Calibration
 
 if TYPE_CHECKING:
-    from hyperscale.control.history.calibration import MeasuredStep
     from hyperscale.control.history.run_store import RunStore
+
+LARGE_PART: Final = 0.25
+"""Of the runs, from which a namespace alone may bend a curve so that it predicts none of them."""
+
+
+class _Fitted(NamedTuple):
+    """What the runs of one workload taught."""
+
+    runs: tuple[MeasuredStep, ...]
+    """All, newest first."""
+    calibrations: dict[str, Calibration]
+    """By namespace, "" for that of all; with a curve each."""
 
 
 class Curves:
     """Step time curves of the workloads in history; one is fitted again only where its runs have changed. Blocking: call it in a thread."""
 
     def __init__(self) -> None:
-        self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}
+        self._known: dict[Workload, _Fitted] = {}
 
-    def learn(self, history: RunStore, least: int, wanted: Collection[Workload] | None = None) -> dict[Workload, Calibration]:
-        """Of those that taught a curve which can be trusted, with the factor of their own runs for what it does not reach.
+    def learn(self, history: RunStore, least: int, wanted: Collection[Workload] | None = None) -> dict[CurveKey, Calibration]:
+        """Of those that taught a curve which can be trusted, with the factor of its runs for what it does not reach.
 
         wanted: as in `RunStore.steps`. Raises HistoryError.
         """
-        from hyperscale.control.history.calibration import calibrate
-        from hyperscale.planner.cost.steptime_fit import (
-            LEAST_ROWS,
-            learn,
-        )  # numpy, in an operator whose planners have a process of their own
+        from hyperscale.planner.cost.steptime_fit import LEAST_ROWS  # numpy, in an operator whose planners have a process of their own
 
-        fitted = {}
-        for workload, runs in history.steps(max(least, LEAST_ROWS), wanted).items():
+        fitted, least = {}, max(least, LEAST_ROWS)
+        for workload, runs in history.steps(least, wanted).items():
             last_fit = self._known.get(workload)
-            if last_fit is None or last_fit[0] != runs:
-                last_fit = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
+            if last_fit is None or last_fit.runs != runs:
+                last_fit = _Fitted(runs, _calibrations(workload, runs, least))
             fitted[workload] = last_fit
         self._known = fitted
         return {
-            workload: replace(calibrate(workload.products, [run.ratio for run in reversed(runs)]), curve=curve)
-            for workload, (runs, curve) in fitted.items()
-            if curve is not None
+            (namespace, workload): calibration for workload, each in fitted.items() for namespace, calibration in each.calibrations.items()
         }
+
+
+def _calibrations(workload: Workload, runs: Sequence[MeasuredStep], least: int) -> dict[str, Calibration]:
+    curves = _own_curves(runs, least)
+    if (curve := shared_curve(runs, least)) is not None:
+        curves[""] = heard_steps(runs, least), curve
+    return {
+        namespace: replace(
+            calibrate(workload.products, [run.ratio for run in reversed(steps)], [run.namespace for run in reversed(steps)]), curve=curve
+        )
+        for namespace, (steps, curve) in curves.items()
+    }
+
+
+def shared_curve(runs: Sequence[MeasuredStep], least: int) -> StepTime | None:
+    """Return the curve of a workload's runs, newest first, which no single namespace of several decides; None where there is none.
+
+    It predicts the runs of more than half of the namespaces. Where all runs together teach none, each namespace with a large part of them
+    is left out in its turn, as long as two others remain.
+    """
+    from hyperscale.planner.cost.steptime_fit import learn  # numpy, in an operator whose planners have a process of their own
+
+    for steps in _tries(runs, least):
+        curve = learn([run.step for run in steps], [run.predicted_seconds for run in steps])
+        if curve is not None and _agree(curve, runs):
+            return curve
+    return None
+
+
+def _own_curves(runs: Sequence[MeasuredStep], least: int) -> dict[str, tuple[tuple[MeasuredStep, ...], StepTime]]:
+    """Return runs and curve by namespace, of those with `least` runs whose own runs teach one; none where a single one has runs."""
+    from hyperscale.planner.cost.steptime_fit import learn
+
+    counts = Counter(run.namespace for run in runs)
+    curves = {}
+    for namespace, count in sorted(counts.items()):
+        if len(counts) > 1 and count >= least:
+            own = tuple(run for run in runs if run.namespace == namespace)
+            curve = learn([run.step for run in own], [run.predicted_seconds for run in own])
+            if curve is not None:
+                curves[namespace] = own, curve
+    return curves
+
+
+def _tries(runs: Sequence[MeasuredStep], least: int) -> list[tuple[MeasuredStep, ...]]:
+    """All runs as they are heard; then those without one namespace."""
+    counts = Counter(run.namespace for run in runs)
+    large = [namespace for namespace, count in counts.most_common() if count >= LARGE_PART * len(runs)]
+    rests = [[run for run in runs if run.namespace != namespace] for namespace in (large if len(counts) > 2 else [])]
+    return [heard_steps(each, least) for each in (runs, *rests)]
+
+
+def _agree(curve: StepTime, runs: Sequence[MeasuredStep]) -> bool:
+    """Whether it predicts the runs of more than half of the namespaces within its reach."""
+    import numpy as np
+
+    from hyperscale.planner.cost.steptime import predict
+    from hyperscale.planner.cost.steptime_fit import LARGEST_ERROR
+
+    errors: dict[str, list[float]] = {}
+    within = [run for run in runs if curve.reaches(run.step.gpus)]
+    if not within:
+        return False
+    measured = np.log([run.step.step_seconds for run in within])
+    for run, error in zip(within, np.abs(np.log(predict(curve, [run.step for run in within])) - measured).tolist(), strict=True):
+        errors.setdefault(run.namespace, []).append(error)
+    return 2 * sum(statistics.median(each) <= LARGEST_ERROR for each in errors.values()) > len(errors)

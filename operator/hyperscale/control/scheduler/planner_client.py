@@ -239,7 +239,7 @@ class Planning:
         """A question about a job; `example` is one of its worker pods where it has any."""
         free, volumes = self._cache.assumed_plans.free_gpus(snapshot, key), self._reader.volumes(key).rules
         corrections = self._reader.placement_corrections(job, policy, key.namespace)
-        asked = question_about(str(key), job, policy, self._reader.calibration(job), free, volumes, corrections)
+        asked = question_about(str(key), job, policy, self._reader.calibration(job, key.namespace), free, volumes, corrections)
         record = self._cache.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
         asked = msgspec.structs.replace(

@@ -109,7 +109,7 @@ def taught_entry(
     job = reader.plannable(record.resource, policies)
     if job is None:
         return None
-    taught = reader.calibration(job), reader.placement_corrections(job, policy, key.namespace)
+    taught = reader.calibration(job, key.namespace), reader.placement_corrections(job, policy, key.namespace)
     return read_entry(key, record, job, policy, taught[0], view, reader.volumes(key).rules, taught[1])
 
 

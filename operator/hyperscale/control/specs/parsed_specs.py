@@ -16,11 +16,11 @@ from hyperscale.model.api.job import JobSpec, PartitioningMethod, PlannerChoice,
 from hyperscale.model.api.policy import PolicySpec, PreferenceMode
 from hyperscale.model.decision import Reason
 from hyperscale.model.history.corrections import Corrections
-from hyperscale.model.history.step_curves import Workload, workload_of
+from hyperscale.model.history.step_curves import CurveKey
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan
-from hyperscale.model.planning import NO_VOLUMES, Volumes, chosen_corrections
+from hyperscale.model.planning import NO_VOLUMES, Volumes, chosen_calibrations, chosen_corrections
 from hyperscale.spec.parse import SpecError, parse_job, parse_policy, with_read_sizes
 from hyperscale.spec.plausible import readable_time
 from hyperscale.util.quantity import parse_bytes
@@ -54,7 +54,7 @@ class JobReader:
         """The weights of a namespace within the policy's bounds; the component that keeps decisions fills it."""
         self.decisions_read = False
         """Whether that component has read what people decided since the operator started; so it has where none is kept."""
-        self.taught: Mapping[Workload, Calibration] = {}
+        self.taught: Mapping[CurveKey, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
         self.lessons: Lessons = NO_LESSONS
         """Likewise, for evaluations."""
@@ -95,12 +95,9 @@ class JobReader:
         approved = (resource["metadata"].get("annotations") or {}).get(constants.APPROVED_PLAN_ANNOTATION)
         return job.planner is PlannerChoice.NONE or (plan is not None and approved == plan.plan_id)
 
-    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
-        """What finished runs taught: those of the job's very workload where they taught a curve, else those of its architecture."""
-        calibrations = self.calibrations.get(job.model.architecture, ())
-        if not self.taught or not is_sized(job):
-            return calibrations
-        return tuple(self.taught.get(workload_of(job, one.products), one) for one in calibrations)
+    def calibration(self, job: JobSpec, namespace: str = "") -> tuple[Calibration, ...]:
+        """What finished runs taught about a namespace's job, as `chosen_calibrations` says."""
+        return chosen_calibrations(self.calibrations, self.taught, job, namespace)
 
     def placement_corrections(self, job: JobSpec, policy: PolicySpec, namespace: str = "") -> Corrections | None:
         """What finished runs taught the cost model about a namespace's job; None where nothing, or where the policy only reports it."""

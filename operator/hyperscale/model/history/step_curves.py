@@ -150,6 +150,10 @@ class Workload(NamedTuple):
     """As in `Calibration.products`; curves are for one product."""
 
 
+CurveKey = tuple[str, Workload]
+"""The namespace whose own runs taught a curve, "" for that of all, and the workload."""
+
+
 def workload_of(job: JobSpec, products: str) -> Workload:
     """Of a job on GPUs of these products. Raises ValueError where the size of its graph is not known."""
     size, model = dataset_size(job), job.model

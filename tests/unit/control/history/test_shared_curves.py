@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.history.calibration import calibrate, heard
+from hyperscale.control.history.calibration import calibrate, heard, heard_steps
 from hyperscale.control.history.run_store import MOST_RUNS, MOST_WORKLOADS, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.evaluate.calibration.agreed_spread import PRIOR_SPREAD
 from hyperscale.model.history.step_curves import LARGEST_SPREAD
 from tests.unit.control.history.test_finished_runs import history, plan_json, run, server
 
@@ -50,15 +51,16 @@ def test_a_flood_of_runs_of_one_workload_is_no_more_than_the_others(history: Run
     for begin in range(100, 1100, 200):
         history.record(runs_of("attacker", 200, begin, measured_seconds=19.0))
     (steps,) = history.steps(12).values()
-    assert Counter(one.ratio for one in steps) == {2.0: 30, 19.0: 30}
+    assert Counter(one.ratio for one in heard_steps(steps, 12)) == {2.0: 30, 19.0: 30}
     ((known,),) = history.calibrations(5).values()
     assert (known.factor, known.runs) == (2.0, 60)
+    assert known.spread <= PRIOR_SPREAD
 
 
 def test_one_run_of_another_namespace_leaves_a_tenant_what_a_curve_needs(history: RunStore) -> None:
     history.record([*runs_of("tenant", 40, 0), *runs_of("other", 1, 100)])
     (steps,) = history.steps(12).values()
-    assert [one.uid for one in steps] == ["other-100", *(f"tenant-{number}" for number in range(39, 27, -1))]
+    assert [one.uid for one in heard_steps(steps, 12)] == ["other-100", *(f"tenant-{number}" for number in range(39, 27, -1))]
 
 
 def test_a_single_namespace_has_all_the_newest_runs_of_a_workload(history: RunStore) -> None:
