@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,6 +35,17 @@ TINY: Final = 1e-12
 """Seconds: no logarithm is taken of less."""
 
 Key = tuple[PartKind, str]
+
+
+class SlopesBeside(NamedTuple):
+    """How observations depend on the factors beside a faster product."""
+
+    at: int
+    """The product's place."""
+    observations: IntArray
+    """(k,) those of runs with the product."""
+    slopes: FloatArray
+    """(k, f)"""
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,11 @@ class Design:
         exchange = (PartKind.LINK, PartKind.INSIDE, PartKind.CARD)
         return np.array([math.log(MAX_FACTOR) if kind in exchange else math.inf for kind, _ in self.keys])
 
+    @property
+    def levels(self) -> IntArray:
+        """Places of the architectures' own factors."""
+        return np.array([at for _, at in self.places(PartKind.OVERHEAD)], dtype=np.int64)
+
     def place(self, kind: PartKind, name: str) -> int | None:
         """Where a factor stands; None where no run has it."""
         return self.keys.index((kind, name)) if (kind, name) in self.keys else None
@@ -96,15 +112,25 @@ class Design:
 
         Of compute seconds what the error of their run's epoch does not tell, so that all observations err independently.
         """
-        runs = np.arange(self.runs)
-        by_product = self.arithmetic * np.exp(mean[None, :] + mean[self.architecture][:, None])
+        return self._observed(self._by_product(mean), *self._exchange(mean))
+
+    def _by_product(self, mean: FloatArray) -> FloatArray:
+        """(r, f) compute seconds of products with their factors."""
+        return self.arithmetic * np.exp(mean)[None, :] * np.exp(mean[self.architecture])[:, None]
+
+    def _exchange(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(r,) seconds of all exchange of a run, and (r, f) how they depend on the logarithm of each factor."""
         links = np.array([kind is PartKind.LINK for kind, _ in self.keys])
         by_card, of_cards = self._card_waits(mean)
         exchange = self.network * np.exp(mean)[None, :] * np.where(links[None, :], by_card[:, None], 1.0)
-        waits = self.exchanged * (exchange.sum(axis=1) + self.uncorrected)[:, None]
+        return exchange.sum(axis=1) + self.uncorrected, exchange + of_cards * exchange[:, links].sum(axis=1)[:, None]
+
+    def _observed(self, by_product: FloatArray, exchange: FloatArray, exchange_slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What `residuals` returns, from (r, f) compute seconds of products and from all exchange."""
+        runs = np.arange(self.runs)
+        waits = self.exchanged * exchange[:, None]
         slowest = np.where(self.arithmetic > 0.0, by_product + waits, -1.0).argmax(axis=1)
-        of_links = exchange[:, links].sum(axis=1)
-        slope = (exchange + of_cards * of_links[:, None]) * self.exchanged[runs, slowest][:, None]
+        slope = exchange_slope * self.exchanged[runs, slowest][:, None]
         slope += self._arithmetic_slope(by_product, runs, slowest)
         epoch = np.maximum(by_product[runs, slowest] + waits[runs, slowest] + self.overhead, TINY)
         measured = self.observed[self.runs :]
@@ -123,29 +149,39 @@ class Design:
         wait, slope[:, cards] = slower_cards(self.carried[:, cards], mean[cards])
         return wait, slope
 
-    def faster_slopes(self, mean: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
-        """The same, but for each product how a factor that is e^`step` smaller would show.
+    def slopes_beside(self, mean: FloatArray, step: float) -> Iterator[SlopesBeside]:
+        """Slopes where each product's factor is e^`step` smaller; its own is the secant to there.
 
         A product that keeps pace with another one is no more than a bound: a faster one would have waited. Its slope is 0 then, while
-        the derivative at equal seconds is 1.
+        the derivative at equal seconds is 1. Where it set the pace, another one does then, so that slightly slower ones make up for a
+        much faster one. Only the observations of runs with the product differ from `residuals`.
         """
-        residual, slopes = self.residuals(mean)
-        for at, faster in self.slopes_beside(mean, step):
-            slopes[:, at] = faster[:, at]
-        return residual, slopes
-
-    def slopes_beside(self, mean: FloatArray, step: float) -> Iterator[tuple[int, FloatArray]]:
-        """Each product's place, with (o, f) slopes where its factor is e^`step` smaller; its own is the secant to there.
-
-        Where it set the pace, another one does then, so that slightly slower ones make up for a much faster one.
-        """
-        residual = self.residuals(mean)[0]
+        by_product, (exchange, exchange_slope) = self._by_product(mean), self._exchange(mean)
+        residual = self._observed(by_product, exchange, exchange_slope)[0]
         for _, at in self.places(PartKind.COMPUTE):
-            faster = mean.copy()
-            faster[at] -= step
-            waiting, slopes = self.residuals(faster)
-            slopes[:, at] = (waiting - residual) / step
-            yield at, slopes
+            rows = np.flatnonzero(self.arithmetic[:, at] > 0.0)
+            part, observations = self._with_runs(rows)
+            faster = by_product[rows]
+            faster[:, at] *= math.exp(-step)
+            waiting, slopes = part._observed(faster, exchange[rows], exchange_slope[rows])
+            slopes[:, at] = (waiting - residual[observations]) / step
+            yield SlopesBeside(at, observations, slopes)
+
+    def _with_runs(self, rows: IntArray) -> tuple[Design, IntArray]:
+        """The design of these runs only (k,), rising, and their observations among all."""
+        observations = np.flatnonzero(np.isin(self.observed, rows))
+        arrays = {name: getattr(self, name)[rows] for name in ("arithmetic", "network", "uncorrected", "exchanged", "carried", "overhead")}
+        part = replace(
+            self,
+            runs=len(rows),
+            **arrays,
+            architecture=self.architecture[rows],
+            observed=np.searchsorted(rows, self.observed[observations]),
+            timed=self.timed[observations[len(rows) :] - self.runs],
+            logarithms=self.logarithms[observations],
+            weight=self.weight[observations],
+        )
+        return part, observations
 
     def _independent(self, figures: FloatArray) -> FloatArray:
         """Of observations (o,) or (o, f), those of compute seconds less what those of the epochs tell about them."""
@@ -164,7 +200,7 @@ class Design:
 
 def design_of(runs: Sequence[TaughtRun]) -> Design:
     """Return the arrays of usable runs, oldest first."""
-    keys, counts = _keys(runs), weights(runs)
+    keys, counts, having = _keys(runs), weights(runs), _counts(runs)
     place = {key: at for at, key in enumerate(keys)}
     rates = _middle_rates(runs, counts)
     seconds = _seconds(runs, place, rates)
@@ -173,7 +209,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
         runs=len(runs),
         keys=keys,
         prior=np.array([PRIORS[kind] for kind, _ in keys]),
-        counts=np.array([_count(runs, key) for key in keys], dtype=np.int64),
+        counts=np.array([having[key] for key in keys], dtype=np.int64),
         rates=rates,
         arithmetic=seconds.arithmetic,
         network=seconds.network,
@@ -212,10 +248,8 @@ class _Seconds(NamedTuple):
     network: FloatArray
     carried: FloatArray
 
-    def take(self, row: int, at: int, run: TaughtRun, part: PredictedPart, rate: float) -> None:
-        """Enter a part of a run; rate: that its product's factor refers to."""
-        of_links = run.seconds(PartKind.LINK)
-        whole = of_links + run.seconds(PartKind.INSIDE) + run.seconds(PartKind.UNCORRECTED)
+    def take(self, row: int, at: int, part: PredictedPart, rate: float, of_links: float, whole: float) -> None:
+        """Enter a part of a run; rate: that its product's factor refers to; of_links, whole: seconds of its links, of all exchange."""
         if part.kind is PartKind.COMPUTE:
             self.arithmetic[row, at] = part.seconds * _drift(part.rate, rate)
             self.exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
@@ -228,9 +262,11 @@ class _Seconds(NamedTuple):
 def _seconds(runs: Sequence[TaughtRun], place: Mapping[Key, int], rates: Mapping[str, float]) -> _Seconds:
     seconds = _Seconds(*(np.zeros((len(runs), len(place))) for _ in range(4)))
     for row, run in enumerate(runs):
+        of_links = run.seconds(PartKind.LINK)
+        whole = of_links + run.seconds(PartKind.INSIDE) + run.seconds(PartKind.UNCORRECTED)
         for part in run.parts:
             if part.kind is not PartKind.OVERHEAD and (part.kind, part.name) in place:
-                seconds.take(row, place[part.kind, part.name], run, part, rates.get(part.name, 0.0))
+                seconds.take(row, place[part.kind, part.name], part, rates.get(part.name, 0.0), of_links, whole)
     return seconds
 
 
@@ -262,11 +298,12 @@ def _keys(runs: Sequence[TaughtRun]) -> tuple[Key, ...]:
     return tuple((kind, name) for kind, names in kept.items() for name in sorted(names))
 
 
-def _count(runs: Sequence[TaughtRun], key: Key) -> int:
-    kind, name = key
-    if kind is PartKind.OVERHEAD:
-        return sum(run.architecture == name for run in runs)
-    return sum(any(part.kind is kind and part.name == name for part in run.parts) for run in runs)
+def _counts(runs: Sequence[TaughtRun]) -> Counter[Key]:
+    """Runs with each part; of Overhead those of each architecture."""
+    counts = Counter((PartKind.OVERHEAD, run.architecture) for run in runs)
+    for run in runs:
+        counts.update({(part.kind, part.name) for part in run.parts if part.kind is not PartKind.OVERHEAD})
+    return counts
 
 
 def _drift(rate: float, middle: float) -> float:

@@ -25,7 +25,7 @@ from hyperscale.evaluate.calibration.agreed_spread import PRIOR_SPREAD, agreed_s
 from hyperscale.evaluate.calibration.speed_design import Design, design_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
-from hyperscale.model.graph import FloatArray
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind, own_key
 from hyperscale.model.plan import MIN_SPREAD
 
@@ -65,7 +65,7 @@ class SpeedFit:
     covariance: FloatArray
     """(f, f)"""
     of_sums: FloatArray
-    """(f, f) variance of ln(factor) of a product (row) plus that of another factor; of itself alone on the diagonal; 0 elsewhere."""
+    """(f, f) variance of ln(factor) of a product (row) plus an architecture's; of itself alone on the diagonal; 0 elsewhere."""
     left_out: FloatArray
     """(r,) ln(measured / predicted) of each run's epoch, about as if the run had been left out of the fit."""
 
@@ -106,29 +106,47 @@ def fitted(runs: Sequence[TaughtRun]) -> SpeedFit:
     mean: FloatArray = np.zeros(len(design.prior))
     spread = PRIOR_SPREAD
     leverage: FloatArray = np.zeros(len(design.weight))
+    residual, slope = design.residuals(mean)
     for _ in range(STEPS):
-        residual, slope = design.residuals(mean)
         weight = _weights(design, _left_out(residual, leverage, 0.5), spread)
-        normal = slope.T @ (weight[:, None] * slope) / spread**2 + precision
+        normal = _squares(slope, weight, spread) + precision
         leverage = _leverage(weight, slope, np.linalg.inv(normal).astype(np.float64), spread)
         target = _bounded(normal, slope.T @ (weight * (residual + slope @ mean)) / spread**2, design.limit)
         mean = mean + np.clip(target - mean, -MAX_STEP, MAX_STEP)
-        spread = _spread(design.weight, design.residuals(mean)[0])
-    residual, slope = design.faster_slopes(mean, NOTABLY_FASTER)
+        residual, slope = design.residuals(mean)
+        spread = _spread(design.weight, residual)
     weight = _weights(design, _left_out(residual, leverage, 0.5), spread)
-    covariance = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision).astype(np.float64)
-    left_out = _left_out(residual, _leverage(weight, slope, covariance, spread), 1.0)
-    of_sums = np.zeros_like(covariance)
-    for at, slope in design.slopes_beside(mean, NOTABLY_FASTER):
-        beside = np.linalg.inv(slope.T @ (weight[:, None] * slope) / spread**2 + precision)
-        of_sums[at] = np.diag(beside) + beside[at, at] + 2.0 * beside[at]
-        of_sums[at, at] = beside[at, at]
+    faster, of_sums = slope.copy(), np.zeros_like(precision)
+    normal = _squares(slope, weight, spread) + precision
+    for beside in design.slopes_beside(mean, NOTABLY_FASTER):
+        own = beside.observations
+        faster[own, beside.at] = beside.slopes[:, beside.at]
+        change = _squares(beside.slopes, weight[own], spread) - _squares(slope[own], weight[own], spread)
+        of_sums[beside.at] = _sum_variances(normal + change, beside.at, design.levels)
+    covariance = np.linalg.inv(_squares(faster, weight, spread) + precision).astype(np.float64)
+    left_out = _left_out(residual, _leverage(weight, faster, covariance, spread), 1.0)
     return SpeedFit(design, mean, covariance, of_sums, left_out[: design.runs])
+
+
+def _squares(slope: FloatArray, weight: FloatArray, spread: float) -> FloatArray:
+    """(f, f) what observations (o, f) of these weights (o,) say of the factors."""
+    squares: FloatArray = slope.T @ (weight[:, None] * slope) / spread**2
+    return squares
+
+
+def _sum_variances(normal: FloatArray, at: int, levels: IntArray) -> FloatArray:
+    """(f,) variance of the sum of the factors at `at` and at each of `levels`; at `at` that of its own; 0 elsewhere."""
+    asked = np.append(levels, at)
+    columns = np.linalg.solve(normal, np.eye(len(normal))[:, asked])
+    own, variances = columns[at, -1], np.zeros(len(normal))
+    variances[levels] = columns[levels, np.arange(len(levels))] + own + 2.0 * columns[levels, -1]
+    variances[at] = own
+    return variances
 
 
 def _leverage(weight: FloatArray, slope: FloatArray, covariance: FloatArray, spread: float) -> FloatArray:
     """(o,) of each observation on its own prediction, 0 to 1."""
-    leverage: FloatArray = weight * np.einsum("if,fg,ig->i", slope, covariance, slope) / spread**2
+    leverage: FloatArray = weight * ((slope @ covariance) * slope).sum(axis=1) / spread**2
     return leverage
 
 

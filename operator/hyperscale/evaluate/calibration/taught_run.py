@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
-from hyperscale.model.history.corrections import MAX_RATE, MIN_RATE, PartKind, PredictedPart
+from hyperscale.model.history.corrections import MAX_PARTS, MAX_RATE, MIN_RATE, PartKind, PredictedPart
 
 ABSURD: Final = math.log(20.0)
 """Of ln(measured / predicted): a larger one is no measurement."""
@@ -55,7 +55,7 @@ class TaughtRun(NamedTuple):
 
 def usable(run: TaughtRun) -> bool:
     """Return whether the figures of a run can be those of a run, and its parts those of its prediction."""
-    if not run.parts or not all(map(_plausible, run.parts)):
+    if not 0 < len(run.parts) <= MAX_PARTS or not all(map(_plausible, run.parts)):
         return False
     if not all(SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS for seconds in (run.predicted_seconds, run.measured_seconds)):
         return False
