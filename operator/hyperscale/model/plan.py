@@ -140,7 +140,8 @@ class Rejection(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
     node: NodeName
     reason: Annotated[str, Meta(max_length=64)]
     """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, NodeAffinity, Volume, GPUProduct, GPUMemory, NoFreeGPUs, CPU, Memory, Resource,
-    GPUFault, MIGDevice, SharedGPU, SchedulerRefused, Unreachable, Constraint, SlowerPlan."""
+    GPUFault, MIGDevice, SharedGPU, SchedulerRefused, Unreachable, Constraint, SlowerPlan, EqualPlan,
+    NotChosen."""
     message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
 from hyperscale.model.plan import Plan
-from hyperscale.planner.choice.reasons import _percent
+from hyperscale.planner.choice.reasons import _compared, _percent
 from tests.builders.clusters import GIB, PRODUCTS, answer, both_ways, gpu_node, link, planned, snapshot, training
 
 ZONE = "topology.kubernetes.io/zone"
@@ -56,7 +56,30 @@ def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str
     job = training(workers={"minReplicas": 1, "maxReplicas": most}, placement={"topology": topology})
     for seed in range(12):
         for rejection in getattr(answer(labelled(seed), job), "rejected", ()):
-            assert not re.search(r"-\d|nan|inf", rejection.message), rejection
+            assert not re.search(r"-\d|nan|inf|0\.0 %", rejection.message), rejection
+            assert rejection.reason != "SlowerPlan" or re.search(r"\+|times", rejection.message), rejection
+
+
+@pytest.mark.parametrize(
+    ("other", "reason", "text"),
+    [
+        (1.0, "EqualPlan", "it costs the same"),
+        (1.0004, "EqualPlan", "it costs the same"),
+        (0.9996, "EqualPlan", "it costs the same"),
+        (1.02, "SlowerPlan", "+2.0 %"),
+        (1.0 / 1.02, "EqualPlan", "2.0 % less, which counts as equal"),
+        (0.9, "NotChosen", "10.0 % less, but ranks that stay, a preference or the end of the search kept it out"),
+    ],
+)
+def test_a_node_left_out_is_called_slower_only_where_a_plan_with_it_would_be(other: float, reason: str, text: str) -> None:
+    assert _compared(other, 1.0, 0.02) == (reason, text)
+
+
+def test_a_twin_of_a_planned_node_is_no_slower_plan() -> None:
+    plan = planned(snapshot(*(gpu_node(name) for name in "abc")), training(workers={"minReplicas": 2, "maxReplicas": 2}))
+    assert [(entry.node, entry.reason, entry.message) for entry in plan.rejected] == [
+        ("c", "EqualPlan", "instead of the planned node it replaces best: it costs the same")
+    ]
 
 
 def test_a_node_that_cannot_hold_its_part_is_not_called_slower() -> None:

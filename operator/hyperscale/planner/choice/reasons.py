@@ -10,6 +10,7 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
+from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds, objectives
@@ -37,9 +38,11 @@ REASON_ORDER: Final = (
     "Resource",
     "NoFreeGPUs",
     "Unreachable",
+    "NotChosen",
+    "EqualPlan",
     "SlowerPlan",
 )
-"""Most telling first: what surprises, then what is merely busy, then what was suitable and slower."""
+"""Most telling first: what surprises, then what is merely busy, then what was suitable: faster, as fast and slower."""
 
 
 MAX_COMPARED: Final = 128
@@ -54,6 +57,7 @@ LARGEST_PERCENTAGE: Final = 2.0
 """Beyond twice as much, a factor says more than a percentage."""
 MANY_TIMES: Final = 1000.0
 SAME: Final = "+0.0 %"
+ROUNDING: Final = 1e-9
 LEAST_SHOWN_GAP: Final = 0.001
 LARGEST_GAP: Final = 1.0
 """A bound weaker than twice the best says nothing about the plan."""
@@ -216,10 +220,21 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
         return Rejection(name, "GPUMemory", "its GPUs do not hold their part of the training graph")
     if not np.isfinite(seconds):
         return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
-    # Below the plan's own where plans within the tolerance count as equal, a preferred domain was worth that much, or time was up.
-    return Rejection(
-        name, "SlowerPlan", f"instead of the planned node it replaces best: {_percent(max(seconds, chosen.objective), chosen.objective)}"
-    )
+    reason, difference = _compared(seconds, chosen.objective, tolerance(problem))
+    return Rejection(name, reason, f"instead of the planned node it replaces best: {difference}")
+
+
+def _compared(other: float, chosen: float, within: float) -> tuple[str, str]:
+    """Reason and words for a node with which the objective would be `other`; within: relative difference that counts as equal."""
+    difference = _percent(other, chosen)
+    if difference == SAME:
+        return "EqualPlan", "it costs the same"
+    if other > chosen:
+        return "SlowerPlan", difference
+    less = f"{(1.0 - other / chosen) * 100.0:.1f} % less"
+    if chosen <= other * (1.0 + within) * (1.0 + ROUNDING):
+        return "EqualPlan", f"{less}, which counts as equal"
+    return "NotChosen", f"{less}, but ranks that stay, a preference or the end of the search kept it out"
 
 
 def _unreachable(problem: Problem, chosen: Candidate, name: str) -> str:
