@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.problem.speeds import gpu_speed
 from hyperscale.planner.workload.profile import profile
 from hyperscale.planner.workload.sampled_steps import effective_fanouts, frontier
@@ -176,3 +177,20 @@ def test_heads_of_attentions_last_layer_count_in_parameters_and_memory(output_he
     assert workload.gradient_bytes == 4 * parameters
     heads = 1 if output_heads is None else output_heads or 4
     assert workload.gpu_bytes(1.0, 1, 1) > 1_000_000 * 4 * 121 * heads * 2, "what was projected, and the result"
+
+
+def aggregated(aggregator: str | None, architecture: str = "GraphSAGE", **model: Any) -> WorkloadProfile:
+    stated = {} if aggregator is None else {"hyperparameters": {"aggregator": aggregator}}
+    return profile(
+        training(model={"architecture": architecture, "layers": 2, "hiddenSize": 64} | stated | model, dataset=graph(10**6, 10**7))
+    )
+
+
+@pytest.mark.parametrize("sampled", [{}, {"batchSize": 1024, "fanouts": [5, 5]}])
+def test_one_weight_for_a_vertex_and_its_neighbours_counts_once(sampled: dict[str, Any]) -> None:
+    merged, mean, gcn = aggregated("GCN", **sampled), aggregated("Mean", **sampled), aggregated(None, "GCN", **sampled)
+    assert merged == gcn
+    assert aggregated(None, **sampled) == mean
+    assert merged.gradient_bytes == 4.0 * (100 * 64 + 64 + 64 * 47 + 47)
+    assert mean.gradient_bytes == 4.0 * (2 * 100 * 64 + 64 + 2 * 64 * 47 + 47)
+    assert merged.epoch_flops < mean.epoch_flops

@@ -46,6 +46,15 @@ def layers(model: ModelSpec, feature_size: int, classes: int) -> tuple[Layer, ..
     return tuple(Layer(*pair, last if end else heads, attends and end) for pair, end in zip(pairwise(widths), ends, strict=True))
 
 
+def weighs_own_rows(model: ModelSpec) -> bool:
+    """Return whether a layer has a weight matrix for a vertex beside that for its neighbours.
+
+    GraphSAGE's layers do; with the gcn aggregator one matrix serves the mean of both (Hamilton et al. 2017, section 3.3; DGL's SAGEConv).
+    """
+    aggregator = None if model.hyperparameters is None else model.hyperparameters.aggregator
+    return model.architecture is Architecture.GRAPH_SAGE and aggregator != "GCN"
+
+
 def layer_flops(model: ModelSpec, layer: Layer, vertices: float, edges: float) -> float:
     """Forward operations of one layer over `vertices` outputs and `edges` messages, in equivalents of dense operations."""
     narrow = min(layer.inputs, layer.outputs)
@@ -53,7 +62,7 @@ def layer_flops(model: ModelSpec, layer: Layer, vertices: float, edges: float) -
         # One projection, then per message the weighted sum and the attention.
         attention = ATTENTION_WEIGHT * layer.heads
         return 2.0 * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * (2.0 * layer.outputs + attention)
-    projections = 2.0 if model.architecture is Architecture.GRAPH_SAGE else 1.0
+    projections = 2.0 if weighs_own_rows(model) else 1.0
     # Frameworks project first when that makes the messages narrower.
     return 2.0 * projections * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * 2.0 * narrow
 
@@ -62,7 +71,7 @@ def parameters(model: ModelSpec, stack: tuple[Layer, ...]) -> int:
     """Trainable parameters; the job's own figure where it states one."""
     if model.parameters is not None:
         return model.parameters
-    projections = 2 if model.architecture is Architecture.GRAPH_SAGE else 1
+    projections = 2 if weighs_own_rows(model) else 1
     attention = 2 if model.architecture is Architecture.GAT else 0
     biases = sum(layer.outputs // layer.heads if layer.averaged else layer.outputs for layer in stack)
     return biases + sum(projections * layer.inputs * layer.outputs + attention * layer.outputs for layer in stack)

@@ -8,7 +8,7 @@ from hyperscale.model.api.datasets import DatasetSize, dataset_size, train_verti
 from hyperscale.model.api.job import Architecture, Compression, JobSpec, ModelSpec, PartitioningMethod
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.workload import training_memory
-from hyperscale.planner.workload.layer_costs import TRAINING_PASSES, Layer, layer_flops, layers, parameters
+from hyperscale.planner.workload.layer_costs import TRAINING_PASSES, Layer, layer_flops, layers, parameters, weighs_own_rows
 from hyperscale.planner.workload.sampled_steps import effective_fanouts, frontier
 from hyperscale.util.float_sums import sum_in_order
 
@@ -91,7 +91,10 @@ def network_of(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.Ne
     attention = stated is None or stated.attention_dropout is None or stated.attention_dropout > 0.0
     widths = (stack[0].inputs, *(layer.outputs for layer in stack))
     attends = model.architecture is Architecture.GAT
-    return training_memory.NetworkShape(model.architecture, widths, model.heads if attends else 1, dropped, attends and attention)
+    # GraphSAGE's gcn aggregator is the worker's GCN layer with other weights of edges.
+    merged = model.architecture is Architecture.GRAPH_SAGE and not weighs_own_rows(model)
+    architecture = Architecture.GCN if merged else model.architecture
+    return training_memory.NetworkShape(architecture, widths, model.heads if attends else 1, dropped, attends and attention)
 
 
 def _custom_flops(model: ModelSpec, vertices: int) -> float:
