@@ -35,6 +35,9 @@ SERVER_LIMITS: Final = {
 BAD_URL: Final = (
     "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE, and %40 for an @ in the password"
 )
+ANOTHER_DATABASE: Final = "name a database with the table that the operator records to"
+WRITES: Final = (1 << 2) | (1 << 3) | (1 << 4)
+"""Bits of pg_relation_is_updatable for UPDATE, INSERT and DELETE (PostgreSQL's CmdType)."""
 HIDDEN: Final = "***"
 MIN_SECRET: Final = 4
 """Characters. Shorter ones are parts of words: the gaps would tell them."""
@@ -80,12 +83,14 @@ class Database:
                         self._make_tables(table)
                 elif fault := self._absence(address, table):
                     raise HistoryError(f"{self._shown}: {fault}")
-                self.tables = _tables(self.engine)
+                self.tables = self._usable_tables(table, make)
                 """Those that the database has: an account may lack the right to make them."""
-                if table not in self.tables:
-                    raise HistoryError(f"{self._shown}: {table} is a view; name a database with the table that the operator records to")
                 self.columns = present_columns(self.engine, METADATA.tables[table], add=make)
                 """Of `table`, those that the database has."""
+                if lacking := [
+                    column.name for column in METADATA.tables[table].columns if not column.nullable and column.name not in self.columns
+                ]:
+                    raise HistoryError(f"{self._shown}: {table} lacks {', '.join(lacking)}; {ANOTHER_DATABASE}")
                 if make:
                     add_indexes(self.engine, METADATA.tables[table])
                 refused.pop_all()
@@ -102,9 +107,29 @@ class Database:
             except SQLAlchemyError as error:
                 if table.name == wanted:
                     raise
-                if (self._shown, table.name) not in _refused:
-                    _refused.add((self._shown, table.name))
-                    _LOG.warning("history: table %s is missing and was not made, it is done without: %s", table.name, self.fault(error))
+                self._warn_once(table.name, f"table {table.name} is missing and was not made, it is done without: {self.fault(error)}")
+
+    def _usable_tables(self, wanted: str, record: bool) -> frozenset[str]:
+        """The tables, and on PostgreSQL the views that serve instead. Raises HistoryError where `wanted` is none of them.
+
+        record: leave out views that take no rows, as those over several tables and materialized ones
+        """
+        tables = _tables(self.engine)
+        if wanted not in tables:
+            raise HistoryError(f"{self._shown}: {wanted} is a view; {ANOTHER_DATABASE}")
+        read_only = _read_only(self.engine) if record else frozenset[str]()
+        if wanted in read_only:
+            raise HistoryError(
+                f"{self._shown}: {wanted} is a view that takes no rows; rename it, so that a table is made, or {ANOTHER_DATABASE}"
+            )
+        for name in sorted(read_only):
+            self._warn_once(name, f"{name} is a view that takes no rows, it is done without; rename it, so that a table is made")
+        return tables - read_only
+
+    def _warn_once(self, table: str, fault: str) -> None:
+        if (self._shown, table) not in _refused:
+            _refused.add((self._shown, table))
+            _LOG.warning("history: %s", fault)
 
     def _absence(self, address: sql.URL, wanted: str) -> str:
         """Why `wanted` is not in the database, and what to do; "" where it is."""
@@ -165,6 +190,18 @@ def _tables(engine: sql.Engine) -> frozenset[str]:
     if engine.dialect.name == "sqlite":
         return frozenset(inspector.get_table_names()) & METADATA.tables.keys()
     return frozenset(name for name in METADATA.tables if inspector.has_table(name))
+
+
+def _read_only(engine: sql.Engine) -> frozenset[str]:
+    """Names of history's tables that are views, or foreign tables, to which PostgreSQL writes no rows and from which it deletes none."""
+    if engine.dialect.name != "postgresql":
+        return frozenset()
+    wanted = sql.text(
+        "SELECT relname FROM pg_class WHERE relname = ANY(:names) AND pg_table_is_visible(oid)"
+        " AND pg_relation_is_updatable(oid, true) & :writes <> :writes"
+    )
+    with engine.connect() as connection:
+        return frozenset(connection.scalars(wanted, {"names": sorted(METADATA.tables), "writes": WRITES}))
 
 
 def _made(engine: sql.Engine, table: sql.Table) -> None:
