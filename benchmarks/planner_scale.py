@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import common, generate  # noqa: E402 - a script's own folder, not the repository, is on the path
 from benchmarks.families import Instance  # noqa: E402
 from benchmarks.peers.placement.schedulers import SCHEDULERS, random_nodes  # noqa: E402
+from benchmarks.productsjob import products_job  # noqa: E402
 from hyperscale.model.api.job import JobSpec  # noqa: E402
 from hyperscale.model.api.policy import PolicySpec  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot  # noqa: E402
@@ -138,17 +139,7 @@ def job(kind: str, gpus_per_worker: int = 4, workers: int = 8) -> JobSpec:
 
 def spec_of(kind: str, gpus_per_worker: int, workers: int) -> dict[str, Any]:
     """The same as a user writes it."""
-    return {
-        "model": MODELS[kind],
-        "dataset": {
-            "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
-            "vertices": 2_449_029,
-            "edges": 123_718_280,
-            "featureSize": 100,
-            "classes": 47,
-        },
-        "workers": {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": str(gpus_per_worker)}}},
-    }
+    return products_job(MODELS[kind], (workers, workers), gpus_per_worker)
 
 
 def size_rows(snapshot: ClusterSnapshot, case: str, seed: int, kind: str) -> tuple[list[common.Row], Took]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from benchmarks.productsjob import products_job
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import Overrides, PolicySpec, UplinkOverride
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, MetricsState, Node, Origin, Quality, Sample
@@ -88,18 +89,4 @@ def _sample(value: float) -> Sample:
 
 
 def _job(model: dict[str, object], workers: int, balance: str) -> JobSpec:
-    return msgspec.convert(
-        {
-            "model": model,
-            "dataset": {
-                "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
-                "vertices": 2_449_029,
-                "edges": 123_718_280,
-                "featureSize": 100,
-                "classes": 47,
-            },
-            "partitioning": {"balance": balance},
-            "workers": {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": "1"}}},
-        },
-        JobSpec,
-    )
+    return msgspec.convert(products_job(model, (workers, workers), 1, partitioning={"balance": balance}), JobSpec)

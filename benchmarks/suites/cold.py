@@ -15,6 +15,7 @@ import msgspec
 from benchmarks.common import Row, goal, median, percentile
 from benchmarks.families import HULK, HULK_MACHINES, POLICY, snapshot_of
 from benchmarks.methods import OURS
+from benchmarks.productsjob import products_job
 from benchmarks.suites import Options
 from hyperscale.learn.topologies import GPUS_PER_WORKER, generate
 from hyperscale.model.api.job import JobSpec
@@ -61,17 +62,7 @@ def cluster() -> tuple[str, ClusterSnapshot, int]:
 
 def _spec(gpus: int, hidden: int) -> dict[str, Any]:
     """A job as a user writes it; another hidden size is another problem."""
-    return {
-        "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": hidden},
-        "dataset": {
-            "source": {"persistentVolumeClaim": {"claimName": "graphs"}},
-            "vertices": 2_449_029,
-            "edges": 123_718_280,
-            "featureSize": 100,
-            "classes": 47,
-        },
-        "workers": {"minReplicas": 1, "maxReplicas": WORKERS, "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}},
-    }
+    return products_job({"architecture": "GraphSAGE", "layers": 3, "hiddenSize": hidden}, (1, WORKERS), gpus)
 
 
 def _command(folder: Path, snapshot: ClusterSnapshot, gpus: int) -> float:
