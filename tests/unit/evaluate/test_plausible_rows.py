@@ -44,6 +44,19 @@ def test_lone_runs_of_small_namespaces_do_not_push_out_one_that_ran_many() -> No
     assert plausible(many + lone, "new") == tuple(many)
 
 
+@pytest.mark.parametrize("own", [1, 4])
+@pytest.mark.parametrize("factor", [100.0, 1e4])
+def test_runs_of_one_namespace_that_contradict_each_other_do_not_teach_another(own: int, factor: float) -> None:
+    few = rows("few", *[0.6] * own)
+    wild = rows("bad", *[0.5 * factor ** (1.0 if place % 2 else -1.0) for place in range(100)])
+    assert plausible(few + wild, "few") == tuple(few)
+
+
+def test_two_namespaces_that_agree_are_believed_however_far_the_prediction_is() -> None:
+    one, two = rows("one", *[30.0] * 5), rows("two", *[40.0] * 5)
+    assert plausible(one + two, "new") == tuple(one + two)
+
+
 def test_own_runs_all_teach_however_far_apart() -> None:
     own = rows("team", 1e-9, 1.0, 1e7)
     assert plausible(own + GOOD, "team") == tuple(own + GOOD)

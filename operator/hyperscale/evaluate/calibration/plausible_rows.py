@@ -20,7 +20,9 @@ SAME_AS_SIGMA: Final = 1.4826
 LEAST_OWN: Final = 5
 """Own runs that say what is usual."""
 LEAST_NAMESPACES: Final = 3
-"""Namespaces whose medians say what is usual; of fewer all runs do."""
+"""Namespaces whose medians say what is usual; of two the prediction is the third, so that neither decides. One alone does."""
+AS_PREDICTED: Final = 0.0
+"""ln(measured / predicted)."""
 MOST_VOTES: Final = 5
 """Of a namespace, one for each of its runs: a flood counts no more than a few runs, and one run less than many."""
 
@@ -48,6 +50,7 @@ def _usual(errors: Sequence[float], owners: Sequence[str], namespace: str) -> li
         by_owner.setdefault(owner, []).append(error)
     if len(own := by_owner.get(namespace, [])) >= LEAST_OWN:
         return own
-    if len(by_owner) < LEAST_NAMESPACES:
+    if len(by_owner) <= 1:
         return list(errors)
-    return [middle for each in by_owner.values() for middle in [statistics.median(each)] * min(len(each), MOST_VOTES)]
+    votes = [middle for each in by_owner.values() for middle in [statistics.median(each)] * min(len(each), MOST_VOTES)]
+    return votes if len(by_owner) >= LEAST_NAMESPACES else [*votes, *[AS_PREDICTED] * MOST_VOTES]
