@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot, Gpu
-from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.history.step_curves import LinkClass, StepTime
+from hyperscale.model.plan import Calibration, Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import to_json
 from hyperscale.planner.choice.portfolio import make_plan
@@ -82,8 +83,25 @@ def test_jobs_that_only_train_differently_are_placed_alike() -> None:
     def kind(**model: object) -> bytes:
         return kind_of(PlanRequest(job_key="a/b", job=training(model={"architecture": "GCN", **model})))
 
-    assert kind(hyperparameters={"dropout": "0.1"}) == kind(epochs=7) == kind()
+    assert kind(hyperparameters={"dropout": "0.1", "learningRate": "0.5"}) == kind(epochs=7, hyperparameters={}) == kind()
     assert kind(hiddenSize=7) != kind()
+
+
+@pytest.mark.parametrize("stated", [{"aggregator": "GCN"}, {"outputHeads": 2}, {"dropout": "0"}, {"attentionDropout": "0"}], ids=str)
+def test_jobs_of_which_hyperparameters_make_another_network_are_not_placed_alike(stated: dict[str, object]) -> None:
+    def kind(hyperparameters: dict[str, object]) -> bytes:
+        job = training(model={"architecture": "GraphSAGE", "hyperparameters": hyperparameters})
+        return kind_of(PlanRequest(job_key="a/b", job=job))
+
+    assert kind(stated) != kind({})
+
+
+def test_jobs_that_history_says_other_things_of_share_no_plan() -> None:
+    curve = StepTime(0.1, 1e-6, 0.0, 1.0, (LinkClass(0.0, 0.0, 0.0),) * 3, 0.0, 0.1)
+    shown = [Calibration("A100", 2.0, 0.1, 20), Calibration("A100", 2.0, 0.2, 20), Calibration("A100", 2.0, 0.1, 20, curve)]
+    shown.append(replace(shown[2], curve=replace(curve, base_seconds=0.2)))
+    kinds = {kind_of(PlanRequest(job_key="a/b", job=training(), calibration=(one,))) for one in shown}
+    assert len(kinds) == len(shown)
 
 
 def test_gpus_taken_where_more_than_enough_are_left_make_no_new_problem() -> None:
