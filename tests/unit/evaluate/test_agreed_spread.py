@@ -15,7 +15,7 @@ from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.history.corrections import Corrections, own_key, shared_corrections
 from hyperscale.model.planning import chosen_corrections
 from tests.builders.clusters import POLICY, training
-from tests.unit.evaluate.test_speed_fit import run
+from tests.unit.evaluate.test_speed_fit import RACK, run
 
 SPREADS = st.floats(0.05, 1.0)
 WILD = (19.0, 1.0 / 19.0)
@@ -69,6 +69,27 @@ def test_wild_runs_of_one_namespace_widen_no_plan_of_others(others: tuple[str, .
         assert chosen.spread <= 0.2
 
 
+@pytest.mark.parametrize("ratio", [0.25, 0.5, 2.0, 4.0, 15.0])
+@pytest.mark.parametrize("products", [1, 8])
+def test_a_namespace_that_contradicts_another_neither_moves_nor_widens_its_plans(ratio: float, products: int) -> None:
+    """Of two, nothing says which is right: the factors of all lie between, and each goes by its own level."""
+    lies = [run({"A" if products == 1 else f"X{n % products}": 1.0}, ratio, namespace="liar") for n in range(96)]
+    taught = corrections_of([*noisy("honest", 0.08), *lies])
+    own = taught[own_key("GCN", "honest")]
+    assert own.spread < 0.12
+    assert next(factor.factor for factor in own.products if factor.name == "A") == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("lie", [0.25, 4.0])
+def test_a_lie_about_links_neither_moves_nor_widens_the_plans_of_another(lie: float) -> None:
+    honest = [run({"A": 0.5}, ratio, link=1.0, namespace="honest") for ratio in (0.95, 1.0, 1.05) * 8]
+    taught = corrections_of([*honest, *(run({"A": 0.5}, link=1.0, namespace="liar", truth={RACK: lie}) for _ in range(96))])
+    own = taught[own_key("GCN", "honest")]
+    predicted = (0.5 * own.products[0].factor + own.tiers[0].factor) / 1.5
+    assert own.spread < 0.12
+    assert predicted == pytest.approx(1.0, rel=0.1)
+
+
 def test_runs_that_pretend_to_be_exact_narrow_no_plan_of_others() -> None:
     taught = corrections_of([*noisy("a", 0.4), *noisy("b", 0.4, seed=2), *noisy("liar", 0.0, 96)])
     assert taught[own_key("GCN", "a")].spread == pytest.approx(0.4, rel=0.35)
@@ -87,7 +108,7 @@ def test_a_single_namespace_decides_by_its_own_runs() -> None:
     assert taught["GCN"].spread == pytest.approx(0.4, rel=0.35)
 
 
-def test_own_corrections_differ_in_the_spread_only_and_tell_no_namespace() -> None:
+def test_own_corrections_of_runs_that_agree_differ_in_the_spread_only_and_tell_no_namespace() -> None:
     taught = corrections_of([*noisy("quiet", 0.02), *noisy("noisy", 0.3), *noisy("new", 0.1, 4)])
     assert not any("quiet" in key for key in taught)
     assert set(shared_corrections(taught)) == {ANY, "GCN"}

@@ -62,3 +62,13 @@ def test_more_parts_than_a_plan_states_are_those_of_no_run() -> None:
     whole = run({"A": 1.0}, link=0.5)
     assert usable(whole._replace(parts=(*whole.parts, *cards[2:])))
     assert not usable(whole._replace(parts=(*whole.parts, *cards[1:])))
+
+
+def test_the_runs_of_some_rows_have_the_residuals_that_they_have_in_the_whole_design() -> None:
+    design = design_of(mixed_runs(6))
+    mean = np.random.default_rng(2).normal(0.0, 0.2, len(design.keys))
+    residual, slopes = design.residuals(mean)
+    part, observations = design.with_runs(np.array([3, 4, 17, 59]))
+    own, own_slopes = part.residuals(mean)
+    assert np.allclose(own, residual[observations], rtol=1e-12)
+    assert np.allclose(own_slopes, slopes[observations], rtol=1e-12)

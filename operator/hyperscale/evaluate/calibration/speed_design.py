@@ -160,14 +160,14 @@ class Design:
         residual = self._observed(by_product, exchange, exchange_slope)[0]
         for _, at in self.places(PartKind.COMPUTE):
             rows = np.flatnonzero(self.arithmetic[:, at] > 0.0)
-            part, observations = self._with_runs(rows)
+            part, observations = self.with_runs(rows)
             faster = by_product[rows]
             faster[:, at] *= math.exp(-step)
             waiting, slopes = part._observed(faster, exchange[rows], exchange_slope[rows])
             slopes[:, at] = (waiting - residual[observations]) / step
             yield SlopesBeside(at, observations, slopes)
 
-    def _with_runs(self, rows: IntArray) -> tuple[Design, IntArray]:
+    def with_runs(self, rows: IntArray) -> tuple[Design, IntArray]:
         """The design of these runs only (k,), rising, and their observations among all."""
         observations = np.flatnonzero(np.isin(self.observed, rows))
         arrays = {name: getattr(self, name)[rows] for name in ("arithmetic", "network", "uncorrected", "exchanged", "carried", "overhead")}

@@ -22,6 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hyperscale.evaluate.calibration.agreed_spread import PRIOR_SPREAD, agreed_spread, quarter_shares
+from hyperscale.evaluate.calibration.own_level import OwnLevel, own_level
 from hyperscale.evaluate.calibration.speed_design import Design, design_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
@@ -197,21 +198,24 @@ def _quantile(weight: FloatArray, figures: FloatArray, part: float) -> float:
     return float(figures[order][min(len(order) - 1, int(np.searchsorted(reached, part * reached[-1] * (1.0 - 1e-12))))])
 
 
-def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) -> Corrections:
-    """What the fit says about jobs of one architecture."""
+def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str, addition: OwnLevel | None = None) -> Corrections:
+    """What the fit says about jobs of one architecture, and the runs of one namespace about its own."""
     design, own = fit.design, [row for row, run in enumerate(runs) if run.architecture == architecture]
     place = design.place(PartKind.OVERHEAD, architecture)  # an architecture's own factor
     level, variance = (0.0, design.prior_of(PartKind.OVERHEAD) ** 2) if place is None else (fit.mean[place], fit.covariance[place, place])
+    own_variance = 0.0
+    if addition is not None:
+        level, own_variance = level + addition.arithmetic, addition.error**2
     products = []
     for name, at in design.places(PartKind.COMPUTE):
-        error = math.sqrt(max(0.0, variance + fit.of_sums[at, at] if place is None else fit.of_sums[at, place]))
+        error = math.sqrt(max(0.0, variance + fit.of_sums[at, at] if place is None else fit.of_sums[at, place]) + own_variance)
         products.append(_factor(name, level + fit.mean[at], error, design.counts[at], design.rates.get(name, 0.0)))
-    untried = math.sqrt(variance + design.prior_of(PartKind.COMPUTE) ** 2)
+    untried = math.sqrt(variance + own_variance + design.prior_of(PartKind.COMPUTE) ** 2)
     return Corrections(
         untried=_factor("", level, untried, len(own)),
         products=tuple(products),
-        tiers=_named(fit, PartKind.LINK),
-        insides=_named(fit, PartKind.INSIDE),
+        tiers=_named(fit, PartKind.LINK, addition),
+        insides=_named(fit, PartKind.INSIDE, addition),
         cards=_named(fit, PartKind.CARD),
         untried_link_error=design.prior_of(PartKind.LINK),
         spread=_shared_spread(fit, runs, own) if own else 0.0,
@@ -221,17 +225,20 @@ def _corrections(fit: SpeedFit, runs: Sequence[TaughtRun], architecture: str) ->
 
 
 def _own_corrections(by_architecture: Mapping[str, Corrections], fit: SpeedFit, runs: Sequence[TaughtRun]) -> dict[str, Corrections]:
-    """The same factors, with the spread of the namespace's own runs; none where only one has runs."""
+    """The same factors with the spread of the namespace's own runs, and with their level; none where only one namespace has runs."""
     if len({run.namespace for run in runs}) <= 1:
         return {}
     rows: dict[tuple[str, str], list[int]] = {}
     for row, run in enumerate(runs):
         rows.setdefault((run.architecture, run.namespace), []).append(row)
-    return {
-        own_key(*key): replace(by_architecture[key[0]], spread=_left_out_spread(np.ones(len(own)), fit.left_out[own]))
-        for key, own in sorted(rows.items())
-        if len(own) >= LEAST_OWN
-    }
+    corrections = {}
+    for (architecture, namespace), own in sorted(rows.items()):
+        if len(own) >= LEAST_OWN:
+            level = own_level(fit.design, fit.mean, own, fit.left_out[own])
+            spread = _left_out_spread(np.ones(len(own)), level.left_out)
+            shifted = _corrections(fit, runs, architecture, level) if level.contradicts else by_architecture[architecture]
+            corrections[own_key(architecture, namespace)] = replace(shifted, spread=spread)
+    return corrections
 
 
 def _shared_spread(fit: SpeedFit, runs: Sequence[TaughtRun], rows: Sequence[int]) -> float:
@@ -246,9 +253,11 @@ def _shared_spread(fit: SpeedFit, runs: Sequence[TaughtRun], rows: Sequence[int]
     return agreed_spread(pooled, [_left_out_spread(np.ones(len(own)), own) for own in by_namespace])
 
 
-def _named(fit: SpeedFit, kind: PartKind) -> tuple[Factor, ...]:
+def _named(fit: SpeedFit, kind: PartKind, addition: OwnLevel | None = None) -> tuple[Factor, ...]:
+    level, error = (addition.exchange, addition.error) if addition is not None else (0.0, 0.0)
     return tuple(
-        _factor(name, fit.mean[at], math.sqrt(fit.covariance[at, at]), fit.design.counts[at]) for name, at in fit.design.places(kind)
+        _factor(name, fit.mean[at] + level, math.hypot(math.sqrt(fit.covariance[at, at]), error), fit.design.counts[at])
+        for name, at in fit.design.places(kind)
     )[:MAX_NAMED]
 
 
