@@ -10,7 +10,15 @@ import pytest
 
 from hyperscale.evaluate.calibration import speed_fit
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
-from hyperscale.evaluate.calibration.taught_run import LEAST_CAPPED, SAME_NAMESPACE, TaughtRun, measured_computes, usable, weights
+from hyperscale.evaluate.calibration.taught_run import (
+    LEAST_CAPPED,
+    MOST_TIMED_PRODUCTS,
+    SAME_NAMESPACE,
+    TaughtRun,
+    measured_computes,
+    usable,
+    weights,
+)
 from hyperscale.model.history.corrections import MAX_FACTOR, Corrections, PartKind, PredictedPart
 
 RACK = "rack"
@@ -144,6 +152,8 @@ def test_seconds_of_a_product_that_the_plan_does_not_have_or_that_cannot_be_are_
     both = run({"A": 1.0, "B": 1.0}, compute=True)
     assert measured_computes(both._replace(product_seconds=(("A", 1.0), ("C", 1.0)))) == [("A", 1.0)]
     assert measured_computes(both._replace(product_seconds=(("A", 0.9), ("B", 1.5)))) == [("A", 0.9)]
+    many = run({f"P{number}": 1.0 for number in range(20)})
+    assert len(measured_computes(many._replace(product_seconds=tuple((name, 1.0) for name in many.products)))) == MOST_TIMED_PRODUCTS
     assert measured_computes(both._replace(product_seconds=(("B", math.nan), ("A", 1e-6)))) == [("", 1.0)]
 
 

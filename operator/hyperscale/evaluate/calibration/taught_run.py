@@ -18,6 +18,8 @@ LEAST_CAPPED: Final = 1.0 / SAME_NAMESPACE
 """Independent runs that a namespace may count for, however few others have: as many as on one product. One run silences no tenant."""
 LEAST_PART_SECONDS: Final = 1e-30
 """Of a part that is there at all."""
+MOST_TIMED_PRODUCTS: Final = 8
+"""Of one run, whose compute seconds count: no run makes the fit long."""
 PARTS_TOLERANCE: Final = 0.01
 """Relative difference of parts and prediction from which this cost model has not written both."""
 
@@ -81,7 +83,7 @@ def measured_computes(run: TaughtRun) -> list[tuple[str, float]]:
     predicted = {part.name: part.seconds + overhead for part in run.parts if part.kind is PartKind.COMPUTE}
     by_product = [(name, seconds) for name, seconds in run.product_seconds if _can_be(run, seconds, predicted.get(name, 0.0))]
     if by_product or run.compute_seconds is None:
-        return by_product
+        return by_product[:MOST_TIMED_PRODUCTS]
     slowest = run.seconds(PartKind.COMPUTE) + overhead
     return [("", run.compute_seconds)] if _can_be(run, run.compute_seconds, slowest) else []
 
