@@ -65,11 +65,7 @@ def simulation(steps: Sequence[Step], truth: str) -> Simulation | None:
     batches = tuple(sorted({step.batch for step in steps}))
     curve = msgspec.structs.replace(fit(steps), effects={})
     base = dict(zip([(step.counts, step.batch) for step in steps], np.log(predict(curve, steps)).tolist(), strict=True))
-    off: dict[tuple[int, ...], dict[tuple[int, ...], FloatArray]] = defaultdict(dict)
-    for step in steps:
-        errors = off[step.counts].setdefault(step.gpus, np.full(len(batches), np.nan))
-        errors[batches.index(step.batch)] = np.log(step.step_seconds) - base[step.counts, step.batch]
-    groups = [np.array(list(placements.values())) for placements in off.values()]
+    shapes, groups = _errors(steps, base, batches)
     several = [group for group in groups if len(group) > 1]
     if not several:
         return None
@@ -77,9 +73,20 @@ def simulation(steps: Sequence[Step], truth: str) -> Simulation | None:
     if truth == TRUTHS[1]:
         means = np.array([_mean(group) for group in groups])
         kept = means * np.sqrt(_real_part(means, noise, groups))
-        number = {shape: index for index, shape in enumerate(off)}
+        number = {shape: index for index, shape in enumerate(shapes)}
         base = {(shape, batch): value + kept[number[shape], batches.index(batch)] for (shape, batch), value in base.items()}
     return Simulation(tuple(steps), base, noise, batches)
+
+
+def _errors(
+    steps: Sequence[Step], base: dict[tuple[tuple[int, ...], float], float], batches: Sequence[float]
+) -> tuple[list[tuple[int, ...]], list[FloatArray]]:
+    """Shapes, and for each (p, b) ln(measured / base) of its placements; NaN where not measured."""
+    off: dict[tuple[int, ...], dict[tuple[int, ...], FloatArray]] = defaultdict(dict)
+    for step in steps:
+        errors = off[step.counts].setdefault(step.gpus, np.full(len(batches), np.nan))
+        errors[batches.index(step.batch)] = np.log(step.step_seconds) - base[step.counts, step.batch]
+    return list(off), [np.array(list(placements.values())) for placements in off.values()]
 
 
 def _mean(group: FloatArray) -> FloatArray:
