@@ -148,6 +148,30 @@ def _batch_of(simulator: Simulator, embedding: bool) -> EpisodeBatch:
     return EpisodeBatch(rows, counts.astype(np.int64), actions.astype(np.int64), np.zeros(len(counts)), 1.0, pictures)
 
 
+def test_a_long_wait_costs_more_for_each_second_waited_before() -> None:
+    simulator, price = Simulator(6, Conditions("random", 1.1, jobs=60)), 0.01
+    outcome = simulator.run(index(TUNED))
+    plain = simulator.stream.cost
+    simulator.stream.set_wait_price(price)
+    again = simulator.run(index(TUNED))
+    waits = outcome.start - outcome.arrival
+    assert waits.max() > 0.0
+    assert np.array_equal(again.start, outcome.start)
+    assert simulator.stream.cost - plain == pytest.approx(price * float((waits**2).sum()) / 2.0, rel=1e-9)
+
+
+def test_decisions_of_a_bad_episode_count_more_and_point_the_same_way() -> None:
+    even = replace(SMALL, sequences=2, episodes=4, jobs=40)
+    plain, heavy = (collect(replace(even, risk=risk), initial(even), 0) for risk in (0.0, 3.0))
+    assert plain.cost == heavy.cost
+    assert np.array_equal(plain.rows, heavy.rows)
+    chosen = plain.advantages != 0.0
+    factors = heavy.advantages[chosen] / plain.advantages[chosen]
+    assert (factors > 0.0).all()
+    assert (factors <= 4.0 + 1e-9).all()
+    assert len(np.unique(factors.round(9))) == even.sequences * even.episodes
+
+
 def test_training_gives_the_same_weights_whether_interrupted_or_not(tmp_path: Path) -> None:
     seen: list[LessonProgress] = []
     whole = train(SMALL, tmp_path / "whole", seen.append)

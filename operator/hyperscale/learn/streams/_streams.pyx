@@ -154,6 +154,7 @@ cdef class Stream:
     cdef double placement_lambda, total_speed
     cdef bint contention
     cdef double starvation
+    cdef double wait_price           # what a second of waiting costs more for each second waited before
     cdef double idle_runs            # own best runs that a job which fits lets the agent wait beyond its patience; inf: no bound
     cdef readonly double mean_area
     cdef readonly double mean_seconds
@@ -504,7 +505,8 @@ cdef class Stream:
         elif first < 0:
             return False
         for i in range(self.pendings):
-            rate += self.job[self.pending[i]].weight
+            job = &self.job[self.pending[i]]
+            rate += job.weight + self.wait_price * (0.5 * (self.now + at) - job.arrival)
         for i in range(self.runnings):
             job = &self.job[self.running[i]]
             rate += job.weight * (1.0 + self.placement_lambda * job.communication / job.seconds)
@@ -1114,6 +1116,10 @@ cdef class Stream:
     def set_idle_bound(self, double runs):
         """A job that fits ends the agent's waiting once it has waited `runs` of its own best run longer than poor nodes cost it; inf: never."""
         self.idle_runs = runs
+
+    def set_wait_price(self, double price):
+        """What a second of waiting adds to the cost for each second that the job has waited before; 0: waiting costs its weight alone."""
+        self.wait_price = price
 
     def set_network(self, const float[::1] weights):
         """F x 48, 48, 48 x 48, 48, 48, F numbers one after the other; with GRAPH more, the embedding's. For a whole run, not within one."""

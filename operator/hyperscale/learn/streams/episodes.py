@@ -24,6 +24,10 @@ RULE_FLAG: Final = 25
 """Feature that is 1 where the tuned rule would take the candidate."""
 STREAMS_A_STEP: Final = 1_000_000
 """Seeds of one training's streams span at most this number."""
+LONG_WAIT: Final = 16.0
+"""Mean runs; `Training.wait_price` is of such a wait."""
+MOST_HEAVY: Final = 4.0
+"""No bad episode counts more than this many ordinary ones."""
 RIDGE: Final = 10.0
 """In decisions, against chance slopes of the baseline."""
 
@@ -60,6 +64,10 @@ class Training:
     least_bound: float = 4.0
     most_bound: float = 16.0
     """Starvation bound in mean runs, where there is one."""
+    wait_price: float = 0.0
+    """What a second of waiting costs more where the job has waited for 16 mean runs, in seconds of a job of weight 1."""
+    risk: float = 0.0
+    """Decisions count by the episode's cost over the rule's, to this power: bad streams more than good ones; 0: all alike."""
     embedding: bool = False
     """A graph network over nodes and queue beside the candidates' own features."""
     start: str = ""
@@ -80,7 +88,7 @@ class EpisodeBatch(NamedTuple):
     actions: IntArray
     """(D,)"""
     advantages: FloatArray
-    """(D,) of standard deviation 1 within each sequence."""
+    """(D,) of standard deviation 1 within each sequence, times what the episode counts."""
     cost: float
     """Mean over sequences of the episodes' mean cost / the rule's."""
     pictures: embedding.Pictures | None = None
@@ -113,6 +121,7 @@ def collect(config: Training, network: Network, step: int, jobs_of: JobsOf | Non
         seed = TRAINING_SEEDS + config.seed * STREAMS_A_STEP + step * config.sequences + number
         jobs = jobs_of(rng) if jobs_of is not None else None
         simulator = Simulator(seed, conditions, config.knobs, network, jobs)
+        simulator.stream.set_wait_price(config.wait_price / (LONG_WAIT * simulator.mean_seconds))
         records = []
         for _ in range(config.episodes):
             simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
@@ -123,8 +132,9 @@ def collect(config: Training, network: Network, step: int, jobs_of: JobsOf | Non
         counts += [record[1] for record in records]
         actions += [record[2] for record in records]
         own = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
-        advantages += own
-        costs.append(float(np.mean([record[5][-1] for record in records])) / _rule_cost(simulator, config))
+        ratios = np.array([record[5][-1] for record in records]) / _rule_cost(simulator, config)
+        advantages += [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(own, ratios, strict=True)]
+        costs.append(float(ratios.mean()))
     return EpisodeBatch(
         np.concatenate(rows),
         np.concatenate(counts).astype(np.int64),
