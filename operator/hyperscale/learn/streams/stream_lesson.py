@@ -35,9 +35,20 @@ WORST: Final = 1.25
 """Largest ratio of a stream's time to its time under the rule."""
 TUNING_STREAMS: Final = 75
 HARDENING: Final = Training(
-    steps=150, jobs=150, mixed=0.5, least_bound=8.0, most_bound=20.0, low_load=0.5, high_load=1.3, rate=4e-4, entropy=0.004
+    steps=200,
+    sequences=12,
+    jobs=120,
+    mixed=0.4,
+    least_bound=8.0,
+    most_bound=20.0,
+    low_load=0.5,
+    high_load=1.3,
+    rate=4e-4,
+    entropy=0.004,
+    wait_price=0.3,
+    risk=2.0,
 )
-"""How weights are trained further (--start): longer streams under harder conditions."""
+"""How weights are trained further (--start): three times the streams a step, harder conditions, bad streams and long waits count more."""
 
 
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
