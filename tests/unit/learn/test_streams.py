@@ -33,6 +33,7 @@ from hyperscale.learn.streams.simulator import (
     maxmin,
 )
 from hyperscale.learn.streams.training import train
+from hyperscale.planner.queue.queue_agent import load_agent
 
 WAIT_FLAG = 9
 SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
@@ -217,6 +218,7 @@ def test_the_gate_lets_nothing_in_that_is_no_better_than_the_rule(tmp_path: Path
     monkeypatch.setattr(stream_lesson, "TUNING_STREAMS", 5)
     stream_lesson.write(initial(Training()), Training(), tmp_path)
     verdict = stream_lesson.judge(tmp_path, None, 0)
+    assert "held-out streams: longest wait" in load_agent(tmp_path).manifest.figures
     assert not verdict.accepted
     assert verdict.figures["ratio_to_rule"] >= 0.99
     with pytest.raises(LessonError, match="no usable"):

@@ -33,7 +33,9 @@ HISTORY: Final = "history.json"
 """The runs, in the folder of the training: judged again without the database."""
 RECORDED: Final = "later history"
 DRAWN: Final = "streams drawn from the later history"
-RETRAINING: Final = Training(seed=0, steps=150, jobs=150, mixed=0.25, least_bound=8.0, most_bound=20.0, rate=4e-4, entropy=0.004)
+RETRAINING: Final = Training(
+    seed=0, steps=150, jobs=150, mixed=0.25, least_bound=8.0, most_bound=20.0, rate=4e-4, entropy=0.004, wait_price=0.3
+)
 MAX_TO_USED: Final = 1.0
 """Ratio to the weights in use on the later history."""
 

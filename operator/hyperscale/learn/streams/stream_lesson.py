@@ -98,7 +98,14 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
         command=command
         or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}{' --start WEIGHTS' if config.start else ''}",
         seed=config.seed,
-        figures={"ratio": figures.ratio, "low": figures.low, "high": figures.high, "p": figures.p, "worst": figures.worst},
+        figures={
+            "ratio": figures.ratio,
+            "low": figures.low,
+            "high": figures.high,
+            "p": figures.p,
+            "worst": figures.worst,
+            **verdict.figures,
+        },
         judged=streams if verdict.accepted else None,
         refusals=verdict.refusals,
     )
