@@ -194,7 +194,8 @@ class RunStore:
         searched = newest(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES, *same)
         chosen = newest(MOST_RUNS, RUNS.c.uid.in_(searched), *TEACHING_TEXTS)
         figures = sql.select(RUNS.c.uid, RUNS.c.namespace, RUNS.c.measured_seconds, RUNS.c.predicted_seconds)
-        rows = connection.execute(figures.where(RUNS.c.uid.in_(chosen)).order_by(*NEWEST_FIRST)).all()
+        read = connection.execute(figures.where(RUNS.c.uid.in_(chosen)).order_by(*NEWEST_FIRST)).all()
+        rows = [row for row in read if not row_fault(row._mapping)]
         unread = [row.uid for row in rows if row.uid not in self._placements]
         if unread:
             for uid, plan in connection.execute(sql.select(RUNS.c.uid, RUNS.c.plan).where(RUNS.c.uid.in_(unread))):
