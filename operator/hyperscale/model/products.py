@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
@@ -12,11 +13,16 @@ REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
 MAX_COUNT_DIGITS: Final = 4
 _SHARING_LABELS: Final = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
 _SLICE_LABEL: Final = "cloud.google.com/gke-gpu-partition-size"
+_TELLING_LABELS: Final = frozenset({PRODUCT_LABEL, COUNT_LABEL, REPLICAS_LABEL, _SLICE_LABEL, *_SHARING_LABELS})
+"""Without one of these GPUs are whole."""
 _SLICE: Final = re.compile(r"-MIG-([a-z0-9.+]+)", re.IGNORECASE)
 _SHARED: Final = re.compile(r"-SHARED$", re.IGNORECASE)
 _VENDOR: Final = re.compile(r"^nvidia[- ]", re.IGNORECASE)
+_KEPT: Final = 1024
+"""Products looked up: a cluster has a handful, and every plan asks for each of them several times."""
 
 
+@lru_cache(maxsize=_KEPT)
 def bare(product: str) -> str:
     """Lower case, blanks as dashes, without the vendor's name."""
     return _VENDOR.sub("", product.strip().replace(" ", "-")).lower()
@@ -30,7 +36,11 @@ def matches(product: str, prefix: str) -> bool:
 
 def longest(product: str | None, prefixes: Iterable[str]) -> str | None:
     """The longest of `prefixes` that stands for `product`, the last by name of equals; None where none does."""
-    name = bare(product or "")
+    return _longest(bare(product or ""), tuple(prefixes))
+
+
+@lru_cache(maxsize=_KEPT)
+def _longest(name: str, prefixes: tuple[str, ...]) -> str | None:
     fitting = [prefix for prefix in prefixes if name and matches(name, bare(prefix))]
     return max(fitting, key=lambda prefix: (len(bare(prefix)), prefix), default=None)
 
@@ -53,6 +63,8 @@ def sliced(labels: Mapping[str, str], offered: int = 0) -> tuple[str, str] | Non
 
     offered: GPUs that the device plugin offers. The labels are those of GPU Feature Discovery and of GKE.
     """
+    if labels.keys().isdisjoint(_TELLING_LABELS):
+        return None
     product = labels.get(PRODUCT_LABEL, "").strip()
     slice_label = _SLICE.search(product)
     profile = slice_label.group(1) if slice_label is not None else labels.get(_SLICE_LABEL, "").strip()

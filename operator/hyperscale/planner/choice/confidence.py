@@ -48,7 +48,8 @@ def _doubts(graph: ClusterGraph) -> Doubts:
         and link.source in graph.index
         and link.destination in graph.index
     }
-    use = {position: sure for position, node in enumerate(graph.nodes) if (sure := _of_use(node)) < 1.0}
+    unsure = [position for position, node in enumerate(graph.nodes) for gpu in node.gpus if gpu.utilization_ratio.confidence != 1.0]
+    use = {position: sure for position in dict.fromkeys(unsure) if (sure := _of_use(graph.nodes[position])) < 1.0}
     return Doubts(links, use)
 
 

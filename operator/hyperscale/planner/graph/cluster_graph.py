@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Origin, Quality, Sample
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Node, Origin, Quality, Sample
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.graph import BoolArray, ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
+from hyperscale.model.graph import BoolArray, ClusterGraph, Estimates, FloatArray, IntArray, MeasuredLinks, Tiers
 from hyperscale.planner.graph import completion, tiers
 from hyperscale.planner.graph.inside import between_nodes, insides
 from hyperscale.planner.graph.machine_resources import in_one_zone, machine, on_fabrics
@@ -71,23 +72,29 @@ def _domain_codes(nodes: tuple[Node, ...], levels: int) -> IntArray:
 
 def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> tuple[MeasuredLinks, BoolArray]:
     """Links between known, different nodes, sorted by key, and (m, 2) whether an agent told latency and bandwidth."""
-    rows = sorted(
-        (
-            index[link.source] * len(index) + index[link.destination],
-            _usable(link.latency_seconds),
-            _usable(link.bandwidth_bytes_per_second),
-            link.latency_seconds.source == Origin.AGENT,
-            link.bandwidth_bytes_per_second.source == Origin.AGENT,
-        )
-        for link in snapshot.links
-        if link.source in index and link.destination in index and link.source != link.destination
-    )
-    links = MeasuredLinks(
-        key=np.array([row[0] for row in rows], dtype=np.int64),
-        latency_seconds=np.array([row[1] for row in rows], dtype=np.float64),
-        bandwidth_bytes_per_second=np.array([row[2] for row in rows], dtype=np.float64),
-    )
-    return links, np.array([row[3:] for row in rows], dtype=np.bool_).reshape(len(rows), 2)
+    listed = [link for link in snapshot.links if link.source in index and link.destination in index and link.source != link.destination]
+    source, destination = (np.array([index[name] for name in ends], dtype=np.int64) for ends in _ends(listed))
+    key = source * len(index) + destination
+    latency, by_agent = _figures([link.latency_seconds for link in listed])
+    bandwidth, also_by_agent = _figures([link.bandwidth_bytes_per_second for link in listed])
+    # Of a pair that is listed twice, against the rule, the same figures count whatever the order.
+    order = np.lexsort((also_by_agent, by_agent, bandwidth, latency, key)) if (np.diff(key) <= 0).any() else slice(None)
+    links = MeasuredLinks(key=key[order], latency_seconds=latency[order], bandwidth_bytes_per_second=bandwidth[order])
+    return links, np.stack((by_agent, also_by_agent), axis=1)[order]
+
+
+def _ends(links: Sequence[Link]) -> tuple[list[str], list[str]]:
+    """Names of the sources of `links`, and of the destinations."""
+    return [link.source for link in links], [link.destination for link in links]
+
+
+def _figures(samples: Sequence[Sample]) -> tuple[FloatArray, BoolArray]:
+    """(m,) values of samples, NaN where they may not be used, and whether an agent told them."""
+    values = np.array([math.nan if sample.value is None else sample.value for sample in samples], dtype=np.float64)
+    unknown = np.array([sample.quality is Quality.UNKNOWN for sample in samples], dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        unusable = unknown | ~np.isfinite(values) | (values < 0.0)
+    return np.where(unusable, math.nan, values), np.array([sample.source == Origin.AGENT for sample in samples], dtype=np.bool_)
 
 
 def _both(key: IntArray, members: BoolArray) -> BoolArray:
@@ -120,10 +127,3 @@ def _tiers_of(keys: IntArray, domains: IntArray) -> IntArray:
         codes = domains[:, level]
         tier[(codes[source] == codes[destination]) & (codes[source] >= 0)] = level + 1
     return tier
-
-
-def _usable(sample: Sample) -> float:
-    """The sample's value, NaN where it may not be used."""
-    if sample.value is None or sample.quality is Quality.UNKNOWN or not math.isfinite(sample.value) or sample.value < 0.0:
-        return math.nan
-    return sample.value

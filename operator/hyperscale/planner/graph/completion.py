@@ -10,7 +10,7 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, Estimates, FloatArray, IntArray
 from hyperscale.planner.graph import completion_models as models
-from hyperscale.planner.graph.completion_models import LinkSamples, Model
+from hyperscale.planner.graph.completion_models import ByDomain, LinkSamples, Model
 
 MIN_LINKS: Final = 16
 """Fewer say too little: the tiers' figures stand."""
@@ -110,10 +110,11 @@ def _best_way(
 ) -> tuple[str, FloatArray | None]:
     """Return the way whose error on held-out links is clearly least, and its guesses (h,); "tiers" and None where none beats the tiers."""
     best, best_guess, best_error = "tiers", None, float(_errors(np.zeros(len(truth)), truth).mean()) if len(truth) else 0.0
+    fitted_on = [_chosen(links, ~fold) for fold in folds_held_out]
     for name, fit_way in ways.items():
         if best_error <= GOOD_ERROR:
             break
-        guess = np.concatenate([_guess(fit_way(_chosen(links, ~fold)), links, fold) for fold in folds_held_out])
+        guess = np.concatenate([_guess(fit_way(some), links, fold) for some, fold in zip(fitted_on, folds_held_out, strict=True)])
         error = float(_errors(guess, truth).mean())
         if error < BETTER * best_error:
             best, best_guess, best_error = name, guess, error
@@ -136,11 +137,19 @@ def _wider(
 def _ways(links: LinkSamples, domains: IntArray, *, latency: bool) -> dict[str, Callable[[LinkSamples], Model]]:
     """Simple and cheap ones first."""
     ways: dict[str, Callable[[LinkSamples], Model]] = {}
+    fitted: list[tuple[LinkSamples, ByDomain]] = []
+
+    def by_domain(some: LinkSamples) -> ByDomain:
+        """Fit once: the factors rest on it too."""
+        if not any(samples is some for samples, _ in fitted):
+            fitted.append((some, models.by_domain(some, domains)))
+        return next(model for samples, model in fitted if samples is some)
+
     if domains.shape[1]:
-        ways["domains"] = lambda some: models.by_domain(some, domains)
+        ways["domains"] = by_domain
     if links.nodes <= models.MAX_ALIKE:
         ways["likeness"] = models.by_likeness
-    ways["factors"] = lambda some: models.by_factors(some, models.by_domain(some, domains))
+    ways["factors"] = lambda some: models.by_factors(some, by_domain(some))
     if latency and len(links.excess) <= MAX_PLACE_LINKS:
         ways["coordinates"] = models.by_place
     return ways

@@ -43,20 +43,20 @@ def fit(count: int, source: IntArray, destination: IntArray, logarithm: FloatArr
     """Coordinates of `count` nodes from links (m,) with the logarithm of their latency in seconds."""
     seconds = np.exp(logarithm)
     scale = float(np.median(seconds)) if len(seconds) else 1.0
-    place = np.random.default_rng(0).normal(0.0, scale / 2, (count, DIMENSIONS))
+    # One row a dimension: the sums below then run along the links.
+    place = np.random.default_rng(0).normal(0.0, scale / 2, (count, DIMENSIONS)).T.copy()
     height = np.full(count, 0.1 * scale)
     degree = np.maximum(1, np.bincount(np.concatenate([source, destination]), minlength=count))
     for step in range(STEPS):
-        across = place[source] - place[destination]
-        distance = np.maximum(np.sqrt((across**2).sum(axis=1)), _LEAST)
+        across = [axis[source] - axis[destination] for axis in place]
+        distance = np.maximum(np.sqrt(across[0] ** 2 + across[1] ** 2 + across[2] ** 2), _LEAST)
         wanted = distance + height[source] + height[destination]
         # Relative to the longer of both: short links count as much as long ones, and none throws its ends out of the map.
         error = (seconds - wanted) / np.maximum(seconds, wanted)
         force = 0.9 * (1 - step / STEPS) * error * np.minimum(seconds, wanted)
-        pull = across / distance[:, None] * force[:, None]
-        for axis in range(DIMENSIONS):
-            moved = np.bincount(source, pull[:, axis], count) - np.bincount(destination, pull[:, axis], count)
-            place[:, axis] += moved / degree
+        for axis, gap in zip(place, across, strict=True):
+            pull = gap / distance * force
+            axis += (np.bincount(source, pull, count) - np.bincount(destination, pull, count)) / degree
         raised = np.bincount(source, force, count) + np.bincount(destination, force, count)
         height = np.maximum(height + 0.25 * raised / degree, 1e-3 * scale)
-    return Coordinates(place, height)
+    return Coordinates(place.T.copy(), height)

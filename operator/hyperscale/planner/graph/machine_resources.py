@@ -46,9 +46,13 @@ class Cards(NamedTuple):
 
 def cards_of(node: Node) -> Cards:
     """The network cards of a node, by the best source that tells them."""
+    return _cards(node, instance_type(node.labels))
+
+
+def _cards(node: Node, entry: InstanceType | None) -> Cards:
+    """entry: the node's machine type."""
     sample = node.network_bytes_per_second
     speed = _usable(sample)
-    entry = instance_type(node.labels)
     stated = node.sources.get("networkCards") == Origin.OVERRIDE
     if entry is None or (speed is not None and sample.source not in (Origin.NODE_EXPORTER, Origin.INFINIBAND)):
         return Cards(node.network_cards, speed, sample.source if speed is not None else "")
@@ -67,8 +71,8 @@ def machine(
     levels: topology labels, widest first · assumed, tiers: estimated links before and after measurements were read
     nvlink: (n,) see `inside.between_nodes`
     """
-    cards = [cards_of(node) for node in nodes]
     entries = [instance_type(node.labels) for node in nodes]
+    cards = [_cards(node, entry) for node, entry in zip(nodes, entries, strict=True)]
     together = np.array([each.together for each in cards], dtype=np.float64)
     left = np.array([_left_ratio(node.network_use_ratio) for node in nodes], dtype=np.float64)
     domains, capacity, names = _uplinks(nodes, levels, together, policy.overrides.uplinks)
@@ -197,9 +201,14 @@ def on_fabrics(nodes: Sequence[Node]) -> BoolArray:
 
     What an agent counts is the card of the pod network.
     """
-    cards = [(cards_of(node), instance_type(node.labels)) for node in nodes]
-    with_rate = [_on_fabric(each, entry) and each.bytes_per_second is not None and each.source != Origin.AGENT for each, entry in cards]
-    return np.array(with_rate, dtype=np.bool_)
+    return np.array([_has_rate(node, instance_type(node.labels)) for node in nodes], dtype=np.bool_)
+
+
+def _has_rate(node: Node, entry: InstanceType | None) -> bool:
+    if entry is None and node.network_bytes_per_second.source != Origin.INFINIBAND:
+        return False
+    cards = _cards(node, entry)
+    return _on_fabric(cards, entry) and cards.bytes_per_second is not None and cards.source != Origin.AGENT
 
 
 def _on_fabric(cards: Cards, entry: InstanceType | None) -> bool:

@@ -12,7 +12,7 @@ from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.plan import Rejection
 from hyperscale.model.products import COUNT_LABEL, count_of
 from hyperscale.planner.problem.figures import figures_of
-from hyperscale.planner.problem.node_checks import EARLY_CHECKS, LATE_CHECKS, first_failure
+from hyperscale.planner.problem.node_checks import EARLY_CHECKS, LATE_CHECKS, asked, first_failure
 from hyperscale.planner.problem.node_room import with_held, workers_that_fit
 from hyperscale.planner.problem.worker_demand import WorkerDemand
 
@@ -90,10 +90,11 @@ def free_gpus(graph: ClusterGraph, demand: WorkerDemand) -> IntArray:
 
 def _lasting(graph: ClusterGraph, demand: WorkerDemand) -> Lasting:
     nodes = graph.nodes
-    early = [first_failure(node, demand, EARLY_CHECKS) for node in nodes]
+    early_checks, late_checks = asked(demand, EARLY_CHECKS), asked(demand, LATE_CHECKS)
+    early = [first_failure(node, demand, early_checks) for node in nodes]
     for position, others in graph.cut_off.items():
         early[position] = early[position] or _cut_off(graph, position, others)
-    late = tuple(first_failure(node, demand, LATE_CHECKS) for node in nodes)
+    late = tuple(first_failure(node, demand, late_checks) for node in nodes)
     refused = np.array([first is not None or then is not None for first, then in zip(early, late, strict=True)], dtype=np.bool_)
     return Lasting(tuple(early), late, refused, np.array([workers_that_fit(node, demand) for node in nodes], dtype=np.int64))
 

@@ -86,8 +86,6 @@ def _figures(nodes: tuple[Node, ...]) -> NodeFigures:
 
 def _samples(node: Node) -> list[float]:
     """Usable figures of the use of its GPUs, rising."""
-    return sorted(
-        gpu.utilization_ratio.value
-        for gpu in node.gpus
-        if gpu.utilization_ratio.value is not None and gpu.utilization_ratio.quality is not Quality.UNKNOWN
-    )
+    # Lists, not generators: of a cluster of 5,000 nodes the first plan waits for this.
+    samples = [gpu.utilization_ratio for gpu in node.gpus]
+    return sorted([sample.value for sample in samples if sample.value is not None and sample.quality is not Quality.UNKNOWN])

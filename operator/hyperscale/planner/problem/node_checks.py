@@ -92,7 +92,7 @@ def _memory_of_gpu(node: Node, demand: WorkerDemand) -> Failure | None:
 
 def _fault(node: Node, demand: WorkerDemand) -> Failure | None:
     for gpu in node.gpus:
-        if gpu.last_xid.quality is not Quality.UNKNOWN and gpu.last_xid.value in HARDWARE_XIDS:
+        if gpu.last_xid.value in HARDWARE_XIDS and gpu.last_xid.quality is not Quality.UNKNOWN:
             return "GPUFault", f"GPU {gpu.uuid} reported XID {gpu.last_xid.value:.0f}"
     return None
 
@@ -124,6 +124,24 @@ def _has_required_level(node: Node, demand: WorkerDemand) -> Failure | None:
     if demand.required_key in (None, constants.HOSTNAME_LABEL) or node.labels.get(demand.required_key or ""):
         return None
     return "Constraint", f"has no label {demand.required_key}, which placement.topology.required names"
+
+
+UNASKED: Final[dict[Check, Callable[[WorkerDemand], bool]]] = {
+    _labels: lambda demand: not demand.labels,
+    _rules: lambda demand: not demand.rules,
+    _product: lambda demand: not demand.products,
+    _memory_of_gpu: lambda demand: not (demand.gpu_memory_asked or demand.gpu_memory_bytes),
+    _has_required_level: lambda demand: demand.required_key in (None, constants.HOSTNAME_LABEL),
+    _room_for_cpu: lambda demand: demand.cpu_cores <= 0,
+    _room_for_memory: lambda demand: demand.memory_bytes <= 0,
+    _room_for_further: lambda demand: not demand.further,
+}
+"""When every node passes a check because the job does not ask for it."""
+
+
+def asked(demand: WorkerDemand, checks: Sequence[Check]) -> tuple[Check, ...]:
+    """Those of `checks` that a node may fail."""
+    return tuple(check for check in checks if check not in UNASKED or not UNASKED[check](demand))
 
 
 BUSY_REASONS: Final = frozenset({"CPU", "Memory", "Resource"})

@@ -93,8 +93,9 @@ def gpu_speeds(nodes: Sequence[Node], policy: PolicySpec) -> tuple[Speed, ...]:
     """`gpu_speed` of every node; alike nodes are looked up once."""
     speed_by_kind: dict[tuple[str | None, ...], Speed] = {}
     speeds: list[Speed] = []
+    major, minor = CAPABILITY_LABELS
     for node in nodes:
-        kind = (node.gpu_product, *(node.labels.get(label) for label in CAPABILITY_LABELS))
+        kind = (node.gpu_product, node.labels.get(major), node.labels.get(minor))
         if kind not in speed_by_kind:
             speed_by_kind[kind] = gpu_speed(node, policy)
         speeds.append(speed_by_kind[kind])
