@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,6 +163,11 @@ class Costs:
     @cached_property
     def tables_by_workers(self) -> dict[int, tuple[FloatArray, FloatArray]]:
         """Those that compiled searches asked for so far; see `compiled_tables`."""
+        return {}
+
+    @cached_property
+    def kernels(self) -> dict[tuple[int, bytes], Any]:
+        """Compiled kernels that searches keep here, by worker count and slots; see `kernel_for`."""
         return {}
 
     def ranks(self, workers: int) -> int:

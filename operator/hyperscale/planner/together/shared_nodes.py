@@ -21,7 +21,7 @@ from hyperscale.planner.problem.candidates import free_gpus
 from hyperscale.planner.problem.node_room import ROUNDING, free_cpu, free_further, free_memory, with_held
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for
+from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, own_kernel
 from hyperscale.planner.search.pools import Pools
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class SharedNodes:
     @cached_property
     def kernels(self) -> list[Kernel] | None:
         """The compiled kernel of each job, whose slots change with every search; None where one is missing."""
-        kernels = [kernel_for(each.search_costs, each.slots, workers) for workers, each in zip(self.workers, self.of_job, strict=True)]
+        kernels = [own_kernel(each.search_costs, each.slots, workers) for workers, each in zip(self.workers, self.of_job, strict=True)]
         compiled = [kernel for kernel in kernels if kernel is not None]
         return compiled if len(compiled) == len(kernels) else None
 

@@ -31,13 +31,29 @@ except ImportError:  # pragma: no cover - a machine without a compiler
 
 SWEEPS: Final = 12
 """Passes of local search; nearly every start is at its optimum after three."""
+KEPT_KERNELS: Final = 8
+"""Of one cluster's costs: a search asks for few worker counts at a time, each with the free slots and with one slot a node."""
 CANNOT_WORK: Final = 1e40
 """Seconds beyond which a compiled figure means +inf."""
 NO_START: Final[IntArray] = np.zeros(0, dtype=np.int64)
 
 
 def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
-    """The compiled kernel of one worker count; None where numpy must answer: it is missing, or memory may limit shares."""
+    """The compiled kernel of one worker count; None where numpy must answer: it is missing, or memory may limit shares.
+
+    The costs keep it for the next search with these slots: all that a search leaves behind in it is the memory that it worked in.
+    """
+    key = workers, slots.tobytes()
+    if key not in costs.kernels:
+        if len(costs.kernels) >= KEPT_KERNELS:
+            costs.kernels.clear()
+        costs.kernels[key] = own_kernel(costs, slots, workers)
+    kept: Kernel | None = costs.kernels[key]
+    return kept
+
+
+def own_kernel(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
+    """Return a kernel of the caller's own, who may let it use other slots (`Kernel.use_slots`); None as in `kernel_for`."""
     if not COMPILED or memory_may_limit(costs, np.arange(len(slots)), workers):
         return None
     volume = volumes(costs, workers)
