@@ -88,14 +88,14 @@ cdef extern from *:
         const double *restrict scale, const double *restrict rate, const double *restrict ring, double tax, double limit,
         double *restrict own_pay, double *restrict own_far, double *restrict slowest, double *restrict worst) {
         BEAM_LINKS(0) BEAM_LINKS(1) BEAM_LINKS(2) BEAM_LINKS(3)
-        int some = 0;
+        long long some = 0;
         for (int c = 0; c < count; c++) {
             double own = own_pay[c], most = own_far[c], dearest = worst[c], latest = slowest[c];
             BEAM_MEMBER(0) BEAM_MEMBER(1) BEAM_MEMBER(2) BEAM_MEMBER(3)
             own_pay[c] = own, own_far[c] = most, worst[c] = dearest, slowest[c] = latest;
-            some |= latest + tax * dearest + ring[c] < limit;
+            some |= latest + tax * dearest + ring[c] < limit ? -1LL : 0LL;
         }
-        return some;
+        return some != 0;
     }
 
     BEAM_CLONES static void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
@@ -115,13 +115,13 @@ cdef extern from *:
         const double *restrict scale, const double *restrict rate, const double *restrict pay, const double *restrict far,
         const double *restrict alone, const double *restrict ring, double tax, double limit, const double *restrict slowest,
         const double *restrict worst, double *restrict score) {
-        int some = 0;
+        long long some = 0;
         for (int c = 0; c < count; c++) {
             double halo = rounds * far[c] + scale[c] * (own_mass[c] * pay[c] + alone[c]);
             score[c] = beam_max(slowest[c], halo + rate[c] * slow[c]) + tax * beam_max(worst[c], halo) + ring[c];
-            some |= score[c] < limit;
+            some |= score[c] < limit ? -1LL : 0LL;
         }
-        return some;
+        return some != 0;
     }
     """
     void beam_alone(int m, int now, int k, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,

@@ -159,12 +159,12 @@ cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogi
 
 cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexcept nogil:
     """Of every member: latency of the farthest of the rest at least, what the rest adds by its weight, its second best hop."""
-    cdef int i, j, c, b, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops
+    cdef int i, j, c, b, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops, least = rest if s.q.equal else min(rest, 1)
     cdef double *lat = s.small
     cdef double *adds = s.small + s.q.k
     cdef double far[2]
     cdef double hop_byte[2]
-    cdef double same, value
+    cdef double same, value, wait, filled, hop
     cdef const double *row_lat
     cdef const double *row_spb
     for i in range(depth):
@@ -172,7 +172,8 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
         row_lat = s.q.lat + <size_t> b * s.q.m
         row_spb = s.q.spb + <size_t> b * s.q.m
         hops = _leaving(s, s.here[b] + s.left[b])
-        same = s.MP[<size_t> depth * s.q.k + i] / s.q.weight[b] * (cards(s.q, b, s.here[b] + 1.0) - cards(s.q, b, s.here[b]))
+        filled = cards(s.q, b, s.here[b])
+        same = s.MP[<size_t> depth * s.q.k + i] / s.q.weight[b] * (cards(s.q, b, s.here[b] + 1.0) - filled)
         same += s.q.inside[b] * s.q.part
         lats = bytes = hops_lat = hops_spb = 0
         for j in range(depth):
@@ -181,13 +182,16 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
                 hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, s.member[j]))
         for j in range(count):
             c = cand[j]
-            value = same if c == b else cards(s.q, b, s.here[b]) * row_spb[c]
+            wait = row_lat[c]
+            value = same if c == b else filled * row_spb[c]
             for copies in range(min(s.left[c], max(rest, hops))):
-                lats = _insert(lat, lats, rest, row_lat[c])
-                bytes = _insert(adds, bytes, rest, value)
-                if copies < hops and c != b:
-                    hops_lat = _insert(far, hops_lat, hops, row_lat[c])
-                    hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, c))
+                lats = _insert(lat, lats, rest, wait)
+                bytes = _insert(adds, bytes, least, value)
+            if c != b:
+                hop = hop_spb(s.q, b, c)
+                for copies in range(min(s.left[c], hops)):
+                    hops_lat = _insert(far, hops_lat, hops, wait)
+                    hops_spb = _insert(hop_byte, hops_spb, hops, hop)
         s.stat[4 * i] = lat[rest - 1] if rest > 0 else 0.0
         s.stat[4 * i + 1] = 0.0
         if rest > 0:
@@ -236,7 +240,7 @@ cdef double _ring_bound(const Search *s, int c, double between, double spb) noex
 
 cdef double _candidate_bound(Search *s, int depth, int c, double total, double squares, double low, double high,
                              double ring_lat, double ring_spb) noexcept nogil:
-    """Least objective of any placement with the members, c, and a rest whose weights sum to low..high."""
+    """Least objective of any placement with the members, c, and a rest whose weights sum to low..high; INFINITY where s.limit is no more."""
     cdef const Instance *q = s.q
     cdef int i, b, rest = q.k - depth - 1
     cdef double w = q.weight[c], own, latency, halo, adds, first, second, slowest = 0.0, worst = 0.0, base, need, rate
@@ -248,6 +252,8 @@ cdef double _candidate_bound(Search *s, int depth, int c, double total, double s
     total += w
     squares += w * w
     base = q.overhead_seconds + (1.0 + q.communication_weight) * _ring_bound(s, c, max(ring_lat, s.ring_lat[c]), max(ring_spb, s.ring_spb[c]))
+    if base >= s.limit:
+        return INFINITY
     if not q.equal:
         need = s.limit - base
         if need <= 0.0 or q.epoch_flops / need > total + high:
@@ -265,6 +271,8 @@ cdef double _candidate_bound(Search *s, int depth, int c, double total, double s
         halo = q.rounds * latency + q.halo_bytes * min((own + low * adds) * first, (own + high * adds) * second)
         worst = max(worst, halo)
         slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
+        if base + slowest + q.communication_weight * worst >= s.limit:
+            return INFINITY
     own = s.P[<size_t> depth * q.m + c]
     adds = w * _rest_beside(s, c, s.here[c] + 1.0, own, rest)
     own = node_bytes(q, c, s.here[c] + 1.0, own)
@@ -282,12 +290,14 @@ cdef int _filter(Search *s, int depth, int *cand, double *bound, int count, doub
     cdef double *bottom = s.small + s.q.k
     cdef double high = 0.0, low = 0.0, ring_lat = 0.0, ring_spb = 0.0, value
     _member_stats(s, depth, cand, count)
-    for j in range(count):
+    for j in range(0 if s.q.equal else count):
         c = cand[j]
         for copies in range(min(s.left[c], rest)):
             tops = _insert(top, tops, rest, -s.q.weight[c])
             lows = _insert(bottom, lows, rest, s.q.weight[c])
-    for j in range(rest):
+    if s.q.equal:
+        high = low = rest
+    for j in range(0 if s.q.equal else rest):
         high -= top[j]
         low += bottom[j]
     s.inside = s.inside_spb = 0.0
