@@ -23,6 +23,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+MAX_TABLE_NODES: Final = 1_500
+"""Nodes of which a table says where each pair's link is: 9 MB. Among more, links are looked up by bisection."""
 KEPT_RESULTS: Final = 18
 """Arrays of the nodes, doubts about figures, and the checks of sixteen different demands of a worker."""
 
@@ -179,8 +181,8 @@ class ClusterGraph:
 
         A figure comes from the pair's own sample, else from the sample of the opposite direction, else from what the measured links
         say about the others, else from the narrowest topology level that both share; an estimated bandwidth is no more than both nodes'
-        network cards together carry. A pair without a link is unreachable where the
-        snapshot says that it lists every link, or where either direction was measured and is dead.
+        network cards together carry. A pair without a link is unreachable where the snapshot says that it lists every link, or where either
+        direction was measured and is dead.
         """
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         tier = self.common_tier(rows, columns)
@@ -273,11 +275,21 @@ class ClusterGraph:
         if not len(self.links.key):
             return np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=np.bool_)
         wanted = rows[:, None] * len(self.nodes) + columns[None, :]
+        if len(self.nodes) <= MAX_TABLE_NODES:
+            at = self._link_table[2].take(wanted)
+            return self._link_table[0].take(at), self._link_table[1].take(at), at >= 0
         at = np.minimum(np.searchsorted(self.links.key, wanted), len(self.links.key) - 1)
         listed: BoolArray = self.links.key[at] == wanted
-        latency = np.where(listed, self.links.latency_seconds[at], np.nan)
-        bandwidth = np.where(listed, self.links.bandwidth_bytes_per_second[at], np.nan)
-        return latency, bandwidth, listed
+        figures = self.links.latency_seconds[at], self.links.bandwidth_bytes_per_second[at]
+        return np.where(listed, figures[0], np.nan), np.where(listed, figures[1], np.nan), listed
+
+    @cached_property
+    def _link_table(self) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int32]]:
+        """Latency and bandwidth of the links and NaN at their end, (m + 1,), and (n²,) the first place of each pair there, -1 for none."""
+        places = np.full(len(self.nodes) ** 2, -1, dtype=np.int32)
+        places[self.links.key[::-1]] = np.arange(len(self.links.key) - 1, -1, -1, dtype=np.int32)
+        latency, bandwidth = (np.append(each, np.nan) for each in (self.links.latency_seconds, self.links.bandwidth_bytes_per_second))
+        return latency, bandwidth, places
 
 
 def _filled(samples: FloatArray, opposite: FloatArray, estimates: FloatArray) -> FloatArray:
