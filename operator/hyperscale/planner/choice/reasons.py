@@ -216,9 +216,9 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
     """Why a suitable node is not used that would make the objective `seconds`."""
     if outside:
         return Rejection(name, "Constraint", f"outside the domain of {problem.job.placement.topology.required} that was chosen")
-    if np.isnan(seconds):
+    if math.isnan(seconds):
         return Rejection(name, "GPUMemory", "its GPUs do not hold their part of the training graph")
-    if not np.isfinite(seconds):
+    if not math.isfinite(seconds):
         return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
     reason, difference = _compared(seconds, chosen.objective, tolerance(problem))
     return Rejection(name, reason, f"instead of the planned node it replaces best: {difference}")
@@ -274,7 +274,7 @@ def _best_replacement(costs: Costs, order: IntArray, members: IntArray) -> Float
 
 def _percent(other: float, chosen: float) -> str:
     """How much more `other` is: in percent up to twice as much, else as a factor."""
-    if not np.isfinite(other):
+    if not math.isfinite(other):
         return "impossible"
     ratio = other / chosen
     if ratio > LARGEST_PERCENTAGE:

@@ -41,11 +41,12 @@ def winners(table: FloatArray, hops: FloatArray) -> BoolArray:
 
     table: (rows, algorithms, 5) by number of nodes · hops: (2, 4) least and most of each figure, see `Costs.hop_range`
     """
-    more = table[:, :, None, :] - table[:, None, :, :]
-    most = np.maximum(more[..., :4] * hops[0], more[..., :4] * hops[1])
+    figures = np.ascontiguousarray(table.transpose(2, 0, 1))
+    more = figures[:, :, :, None] - figures[:, :, None, :]
+    most = np.maximum(more[:4] * hops[0][:, None, None, None], more[:4] * hops[1][:, None, None, None])
     # max(a, b) - max(c, d) is no more than max(a - c, b - d).
-    transfer = np.maximum(most[..., 2:].max(axis=-1), 0.0)
-    never_worse = more[..., 4] + most[..., :2].sum(axis=-1) + transfer <= 0.0
+    transfer = np.maximum(np.maximum(most[2], most[3]), 0.0)
+    never_worse = more[4] + (most[0] + most[1]) + transfer <= 0.0
     first = np.triu(np.ones(never_worse.shape[1:], dtype=np.bool_), 1)
     beaten: BoolArray = (never_worse & (first | ~never_worse.swapaxes(1, 2))).any(axis=1)
     return ~beaten

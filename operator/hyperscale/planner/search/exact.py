@@ -66,6 +66,7 @@ def branch_and_bound(
     upper: float = np.inf,
     pinned: IntArray = NO_START,
     work: int = DEFAULT_WORK,
+    floor: float | None = None,
     expired: Callable[[], bool] = lambda: False,
 ) -> OptimalityProof:
     """The best placement of `workers` workers among all; `upper_order` (k,) is the best known so far; the nearer, the faster.
@@ -73,11 +74,13 @@ def branch_and_bound(
     upper:   instead of `upper_order` the objective that a placement must be below to be of interest, e.g. that of another worker count
     pinned:  candidates of ranks that stay, which take no slot; then only the bound is sought, and `upper_order` is answered
     work:    inner steps after which what is left stays unexplored; `expired` may end it sooner
+    floor:   `bounds.lower_bound` of the same placements where the caller has it
     """
     if upper_order is not None:
         upper = min(upper, float(objectives(costs, upper_order[None, :])[0]))
-    room = slots + np.bincount(pinned, minlength=len(slots))
-    floor = lower_bound(costs, room, workers, best_links(costs, room))
+    if floor is None:
+        room = slots + np.bincount(pinned, minlength=len(slots))
+        floor = lower_bound(costs, room, workers, best_links(costs, room))
     kernel = kernel_for(costs, slots, workers) if _branch is not None and len(pinned) < workers else None
     if kernel is None:
         return _listed(costs, slots, workers, upper_order, upper, floor, pinned)

@@ -14,7 +14,7 @@ from hyperscale.planner.problem.counts import DENSE_COUNTS, ladder
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import MAX_DOMAINS, regions
 from hyperscale.planner.search.beam import beam_sets
-from hyperscale.planner.search.exact import EARLY_WORK, branch_and_bound, proof_work
+from hyperscale.planner.search.exact import EARLY_WORK, branch_and_bound
 from hyperscale.planner.search.improve import (
     FIRST_NODES,
     ROUGH_LOOK,
@@ -142,7 +142,7 @@ class _Search:
             # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next.
             if candidate.objective <= looked[0].objective * CLOSE_RATIO:
                 if not self.problem.pinned and (candidate.workers, THOROUGH) not in self.looked:
-                    self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
+                    self._bound(candidate.workers, min(EARLY_WORK, self.costs.proof_work(self.region, candidate.workers)))
                 self._look(candidate.workers, THOROUGH)
 
     def _first(self, count: int) -> None:
@@ -199,7 +199,7 @@ class _Search:
         """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by segments; the least seconds found."""
         workers = orders.shape[1]
         if self.best and not fixed.any():
-            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
+            self._bound(workers, min(effort.work, self.costs.proof_work(pool, workers)))
         if workers in self.solved:
             return np.inf
         return self._keep(pool, *walked(*way, orders, fixed, effort, self.problem.request.seed, self.expired))
@@ -232,7 +232,7 @@ class _Search:
             return None
         least = np.inf
         for workers in sorted(self.counts, key=lambda count: (count != min(self.best.values()).workers, count)):
-            least = min(least, self._bound(workers, proof_work(self.problem.slots[self.region], workers)))
+            least = min(least, self._bound(workers, self.costs.proof_work(self.region, workers)))
         return float(least)
 
     def _bound(self, workers: int, work: int) -> float:
@@ -247,9 +247,8 @@ class _Search:
         _, start = self._pinned_in(pool)
         if len(start) >= workers:
             return max(proven, simple)
-        proof = branch_and_bound(
-            self.costs.of(pool), self.problem.slots[pool], workers, upper=best.objective, pinned=start, work=work, expired=self.expired
-        )
+        costs, slots = self.costs.of(pool), self.problem.slots[pool]
+        proof = branch_and_bound(costs, slots, workers, upper=best.objective, pinned=start, work=work, floor=simple, expired=self.expired)
         if proof.order is not None:
             self._keep(pool, proof.order[None, :], np.array([proof.objective]))
         self.bounds[workers] = max(proven, proof.lower_bound)

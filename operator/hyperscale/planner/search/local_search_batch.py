@@ -200,13 +200,63 @@ def _uplinks_with_each(costs: Costs, others: IntArray) -> tuple[FloatArray, Floa
 def ring_with_each(costs: Costs, orders: IntArray, position: int | IntArray, volume: ExchangeVolumes) -> FloatArray:
     """(B, m) allreduce seconds with each candidate at `position` of the ring; position: one for all rows, or (B,)."""
     positions = np.broadcast_to(position, len(orders))
-    rows, workers, nodes = len(orders), orders.shape[1], len(costs.weight)
-    seconds = np.empty((rows, nodes))
+    workers = orders.shape[1]
+    seconds = np.empty((len(orders), len(costs.weight)))
+    shares = _shares_nodes(costs, orders, positions)
+    rows, candidates = np.nonzero(shares)
     # Which hops share a card, how many nodes there are and which inside counts all follow from the candidate: each ring is reckoned whole.
-    step = max(1, BATCH_ELEMENTS // (workers * (workers if costs.railed else 1) * nodes))
-    for start in range(0, rows, step):
-        chosen = orders[start : start + step]
-        joined = np.repeat(chosen, nodes, axis=0)
-        joined[np.arange(len(joined)), np.repeat(positions[start : start + step], nodes)] = np.tile(np.arange(nodes), len(chosen))
-        seconds[start : start + step] = ring_costs(costs, joined, volume).reshape(len(chosen), nodes)
+    step = max(1, BATCH_ELEMENTS // (workers * (workers if costs.railed else 1)))
+    for start in range(0, len(rows), step):
+        chosen, each = rows[start : start + step], candidates[start : start + step]
+        joined = orders[chosen]
+        joined[np.arange(len(chosen)), positions[chosen]] = each
+        seconds[chosen, each] = ring_costs(costs, joined, volume)
+    if len(rows) < seconds.size:
+        apart = _ring_apart(costs, orders, positions, volume)
+        np.copyto(seconds, apart, where=~shares)
     return seconds
+
+
+def _shares_nodes(costs: Costs, orders: IntArray, positions: IntArray) -> BoolArray:
+    """(B, m) True where a ring with the candidate at its position may share cards or uplinks; else each node has one worker."""
+    rows, workers = orders.shape
+    shares = np.zeros((rows, len(costs.weight)), dtype=np.bool_)
+    if costs.railed or len(costs.uplink_domains) or workers == 1:
+        shares[:] = True
+        return shares
+    others = orders[np.arange(workers) != positions[:, None]].reshape(rows, workers - 1)
+    shares[np.arange(rows)[:, None], others] = True
+    shares[shares.sum(axis=1) < workers - 1] = True
+    return shares
+
+
+def _ring_apart(costs: Costs, orders: IntArray, positions: IntArray, volume: ExchangeVolumes) -> FloatArray:
+    """(B, m) allreduce seconds where each worker is on a node of its own, whichever candidate comes to the position."""
+    rows, workers = orders.shape
+    row, following = np.arange(rows), np.roll(orders, -1, axis=1)
+    before, after = orders[row, positions - 1], following[row, positions]
+    stays = np.ones(orders.shape, dtype=np.bool_)
+    stays[row, positions] = stays[row, positions - 1] = False
+
+    def slowest(hops: FloatArray) -> FloatArray:
+        rest = np.where(stays, hops[orders, following], 0.0).max(axis=1)
+        most: FloatArray = np.maximum(np.maximum(hops[before], hops[:, after].T), rest[:, None])
+        return most
+
+    staying = np.arange(workers) != positions[:, None]
+
+    def widest(figures: FloatArray) -> FloatArray:
+        """Of the insides of all members; only they have several ranks."""
+        if costs.gpus_per_worker == 1:
+            return np.zeros((rows, len(figures)))
+        most: FloatArray = np.maximum(np.where(staying, figures[orders], 0.0).max(axis=1)[:, None], figures)
+        return most
+
+    return volume.allreduce_seconds(
+        np.full((rows, len(costs.weight)), workers),
+        slowest(costs.latency_seconds),
+        widest(costs.inside_latency_seconds),
+        slowest(costs.apart_seconds_per_byte),
+        widest(costs.inside_seconds_per_byte),
+        np.minimum(np.where(staying, costs.sharp_class[orders], len(costs.sharp_efficiencies)).min(axis=1)[:, None], costs.sharp_class),
+    )

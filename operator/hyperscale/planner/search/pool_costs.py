@@ -8,6 +8,7 @@ from hyperscale.model.graph import IntArray
 from hyperscale.planner.cost.bounds import BestLinks, best_links, lower_bound
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.problem.placement_problem import Problem
+from hyperscale.planner.search.exact import proof_work
 
 
 class PoolCosts:
@@ -19,6 +20,7 @@ class PoolCosts:
         self._costs: dict[bytes, Costs] = {}
         self._links: dict[bytes, BestLinks] = {}
         self._bounds: dict[tuple[bytes, int], float] = {}
+        self._proofs: dict[tuple[bytes, int], int] = {}
 
     def of(self, pool: IntArray) -> Costs:
         """Costs of the candidates at these positions."""
@@ -36,6 +38,13 @@ class PoolCosts:
                 self._links[key] = best_links(costs, room)
             self._bounds[key, workers] = lower_bound(costs, room, workers, self._links[key])
         return self._bounds[key, workers]
+
+    def proof_work(self, pool: IntArray, workers: int) -> int:
+        """Inner steps that a proof for `workers` workers in the pool is worth; see `exact.proof_work`."""
+        key = pool.tobytes(), workers
+        if key not in self._proofs:
+            self._proofs[key] = proof_work(self._problem.slots[pool], workers)
+        return self._proofs[key]
 
     def forget(self, pool: IntArray) -> None:
         """Drop the costs of a pool that is not searched again."""
