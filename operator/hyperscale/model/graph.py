@@ -25,8 +25,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 MAX_TABLE_NODES: Final = 1_500
 """Nodes of which a table says where each pair's link is: 9 MB. Among more, links are looked up by bisection."""
-KEPT_RESULTS: Final = 18
-"""Arrays of the nodes, doubts about figures, and the checks of sixteen different demands of a worker."""
+KEPT_RESULTS: Final = 19
+"""Arrays of the nodes, doubts about figures, hidden GPUs, and the checks of sixteen different demands of a worker."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.costs import Costs, ExchangeVolumes, volumes
 from hyperscale.util.float_sums import sum_in_order
@@ -155,22 +157,23 @@ def halo_parts(costs: Costs, order: IntArray, share: FloatArray, worker: int, vo
     gpus, node = costs.gpus_per_worker, int(order[worker])
     if costs.ranks(len(order)) == 1:
         return HaloParts(0.0, 0.0, 0.0, (-1, -1), 0.0)
-    members, parts = [int(other) for other in order], [float(part) for part in share]
+    members, parts = np.asarray(order).tolist(), np.asarray(share).tolist()
     rank = parts[worker] / gpus
-    bytes_a_share = volume.halo_bytes / max(1e-12, 1.0 - sum_in_order(part**2 / gpus for part in parts))
-    of_node = sum_in_order(part for part, other in zip(parts, members, strict=True) if other == node)
+    bytes_a_share = volume.halo_bytes / max(1e-12, 1.0 - sum_in_order([part**2 / gpus for part in parts]))
+    of_node = sum_in_order([part for part, other in zip(parts, members, strict=True) if other == node])
     by_card = _by_card(costs, members, parts, node) * of_node
     by_inside = rank * (of_node - rank) * float(costs.seconds_per_byte[node, node])
     uplink, slowest = max(_uplinks_of(costs, members, parts, node), default=(0.0, (-1, -1)))
     partners = members if gpus > 1 else members[:worker] + members[worker + 1 :]
-    wait = volume.rounds * _largest(costs.latency_seconds, [(node, other) for other in partners])
+    waits = costs.latency_seconds[node].tolist()
+    wait = volume.rounds * max([waits[other] for other in partners], default=0.0)
     return HaloParts(bytes_a_share * by_card, bytes_a_share * by_inside, bytes_a_share * uplink, slowest, wait)
 
 
 def _by_card(costs: Costs, members: list[int], parts: list[float], node: int) -> float:
     """Seconds per byte to the other nodes, times the shares there; longer where few workers leave the node's cards partly idle."""
-    others = [(part, other) for part, other in zip(parts, members, strict=True) if other != node]
-    there = sum_in_order(part * float(costs.seconds_per_byte[node, other]) for part, other in others)
+    per_byte = costs.seconds_per_byte[node].tolist()
+    there = sum_in_order([part * per_byte[other] for part, other in zip(parts, members, strict=True) if other != node])
     return there * card_slowness(costs, node, members.count(node))
 
 

@@ -54,23 +54,41 @@ def vet(graph: ClusterGraph, demand: WorkerDemand) -> Vetting:
     suitable = ~(barred | lasting.refused) & (free >= demand.gpus)
     slots = np.minimum(free // demand.gpus, lasting.room)
     rejected: list[Rejection] = []
+    busy, left = _BusyMessages(graph, demand), free.tolist()
     for position in np.flatnonzero(~suitable).tolist():
-        if (failure := demand.barred.get(figures.names[position])) is not None:
-            rejection = Rejection(figures.names[position], *failure)
-        elif free[position] < demand.gpus and lasting.early[position] is None:
-            rejection = Rejection(figures.names[position], "NoFreeGPUs", _too_few_free(graph.nodes[position], int(free[position]), demand))
+        name, early = figures.names[position], lasting.early[position]
+        if (failure := demand.barred.get(name)) is not None:
+            rejection = Rejection(name, *failure)
+        elif left[position] < demand.gpus and early is None:
+            rejection = Rejection(name, "NoFreeGPUs", busy.of(position, left[position]))
         else:
-            rejection = lasting.early[position] or lasting.late[position] or Rejection(figures.names[position], "Constraint")
+            rejection = early or lasting.late[position] or Rejection(name, "Constraint")
         rejected.append(rejection)
     positions = np.flatnonzero(suitable)
     fitting = dict(zip((figures.names[position] for position in positions), slots[positions].tolist(), strict=True))
     return Vetting(fitting, tuple(rejected))
 
 
-def _too_few_free(node: Node, free: int, demand: WorkerDemand) -> str:
-    hidden = hidden_gpus(node)
-    offers = f"; the device plugin offers {node.allocatable_gpus} of {node.allocatable_gpus + hidden}" if hidden else ""
-    return f"{free} of {node.allocatable_gpus} GPUs free, a worker needs {demand.gpus}{offers}"
+class _BusyMessages:
+    """What is said of nodes with too few free GPUs: in a full cluster of nearly all, in few different words."""
+
+    def __init__(self, graph: ClusterGraph, demand: WorkerDemand) -> None:
+        self._nodes, self._gpus = graph.nodes, demand.gpus
+        # The graph keeps how many each node hides: labels are read for the first of many jobs only.
+        self._hidden: dict[int, int] = graph.results.get(_BusyMessages, dict)
+        self._messages: dict[tuple[int, int, int], str] = {}
+
+    def of(self, position: int, free: int) -> str:
+        """The message about the node at `position`, which has `free` GPUs."""
+        offered = self._nodes[position].allocatable_gpus
+        hidden = self._hidden.get(position)
+        if hidden is None:
+            hidden = self._hidden[position] = hidden_gpus(self._nodes[position])
+        key = free, offered, hidden
+        if key not in self._messages:
+            offers = f"; the device plugin offers {offered} of {offered + hidden}" if hidden else ""
+            self._messages[key] = f"{free} of {offered} GPUs free, a worker needs {self._gpus}{offers}"
+        return self._messages[key]
 
 
 def hidden_gpus(node: Node) -> int:
