@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
+from benchmarks.clusters import lingjun
+from benchmarks.families import placed
 from benchmarks.generate import cluster
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
@@ -13,6 +16,8 @@ from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.search.heuristic import Heuristic
+from hyperscale.planner.search.kernels.kernel import local_search
 from hyperscale.planner.search.pools import POOL_NODES, Pools
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, planned, training
@@ -35,6 +40,28 @@ def test_a_pool_is_bounded_and_keeps_the_pinned_nodes() -> None:
     assert len(pool) <= POOL_NODES + 1
     assert problem.pinned[0][1] in pool
     assert (np.diff(pool) > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_worker_of_a_pool_has_a_better_node_elsewhere(seed: int) -> None:
+    graph = build(cluster(600, seed=seed), POLICY)
+    problem = pose(PlanRequest(job_key="a/b", job=JOB, seed=seed), graph, profile(JOB), POLICY)
+    costs = problem.costs(np.arange(len(problem.nodes)))
+    best = min(Heuristic().candidates(problem, lambda: False))
+    _, seconds = local_search(costs, problem.slots, np.array([best.order]))
+    assert len(problem.nodes) > POOL_NODES
+    assert best.objective <= seconds[0] * (1.0 + 1e-6)
+
+
+def test_one_worker_may_leave_the_domain_that_suits_the_others() -> None:
+    whole = lingjun(0)
+    if whole is None:
+        pytest.skip("Lingjun's topology is not in ../shared/data")
+    case = placed("lingjun", build(whole.snapshot, POLICY), 8, 0, whole.gpus_per_worker)
+    best = min(Heuristic().candidates(case.problem, lambda: False))
+    domains = case.graph.domains[case.problem.nodes[list(best.order)], -1]
+    # Within one domain the best costs 1 % more.
+    assert sorted(np.unique(domains, return_counts=True)[1].tolist()) == [1, 7]
 
 
 def test_many_workers_find_room_in_a_large_cluster() -> None:

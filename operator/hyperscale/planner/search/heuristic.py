@@ -13,6 +13,7 @@ from hyperscale.planner.cost.objective import Costs, objectives
 from hyperscale.planner.problem.counts import DENSE_COUNTS, ladder
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import MAX_DOMAINS, regions
+from hyperscale.planner.search import subregions
 from hyperscale.planner.search.beam import beam_sets
 from hyperscale.planner.search.exact import EARLY_WORK, branch_and_bound
 from hyperscale.planner.search.improve import (
@@ -35,7 +36,6 @@ from hyperscale.planner.search.pools import Pools
 from hyperscale.planner.search.rack_shapes import even_shapes
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate, SearchResult
-from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_WORKERS, domains_with_room, spread_nodes
 from hyperscale.util.memo import Memo
 
 CLOSE_COUNTS: Final = 3
@@ -206,25 +206,32 @@ class _Search:
 
     def _widen(self, workers: int) -> None:
         """Search every domain with room of a cluster that was cut to a pool."""
-        if len(self.pools.pool(workers)) == len(self.region) or workers > WIDE_WORKERS:
+        if len(self.pools.pool(workers)) == len(self.region) or workers > subregions.WIDE_WORKERS:
             return
-        spread = None if self.problem.pinned else spread_nodes(self.problem, self.region, workers)
-        for pool in [*([] if spread is None else [spread]), *domains_with_room(self.problem, self.region, workers)]:
-            self._domain(pool, workers)
+        spread = None if self.problem.pinned else subregions.spread_nodes(self.problem, self.region, workers)
+        pools = [*([] if spread is None else [spread]), *subregions.domains_with_room(self.problem, self.region, workers)]
+        grown = [self._domain(pool, workers) for pool in pools]
+        if grown and len(self.region) <= subregions.WHOLE_NODES:
+            # The last node may be of another domain.
+            self._domain(self.region, workers, np.concatenate(grown))
 
-    def _domain(self, pool: IntArray, workers: int) -> None:
-        """Search a domain, the best placement so far among the starts if its nodes are in it."""
+    def _domain(self, pool: IntArray, workers: int, grown: IntArray | None = None) -> IntArray:
+        """Return a domain's best placement, (1, k) or none, from the best so far and its own starts, or some of `grown` (B, k)."""
+        best = np.zeros((0, workers), dtype=np.int64)
         if self.expired():
-            return
+            return best
         costs, slots = self.costs.of(pool), self.problem.slots[pool]
         order = np.array(self.best[workers].order)
-        best_order = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
-        starts = np.concatenate((best_order, self._starts(pool, workers, DOMAIN_LOOK, costs, slots)))
+        starts = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else best
+        further = self._starts(pool, workers, subregions.DOMAIN_LOOK, costs, slots) if grown is None else np.searchsorted(pool, grown)
+        starts = np.concatenate((starts, further if grown is None else promising(costs, [further], subregions.WHOLE_STARTS)))
         if len(starts):
             fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
-            orders, seconds = improve(costs, slots, starts, fixed, DOMAIN_LOOK, self.expired)
+            orders, seconds = improve(costs, slots, starts, fixed, subregions.DOMAIN_LOOK, self.expired)
             self._keep(pool, orders, seconds)
+            best = pool[orders[np.argmin(seconds)]][None, :]
         self.costs.forget(pool)
+        return best
 
     def _prove(self) -> float | None:
         """What no placement of any worker count can beat; None where that is unknown."""
@@ -263,15 +270,10 @@ class _Search:
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
+        # Local search does without racks where the look is neither close nor rough.
+        racks = None if effort.sweeps and not effort.beam else subregions.racks_of(self.problem, pool)
         beam = beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
-        return promising(costs, [grown, beam, even_shapes(costs, slots, workers, self._racks(pool, effort))], effort.starts)
-
-    def _racks(self, pool: IntArray, effort: SearchBudget) -> IntArray | None:
-        """Narrowest topology domain of each node of the pool where the look is close, or rough: local search does without in between."""
-        if effort.sweeps and not effort.beam:
-            return None
-        domains = self.problem.graph.domains[self.problem.nodes[pool]]
-        return domains[:, -1] if domains.shape[1] else np.zeros(len(pool), dtype=np.int64)
+        return promising(costs, [grown, beam, even_shapes(costs, slots, workers, racks)], effort.starts)
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""

@@ -18,6 +18,16 @@ DOMAIN_NODES: Final = 192
 """Candidates of the largest domain that is searched."""
 MOST_DOMAINS: Final = 96
 """Domains searched, those with the fastest slots."""
+WHOLE_NODES: Final = 1_500
+"""Candidates among which the best placements of single domains may then move a worker; all pairs take some tens of milliseconds."""
+WHOLE_STARTS: Final = 8
+"""How many of these placements do."""
+
+
+def racks_of(problem: Problem, pool: IntArray) -> IntArray:
+    """(p,) narrowest topology domain of each candidate of the pool; 0 where the cluster has no levels."""
+    domains = problem.graph.domains[problem.nodes[pool]]
+    return domains[:, -1] if domains.shape[1] else np.zeros(len(pool), dtype=np.int64)
 
 
 def spread_nodes(problem: Problem, region: IntArray, workers: int) -> IntArray | None:
