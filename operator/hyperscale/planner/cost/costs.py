@@ -161,13 +161,8 @@ class Costs:
         return {}
 
     @cached_property
-    def tables_by_workers(self) -> dict[int, tuple[FloatArray, FloatArray]]:
-        """Those that compiled searches asked for so far; see `compiled_tables`."""
-        return {}
-
-    @cached_property
-    def kernels(self) -> dict[tuple[int, bytes], Any]:
-        """Compiled kernels that searches keep here, by worker count and slots; see `kernel_for`."""
+    def compiled(self) -> dict[tuple[int, bytes], Any]:
+        """What compiled searches keep here by worker count and slots: kernels (`kernel_for`), and without slots `compiled_tables`."""
         return {}
 
     def ranks(self, workers: int) -> int:

@@ -31,8 +31,10 @@ except ImportError:  # pragma: no cover - a machine without a compiler
 
 SWEEPS: Final = 12
 """Passes of local search; nearly every start is at its optimum after three."""
-KEPT_KERNELS: Final = 8
-"""Of one cluster's costs: a search asks for few worker counts at a time, each with the free slots and with one slot a node."""
+KEPT_KERNELS: Final = 12
+"""Kernels and tables of one cluster's costs: a search asks for few worker counts at a time."""
+NO_SLOTS: Final = b"tables"
+"""Of tables, which serve all slots; no array of slots has these bytes."""
 CANNOT_WORK: Final = 1e40
 """Seconds beyond which a compiled figure means +inf."""
 NO_START: Final[IntArray] = np.zeros(0, dtype=np.int64)
@@ -44,11 +46,11 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
     The costs keep it for the next search with these slots: all that a search leaves behind in it is the memory that it worked in.
     """
     key = workers, slots.tobytes()
-    if key not in costs.kernels:
-        if len(costs.kernels) >= KEPT_KERNELS:
-            costs.kernels.clear()
-        costs.kernels[key] = own_kernel(costs, slots, workers)
-    kept: Kernel | None = costs.kernels[key]
+    if key not in costs.compiled:
+        if len(costs.compiled) >= KEPT_KERNELS:
+            costs.compiled.clear()
+        costs.compiled[key] = own_kernel(costs, slots, workers)
+    kept: Kernel | None = costs.compiled[key]
     return kept
 
 
@@ -57,9 +59,9 @@ def own_kernel(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
     if not COMPILED or memory_may_limit(costs, np.arange(len(slots)), workers):
         return None
     volume = volumes(costs, workers)
-    tables = costs.tables_by_workers.get(workers)
+    tables: tuple[FloatArray, FloatArray] | None = costs.compiled.get((workers, NO_SLOTS))
     if tables is None:
-        tables = costs.tables_by_workers[workers] = compiled_tables(costs, workers)
+        tables = costs.compiled[workers, NO_SLOTS] = compiled_tables(costs, workers)
     return _kernel.Kernel(
         np.ascontiguousarray(costs.flops_per_second, dtype=np.float64),
         np.ascontiguousarray(costs.weight, dtype=np.float64),
