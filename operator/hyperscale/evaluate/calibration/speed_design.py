@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from hyperscale.evaluate.calibration.predicted_rates import middle_rates, rate_ratio
 from hyperscale.evaluate.calibration.slower_card import slower_cards
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, measured_computes, weights
 from hyperscale.model.graph import FloatArray, IntArray
@@ -202,7 +203,7 @@ def design_of(runs: Sequence[TaughtRun]) -> Design:
     """Return the arrays of usable runs, oldest first."""
     keys, counts, having = _keys(runs), weights(runs), _counts(runs)
     place = {key: at for at, key in enumerate(keys)}
-    rates = _middle_rates(runs, counts)
+    rates = middle_rates(runs, counts)
     seconds = _seconds(runs, place, rates)
     timed = _timed(runs, place)
     return Design(
@@ -251,7 +252,7 @@ class _Seconds(NamedTuple):
     def take(self, row: int, at: int, part: PredictedPart, rate: float, of_links: float, whole: float) -> None:
         """Enter a part of a run; rate: that its product's factor refers to; of_links, whole: seconds of its links, of all exchange."""
         if part.kind is PartKind.COMPUTE:
-            self.arithmetic[row, at] = part.seconds * _drift(part.rate, rate)
+            self.arithmetic[row, at] = part.seconds * rate_ratio(part.rate, rate)
             self.exchanged[row, at] = part.exchange_seconds / whole if whole > 0.0 else 0.0
         elif part.kind is PartKind.CARD:
             self.carried[row, at] = min(1.0, part.seconds / of_links) if of_links > 0.0 else 0.0
@@ -268,22 +269,6 @@ def _seconds(runs: Sequence[TaughtRun], place: Mapping[Key, int], rates: Mapping
             if part.kind is not PartKind.OVERHEAD and (part.kind, part.name) in place:
                 seconds.take(row, place[part.kind, part.name], part, rates.get(part.name, 0.0), of_links, whole)
     return seconds
-
-
-def _middle_rates(runs: Sequence[TaughtRun], counts: Sequence[float]) -> dict[str, float]:
-    """FLOP/s that runs of each product were predicted with: the weighted median, which no single run moves."""
-    counted: dict[str, list[tuple[float, float]]] = {}
-    for run, count in zip(runs, counts, strict=True):
-        for part in run.parts:
-            if part.kind is PartKind.COMPUTE and part.rate > 0.0:
-                counted.setdefault(part.name, []).append((part.rate, count))
-    return {name: _middle(sorted(rates)) for name, rates in counted.items()}
-
-
-def _middle(counted: Sequence[tuple[float, float]]) -> float:
-    """The first figure, in ascending order, up to which half of the counts lie."""
-    reached = np.cumsum([count for _, count in counted])
-    return counted[int(np.searchsorted(reached, 0.5 * reached[-1] * (1.0 - 1e-12)))][0]
 
 
 def _keys(runs: Sequence[TaughtRun]) -> tuple[Key, ...]:
@@ -304,8 +289,3 @@ def _counts(runs: Sequence[TaughtRun]) -> Counter[Key]:
     for run in runs:
         counts.update({(part.kind, part.name) for part in run.parts if part.kind is not PartKind.OVERHEAD})
     return counts
-
-
-def _drift(rate: float, middle: float) -> float:
-    """What turns seconds predicted with one rate into those with another."""
-    return rate / middle if rate > 0.0 and middle > 0.0 else 1.0
