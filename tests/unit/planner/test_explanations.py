@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
 from hyperscale.model.plan import Plan
 from hyperscale.planner.choice.reasons import _compared, _percent
@@ -144,3 +145,25 @@ def test_one_worker_of_several_gpus_has_its_ring_told() -> None:
     assert not any(
         "hop" in sentence for sentence in planned(snapshot(gpu_node("h")), training(workers={"minReplicas": 1, "maxReplicas": 1})).reasons
     )
+
+
+def shared(plan: Plan) -> str:
+    """The sentence about pods of one node; empty without one."""
+    return next((reason for reason in plan.reasons if "each a pod" in reason), "")
+
+
+def test_a_plan_says_that_pods_of_one_node_may_not_exchange_as_its_gpus_do() -> None:
+    four = training(workers={"minReplicas": 4, "maxReplicas": 4})
+    plan = planned(snapshot(gpu_node("a", free=8)), four)
+    assert plan.ranks_by_node == {"a": 4}
+    assert shared(plan).startswith("a holds 4 workers, each a pod.")
+    apart = planned(snapshot(*(gpu_node(name) for name in "abcd")), four)
+    assert shared(apart) == ""
+
+
+def test_nothing_is_said_of_one_pod_or_where_the_policy_states_the_inside() -> None:
+    whole = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 4}}})
+    assert shared(planned(snapshot(gpu_node("a", free=8)), whole)) == ""
+    two = training(workers={"minReplicas": 2, "maxReplicas": 2})
+    told = PolicySpec(gpus=(GpuModel(product=PRODUCTS[0], intra_node_bytes_per_second=5e9),))
+    assert shared(planned(snapshot(gpu_node("a", free=8)), two, told)) == ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
+from hyperscale.planner.choice.shared_nodes import between_pods
 from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.bounds import memory_may_limit
@@ -70,9 +71,9 @@ def reasons(used: UsedNodes, chosen: Candidate, figures: Breakdown, others: Sequ
     problem = used.problem
     sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
     if chosen.workers * problem.demand.gpus > 1:
-        sentences.append(_network(used, figures))
-    sentences += [sentence for sentence in (_runner_up(chosen, others), _topology(problem, chosen)) if sentence]
-    return tuple(sentences)
+        sentences += [_network(used, figures), between_pods(used)]
+    sentences += [_runner_up(chosen, others), _topology(problem, chosen)]
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def preferred(within: float, weights: tuple[float, float, float] | None = None, sizes_known: bool = False) -> str:
