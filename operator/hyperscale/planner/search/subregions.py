@@ -18,8 +18,9 @@ DOMAIN_NODES: Final = 192
 """Candidates of the largest domain that is searched."""
 MOST_DOMAINS: Final = 96
 """Domains searched, those with the fastest slots."""
-WHOLE_NODES: Final = 1_500
-"""Candidates among which the best placements of single domains may then move a worker; all pairs take some tens of milliseconds."""
+WHOLE_NODES: Final = 900
+"""Candidates among which the best placements of single domains may then move a worker: all pairs take some tens of milliseconds, and some
+40 MiB, which a planner with little memory lacks for more."""
 WHOLE_STARTS: Final = 8
 """How many of these placements do."""
 
