@@ -17,6 +17,11 @@ from pathlib import Path
 from hyperscale.util.extras import required
 from hyperscale.util.json_logging import configure_logging
 
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    # What history teaches is fitted in this process: small matrices take ten times the processor time on several threads. Read when numpy
+    # is imported, below.
+    os.environ.setdefault(_variable, "1")
+
 with required("operator", "hyperscale"):
     import kopf
 
