@@ -117,9 +117,11 @@ def _ratios(runs: Runs) -> tuple[list[tuple[str, str, float]], list[tuple[str, f
     for run in runs:
         own, overhead = dict(run.product_seconds), run.seconds(PartKind.OVERHEAD)
         whole += [(name, math.log(run.measured_seconds / run.predicted_seconds)) for name in run.products if name not in own]
-        for part in run.parts:
-            if part.kind is PartKind.COMPUTE and part.name in own:
-                timed.append((part.name, run.architecture, math.log(max(own[part.name] - overhead, TINY) / part.seconds)))
+        timed += [
+            (part.name, run.architecture, math.log(max(own[part.name] - overhead, TINY) / part.seconds))
+            for part in run.parts
+            if part.kind is PartKind.COMPUTE and part.name in own
+        ]
     return timed, whole
 
 
