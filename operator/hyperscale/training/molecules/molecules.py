@@ -58,7 +58,7 @@ class GraphTrainer(BatchTrainer):
         self._waits, self._samples = self._sums.waits, part.train_total
         self._vertices = _vertices(part, device)
         self._kinds, kind_of, edge_sizes = _kinds(comm, part, device, wanted=hyper.edge_features)
-        self._graphs = prepared(part, kind_of, len(self._kinds), run.model.architecture)
+        self._graphs = prepared(part, kind_of, len(self._kinds), run.model.architecture, hyper.aggregator)
         self._labels = torch.from_numpy(part.labels).to(device)
         self._shuffle = _shuffle(comm, part)
         vertex_sizes = part.features.shape[1] if part.features.dtype.kind == "f" else column_sizes(comm, part.features, "vertex")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.model.api.hyperparameters import Aggregator
 from hyperscale.model.api.job import Architecture
 
 Tensor = torch.Tensor
@@ -32,15 +33,17 @@ class Graphs:
     """(e,) float32."""
 
 
-def prepared(part: LocalPart, kind_of: Array, kinds: int, architecture: Architecture) -> Graphs:
+def prepared(part: LocalPart, kind_of: Array, kinds: int, architecture: Architecture, aggregator: Aggregator = "Mean") -> Graphs:
     """kind_of: (e,) of the part's edges, 0..kinds - 1.
 
-    GCN: 1 / sqrt(d_u d_v) with d = in-degree + 1, own edges too. GraphSAGE: 1 / in-degree, no own edges. GAT: own edges, weights unused.
+    GCN: 1 / sqrt(d_u d_v) with d = in-degree + 1, own edges too. GraphSAGE: 1 / in-degree, no own edges; with its gcn aggregator 1 / d,
+    own edges too. GAT: own edges, weights unused.
     """
     vertices = len(part.indptr) - 1
     degree = np.diff(part.indptr)
     indptr, sources = part.indptr.astype(np.int64), part.indices.astype(np.int32)
-    if architecture is Architecture.GRAPH_SAGE:
+    sage = architecture is Architecture.GRAPH_SAGE
+    if sage and aggregator == "Mean":
         weights = np.repeat(1.0 / np.maximum(degree, 1), degree).astype(np.float32)
         return Graphs(part.extra["graph_offsets"], part.owned, indptr, sources, kind_of.astype(np.int32), weights)
     first = indptr[:-1] + np.arange(vertices)
@@ -49,7 +52,8 @@ def prepared(part: LocalPart, kind_of: Array, kinds: int, architecture: Architec
     around, of_kind = np.empty(len(rest), np.int32), np.full(len(rest), kinds, np.int32)
     around[first], around[rest], of_kind[rest] = np.arange(vertices), sources, kind_of
     norm = 1.0 / np.sqrt(degree + 1.0)
-    weights = (norm[around] * np.repeat(norm, degree + 1)).astype(np.float32)
+    ends = np.repeat(norm, degree + 1)
+    weights = (ends * (ends if sage else norm[around])).astype(np.float32)
     return Graphs(part.extra["graph_offsets"], part.owned, np.append(first, len(rest)), around, of_kind, weights)
 
 

@@ -43,7 +43,10 @@ class Embeddings(nn.Module):
 
 
 class MoleculeGCNLayer(nn.Module):
-    """Sum of ReLU(z_u + e_uv) / sqrt(d_u d_v) + ReLU(z_v + r) / d_v with z = x W + b and d = in-degree + 1."""
+    """Sum of ReLU(z_u + e_uv) / sqrt(d_u d_v) + ReLU(z_v + r) / d_v with z = x W + b and d = in-degree + 1.
+
+    With GraphSAGE's gcn aggregator the batch has 1 / d_v for both.
+    """
 
     def __init__(self, width: int, kinds: Embeddings) -> None:
         super().__init__()
@@ -157,4 +160,6 @@ def build(
 def _layer(model: ModelSpec, hyper: Hyperparameters, kinds: Embeddings, rng: DropoutRng) -> nn.Module:
     if model.architecture is Architecture.GAT:
         return MoleculeGATLayer(model.hidden_size, kinds, model.heads, hyper.attention_dropout, rng)
-    return (MoleculeGCNLayer if model.architecture is Architecture.GCN else MoleculeSAGELayer)(model.hidden_size, kinds)
+    # GraphSAGE's gcn aggregator has one matrix as well: the batch's weights make the sum a mean.
+    one_matrix = model.architecture is Architecture.GCN or hyper.aggregator == "GCN"
+    return (MoleculeGCNLayer if one_matrix else MoleculeSAGELayer)(model.hidden_size, kinds)

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.threads import run_threads
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
+from hyperscale.model.api.hyperparameters import Aggregator
 from hyperscale.model.api.job import Architecture
 from hyperscale.training.data.graphs import deal
 from hyperscale.training.engine.loop import Loop
@@ -95,6 +96,16 @@ def test_uneven_ranks_train_what_one_process_trains_to_the_bit(architecture: str
             assert [name for name, tensor in weights.items() if not torch.equal(tensor, alone[2][name])] == []
 
 
+@pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
+def test_uneven_ranks_train_one_matrix_over_the_mean_with_the_own_row_to_the_bit() -> None:
+    model, hyper = {"architecture": "GraphSAGE"}, {"aggregator": "GCN", "learningRate": 0.02, "dropout": 0.4}
+    alone, *_ = trained(many_graphs(1, 60), 1, 8, model | {"batchSize": 6}, hyper)
+    for losses, _, weights in trained(many_graphs(1, 60), 3, 8, model | {"batchSize": 2}, hyper):
+        assert losses == alone[0]
+        assert losses[-1] < losses[0]
+        assert [name for name, tensor in weights.items() if not torch.equal(tensor, alone[2][name])] == []
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_without_a_compiler_uneven_ranks_train_what_one_process_trains_up_to_rounding(
     architecture: str, monkeypatch: pytest.MonkeyPatch
@@ -145,13 +156,15 @@ def test_every_graph_comes_once_an_epoch_in_the_same_batches_for_any_number_of_r
     assert [rows.tolist() for rows in alone.batches(2, 5, 1)] != [rows.tolist() for rows in alone.batches(2, 5, 2)]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_batch_has_the_edges_and_sizes_of_its_graphs(architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "aggregator"), [*((each, "Mean") for each in ARCHITECTURES), ("GraphSAGE", "GCN")])
+def test_a_batch_has_the_edges_and_sizes_of_its_graphs(architecture: str, aggregator: Aggregator) -> None:
     graph = many_graphs(4)
     part = parts_of(graph, 1)[0]
-    own = architecture != "GraphSAGE"
+    merged = aggregator == "GCN"
+    own = architecture != "GraphSAGE" or merged
     chosen = np.asarray([5, 0, 3])
-    batch = assemble(prepared(part, np.arange(len(part.indices)), len(part.indices), Architecture(architecture)), chosen, CPU)
+    graphs = prepared(part, np.arange(len(part.indices)), len(part.indices), Architecture(architecture), aggregator)
+    batch = assemble(graphs, chosen, CPU)
     offsets = part.extra["graph_offsets"]
     assert batch.sizes.tolist() == np.diff(offsets)[chosen].tolist()
     assert batch.ids.tolist() == [v for number in chosen for v in range(*offsets[number : number + 2])]
@@ -163,10 +176,10 @@ def test_a_batch_has_the_edges_and_sizes_of_its_graphs(architecture: str) -> Non
     expected = []
     for v in batch.ids.tolist():
         norm = 1.0 / np.sqrt(degree + 1.0)
-        expected += [(v, v, len(part.indices), norm[v] ** 2)] * own
+        expected += [(v, v, len(part.indices), 1.0 / (degree[v] + 1.0))] * own
         for e in range(part.indptr[v], part.indptr[v + 1]):
             u = int(part.indices[e])
-            expected.append((u, v, e, norm[u] * norm[v] if own else 1.0 / degree[v]))
+            expected.append((u, v, e, 1.0 / (degree[v] + own) if merged or not own else norm[u] * norm[v]))
     assert [edge[:3] for edge in found] == [edge[:3] for edge in expected]
     assert [edge[3] for edge in found] == pytest.approx([edge[3] for edge in expected])
     assert np.diff(batch.indptr.numpy()).tolist() == (degree[batch.ids.numpy()] + own).tolist()
