@@ -133,6 +133,22 @@ def test_explain_says_where_an_epoch_goes_who_computes_longest_and_who_sends_mos
     assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
 
 
+@pytest.mark.parametrize(
+    ("seconds", "sentence"),
+    [
+        ((1.0, 1.0), "All ranks compute alike: 1 s an epoch."),
+        ((1.0004, 1.0), "All ranks compute alike: 1 s an epoch."),
+        ((0.0, 0.0), "All ranks compute alike: 0 µs an epoch."),
+        ((1.0, 1.06), "Rank 1 computes longest, 1.06 s; rank 0 shortest, 1 s."),
+        ((1.0, 0.0), "Rank 0 computes longest, 1 s; rank 1 shortest, 0 µs."),
+    ],
+)
+def test_explain_names_a_longest_rank_only_where_ranks_differ(seconds: tuple[float, ...], sentence: str) -> None:
+    measured = replace(TOLD, rank_compute_seconds=seconds)
+    told = status(StateWord.SUCCEEDED, observed_generation=1, plan=plan("a", "b"), measured=measured)
+    assert sentence in explain(ExplainedJob("cora", "team", 1, False, told, ())).summary
+
+
 def test_json_tells_phases_ranks_and_pairs_of_each_run(tmp_path: Path) -> None:
     made = f"sqlite:///{tmp_path}/history.sqlite"
     history = RunStore(made)

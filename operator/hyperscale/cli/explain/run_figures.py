@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hyperscale.cli.text_tables import bytes_text, predicted_text, seconds_text
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.status import JobStatus
+
+ALIKE: Final = 1.05
+"""Longest over shortest: ranks that differ by no more compute alike."""
 
 
 def run_sentences(status: JobStatus) -> list[str]:
@@ -30,8 +35,13 @@ def _phases(measured: Measured) -> list[str]:
         sentences.append(f"A mean epoch of the slowest rank: {phases}.")
     if len(measured.rank_compute_seconds) > 1:
         longest, shortest = max(measured.rank_compute_seconds), min(measured.rank_compute_seconds)
-        ranks = [measured.rank_compute_seconds.index(each) for each in (longest, shortest)]
-        sentences.append(f"Rank {ranks[0]} computes longest, {seconds_text(longest)}; rank {ranks[1]} shortest, {seconds_text(shortest)}.")
+        if longest <= shortest * ALIKE:
+            sentences.append(f"All ranks compute alike: {seconds_text(longest)} an epoch.")
+        else:
+            ranks = [measured.rank_compute_seconds.index(each) for each in (longest, shortest)]
+            sentences.append(
+                f"Rank {ranks[0]} computes longest, {seconds_text(longest)}; rank {ranks[1]} shortest, {seconds_text(shortest)}."
+            )
     if measured.busiest_pairs:
         most = measured.busiest_pairs[0]
         total = f" of all ranks' {bytes_text(measured.peer_bytes)}" if measured.peer_bytes is not None else ""
