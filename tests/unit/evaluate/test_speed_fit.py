@@ -159,6 +159,9 @@ def test_seconds_of_a_product_that_the_plan_does_not_have_or_that_cannot_be_are_
 
 def test_compute_seconds_beyond_the_epoch_are_no_measurement() -> None:
     assert measured_computes(run({"A": 1.0}, compute=True)) == [("", 1.0)]
+    rounded = run({"A": 1.0, "B": 1.0})._replace(measured_seconds=1.2345, product_seconds=(("A", 1.235), ("B", 0.6)))
+    assert measured_computes(rounded) == [("A", 1.235), ("B", 0.6)]
+    assert measured_computes(rounded._replace(product_seconds=(("A", 1.237),))) == []
     assert measured_computes(run({"A": 1.0})._replace(compute_seconds=1.5)) == []
     assert measured_computes(run({"A": 1.0})._replace(compute_seconds=math.nan)) == []
 

@@ -20,6 +20,8 @@ LEAST_PART_SECONDS: Final = 1e-30
 """Of a part that is there at all."""
 MOST_TIMED_PRODUCTS: Final = 8
 """Of one run, whose compute seconds count: no run makes the fit long."""
+ROUNDED: Final = 1e-3
+"""Relative: workers round the seconds of their ranks to 4 digits, so the slowest rank's may be above the epoch."""
 PARTS_TOLERANCE: Final = 0.01
 """Relative difference of parts and prediction from which this cost model has not written both."""
 
@@ -90,7 +92,7 @@ def measured_computes(run: TaughtRun) -> list[tuple[str, float]]:
 
 def _can_be(run: TaughtRun, seconds: float, predicted: float) -> bool:
     """Whether seconds can be compute seconds of a run."""
-    possible = SHORTEST_SECONDS <= seconds <= run.measured_seconds * (1.0 + 1e-6)
+    possible = SHORTEST_SECONDS <= seconds <= run.measured_seconds * (1.0 + ROUNDED)
     return possible and predicted > 0.0 and abs(math.log(seconds / predicted)) <= ABSURD
 
 
