@@ -64,10 +64,12 @@ def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str
 @pytest.mark.parametrize(
     ("other", "reason", "text"),
     [
-        (1.0, "EqualPlan", "it costs the same"),
-        (1.0004, "EqualPlan", "it costs the same"),
-        (0.9996, "EqualPlan", "it costs the same"),
-        (1.02, "SlowerPlan", "+2.0 %"),
+        (1.0, "EqualPlan", "it is as fast"),
+        (1.0004, "EqualPlan", "it is as fast"),
+        (0.9996, "EqualPlan", "it is as fast"),
+        (1.006, "EqualPlan", "0.6 % more, which counts as equal"),
+        (1.02, "EqualPlan", "2.0 % more, which counts as equal"),
+        (1.03, "SlowerPlan", "+3.0 %"),
         (1.0 / 1.02, "EqualPlan", "2.0 % less, which counts as equal"),
         (0.9, "NotChosen", "10.0 % less, but ranks that stay, a preference or the end of the search kept it out"),
     ],
@@ -79,7 +81,7 @@ def test_a_node_left_out_is_called_slower_only_where_a_plan_with_it_would_be(oth
 def test_a_twin_of_a_planned_node_is_no_slower_plan() -> None:
     plan = planned(snapshot(*(gpu_node(name) for name in "abc")), training(workers={"minReplicas": 2, "maxReplicas": 2}))
     assert [(entry.node, entry.reason, entry.message) for entry in plan.rejected] == [
-        ("c", "EqualPlan", "instead of the planned node it replaces best: it costs the same")
+        ("c", "EqualPlan", "instead of the planned node it replaces best: it is as fast")
     ]
 
 

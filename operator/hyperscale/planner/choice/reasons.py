@@ -180,7 +180,8 @@ def _runner_up(chosen: Candidate, others: Sequence[Candidate]) -> str:
     if not without or not instead:
         return ""
     difference = _percent(same[0].objective, chosen.objective)
-    return f"Next best set takes {_listed(instead)} for {_listed(without)} and costs {'the same' if difference == SAME else difference}."
+    compared = "is as fast" if difference == SAME else f"costs {difference}"
+    return f"Next best set takes {_listed(instead)} for {_listed(without)} and {compared}."
 
 
 def _topology(problem: Problem, chosen: Candidate) -> str:
@@ -229,9 +230,10 @@ def _compared(other: float, chosen: float, within: float) -> tuple[str, str]:
     """Reason and words for a node with which the objective would be `other`; within: relative difference that counts as equal."""
     difference = _percent(other, chosen)
     if difference == SAME:
-        return "EqualPlan", "it costs the same"
+        return "EqualPlan", "it is as fast"
     if other > chosen:
-        return "SlowerPlan", difference
+        equal = other <= chosen * (1.0 + within) * (1.0 + ROUNDING)
+        return ("EqualPlan", f"{(other / chosen - 1.0) * 100.0:.1f} % more, which counts as equal") if equal else ("SlowerPlan", difference)
     less = f"{(1.0 - other / chosen) * 100.0:.1f} % less"
     if chosen <= other * (1.0 + within) * (1.0 + ROUNDING):
         return "EqualPlan", f"{less}, which counts as equal"
