@@ -38,6 +38,8 @@ BAD_URL: Final = (
 ANOTHER_DATABASE: Final = "name a database with the table that the operator records to"
 WRITES: Final = (1 << 2) | (1 << 3) | (1 << 4)
 """Bits of pg_relation_is_updatable for UPDATE, INSERT and DELETE (PostgreSQL's CmdType)."""
+PRINTS_ROW: Final = ("23502", "23514", "44000")
+"""PostgreSQL's codes whose detail is the whole refused row: a missing value, and a table's or a view's check."""
 HIDDEN: Final = "***"
 MIN_SECRET: Final = 4
 """Characters. Shorter ones are parts of words: the gaps would tell them."""
@@ -117,14 +119,13 @@ class Database:
         tables = _tables(self.engine)
         if wanted not in tables:
             raise HistoryError(f"{self._shown}: {wanted} is a view; {ANOTHER_DATABASE}")
-        read_only = _read_only(self.engine) if record else frozenset[str]()
+        read_only = _read_only(self.engine) if record else dict[str, str]()
         if wanted in read_only:
-            raise HistoryError(
-                f"{self._shown}: {wanted} is a view that takes no rows; rename it, so that a table is made, or {ANOTHER_DATABASE}"
-            )
-        for name in sorted(read_only):
-            self._warn_once(name, f"{name} is a view that takes no rows, it is done without; rename it, so that a table is made")
-        return tables - read_only
+            fault = f"{wanted} is a view that takes no rows{read_only[wanted]}"
+            raise HistoryError(f"{self._shown}: {fault}; rename it, so that a table is made, or {ANOTHER_DATABASE}")
+        for name, why in sorted(read_only.items()):
+            self._warn_once(name, f"{name} is a view that takes no rows{why}, it is done without; rename it, so that a table is made")
+        return tables - read_only.keys()
 
     def _warn_once(self, table: str, fault: str) -> None:
         if (self._shown, table) not in _refused:
@@ -148,9 +149,15 @@ class Database:
 
     def fault(self, error: Exception) -> HistoryError:
         """Return an error as one line."""
-        cause = getattr(error, "orig", None) or error
-        said = without_password(" ".join(str(cause).split()), self._address)
+        said = without_password(cause_text(error), self._address)
         return HistoryError(f"{self._shown}: {said[:300]}")
+
+
+def cause_text(error: Exception) -> str:
+    """Return what the database or its driver says of an error, as one line without the values of a refused row."""
+    cause: Any = getattr(error, "orig", None) or error
+    primary = cause.diag.message_primary if getattr(cause, "sqlstate", None) in PRINTS_ROW else None
+    return " ".join(str(primary or cause).split())
 
 
 def _engine(address: sql.URL) -> sql.Engine:
@@ -192,16 +199,26 @@ def _tables(engine: sql.Engine) -> frozenset[str]:
     return frozenset(name for name in METADATA.tables if inspector.has_table(name))
 
 
-def _read_only(engine: sql.Engine) -> frozenset[str]:
-    """Names of history's tables that are views, or foreign tables, to which PostgreSQL writes no rows and from which it deletes none."""
+def _read_only(engine: sql.Engine) -> dict[str, str]:
+    """History's tables that are views, or foreign tables, to which PostgreSQL writes no rows or from which it deletes none.
+
+    By name, with the columns that alone prevent it: those that a view computes.
+    """
     if engine.dialect.name != "postgresql":
-        return frozenset()
+        return {}
     wanted = sql.text(
-        "SELECT relname FROM pg_class WHERE relname = ANY(:names) AND pg_table_is_visible(oid)"
-        " AND pg_relation_is_updatable(oid, true) & :writes <> :writes"
+        "SELECT relname, attname, pg_relation_is_updatable(pg_class.oid, true) & :writes = :writes AS takes_rows"
+        " FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
+        " WHERE relname = ANY(:names) AND pg_table_is_visible(pg_class.oid) AND attnum > 0 AND NOT attisdropped"
+        " AND NOT (pg_relation_is_updatable(pg_class.oid, true) & :writes = :writes AND pg_column_is_updatable(pg_class.oid, attnum, true))"
+        " ORDER BY relname, attnum"
     )
+    computed: dict[str, list[str]] = {}
     with engine.connect() as connection:
-        return frozenset(connection.scalars(wanted, {"names": sorted(METADATA.tables), "writes": WRITES}))
+        for name, column, takes_rows in connection.execute(wanted, {"names": sorted(METADATA.tables), "writes": WRITES}):
+            if column in METADATA.tables[name].columns:
+                computed.setdefault(name, []).extend([column] if takes_rows else [])
+    return {name: f", it computes {', '.join(columns)}" if columns else "" for name, columns in computed.items()}
 
 
 def _made(engine: sql.Engine, table: sql.Table) -> None:

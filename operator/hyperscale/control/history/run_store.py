@@ -15,7 +15,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard, heard_steps, placement
-from hyperscale.control.history.database import Database
+from hyperscale.control.history.database import Database, cause_text
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import (
@@ -46,8 +46,8 @@ TEXTS_SEARCHED: Final = 4
 """Times the runs wanted whose texts are searched: stand-ins and plans without parts leave some out."""
 _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
-BEYOND_LIMITS: Final = "54"
-"""Class of PostgreSQL's codes for what is too large, as a name of products that no index takes."""
+REFUSES_ROWS: Final = ("44", "54")
+"""Classes of PostgreSQL's codes for what a view's CHECK OPTION refuses, and what is too large, as a name that no index takes."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -99,8 +99,8 @@ class RunStore:
         except _UNKEEPABLE:
             raise
         except SQLAlchemyError as error:
-            if str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith(BEYOND_LIMITS):
-                raise ValueError(str(self._fault(error))) from error
+            if str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith(REFUSES_ROWS):
+                raise ValueError(cause_text(error)) from error
             raise self._fault(error) from error
         return len(new)
 

@@ -15,6 +15,7 @@ from hyperscale.cli.main import main
 from hyperscale.control.history.decision_store import DecisionStore
 from hyperscale.control.history.nodes_table import NODES
 from hyperscale.control.history.run_store import HistoryError, RunStore
+from hyperscale.control.history.runs_table import RUNS
 from hyperscale.evaluate.calibration.lessons import NodeLife
 from tests.unit.control.history.test_finished_runs import run, server
 
@@ -53,6 +54,40 @@ def test_an_operator_that_cannot_record_to_a_view_says_so_at_once(server: str, d
     database.execute(view)
     with pytest.raises(HistoryError, match="hyperscale_runs is a view that takes no rows; rename it, so that a table is made, or name"):
         RunStore(server)
+
+
+def computing(column: str, name: str) -> str:
+    """SQL of a view over "kept" that computes a column under a name."""
+    rest = [each.name for each in RUNS.columns if each.name != name]
+    return f"CREATE VIEW hyperscale_runs AS SELECT {', '.join([*rest, f'{column} * 1 AS {name}'])} FROM kept"  # noqa: S608 - names of our own table
+
+
+@pytest.mark.parametrize("column", ["measured_seconds", "preemptions"])
+def test_a_view_that_computes_a_column_is_named_with_it_at_once(server: str, database: psycopg.Connection, column: str) -> None:
+    database.execute(computing(column, column).encode())
+    with pytest.raises(HistoryError, match=rf"hyperscale_runs is a view that takes no rows, it computes {column}; rename it, so that"):
+        RunStore(server)
+    with closing(RunStore(server, make=False)) as store:
+        assert len(store.runs(10)) == 6
+
+
+def test_a_view_that_computes_what_history_does_not_write_is_recorded_to(server: str, database: psycopg.Connection) -> None:
+    database.execute(computing("epochs", "twice").encode())
+    with closing(RunStore(server)) as store:
+        assert store.record([run(6)]) == 1
+
+
+def test_a_run_that_a_view_refuses_is_given_up_alone_and_named_without_its_values(
+    server: str, database: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    database.execute("CREATE VIEW hyperscale_runs AS SELECT * FROM kept WHERE namespace = 'other' WITH CHECK OPTION")
+    with closing(RunStore(server)) as store:
+        assert store.record([run(6, name="mine"), run(7, namespace="other")]) == 1
+        assert [each.uid for each in store.runs(10)] == ["7"]
+    (said,) = [record.getMessage() for record in caplog.records if "cannot be kept" in record.getMessage()]
+    assert said.startswith("history: the run of team/mine cannot be kept: ")
+    assert said.endswith('new row violates check option for view "hyperscale_runs"')
 
 
 def test_a_view_that_takes_rows_is_recorded_to(server: str, database: psycopg.Connection) -> None:
