@@ -1,6 +1,7 @@
 """What the operator's next plan depends on, as it serves it to `hyperscale plan` (docs/reference/cli.md): enough to plan as it would.
 
-It names no job: running ones are figures, pending ones a number. It travels as lines of JSON, nodes and links in small parts:
+It names no job: running ones are figures, pending ones a number. A reader who guesses the name of a namespace can find what its own
+runs taught (docs/rbac.md). It travels as lines of JSON, nodes and links in small parts:
 that of 5,000 nodes is 76 MiB, which neither side should hold as one text.
 """
 
@@ -142,7 +143,7 @@ def from_lines(lines: Iterable[bytes]) -> PreviewState:
 
 
 def curve_digest(key: CurveKey) -> str:
-    """A name for a workload, of a namespace's own runs or of all, that does not tell what it is: 64 hex digits."""
+    """A name for a workload, of a namespace's own runs or of all: 64 hex digits. Whoever guesses both can compute it."""
     named: object = key if key[0] else key[1]
     return hashlib.sha256(msgspec.json.encode(named, order="deterministic")).hexdigest()
 

@@ -119,7 +119,10 @@ class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def own_key(architecture: str, namespace: str) -> str:
-    """Return the key of an architecture's corrections for jobs of one namespace, which does not tell the namespace; "" for all others."""
+    """Return the key of an architecture's corrections for jobs of one namespace; "" for all others.
+
+    It lists no names, but whoever guesses one can compute its key.
+    """
     return f"{architecture}/{hashlib.sha256(namespace.encode()).hexdigest()}" if namespace else architecture
 
 
