@@ -143,7 +143,7 @@ def from_lines(lines: Iterable[bytes]) -> PreviewState:
 
 
 def curve_digest(key: CurveKey) -> str:
-    """A name for a workload, of a namespace's own runs or of all: 64 hex digits. Whoever guesses both can compute it."""
+    """A name for a workload, of a namespace's own runs or of all: 64 hex digits. A reader who guesses both can compute it."""
     named: object = key if key[0] else key[1]
     return hashlib.sha256(msgspec.json.encode(named, order="deterministic")).hexdigest()
 

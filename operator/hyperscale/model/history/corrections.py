@@ -121,7 +121,7 @@ class Corrections(Struct, frozen=True, rename="camel", omit_defaults=True):
 def own_key(architecture: str, namespace: str) -> str:
     """Return the key of an architecture's corrections for jobs of one namespace; "" for all others.
 
-    It lists no names, but whoever guesses one can compute its key.
+    It shows no name, but a reader who guesses one can compute its key.
     """
     return f"{architecture}/{hashlib.sha256(namespace.encode()).hexdigest()}" if namespace else architecture
 
