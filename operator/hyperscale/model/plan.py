@@ -202,7 +202,7 @@ class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     fallbacks: Annotated[tuple[Annotated[str, Meta(max_length=MAX_FALLBACK_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
     """Steps down that were taken because a figure was unknown or a planner failed, in order; empty on a full plan."""
     optimality_gap: float | None = None
-    """objective / proven lower bound − 1, for the worker counts asked for; 0 = proven optimal, absent = no bound is known."""
+    """objective / proven lower bound − 1, for the worker counts asked for, shares by speed; 0 = proven optimal, absent = no bound known."""
     scores: Annotated[tuple[PlannerScore, ...], Meta(max_length=MAX_SCORES)] = ()
     """Every planner that took part, best first."""
     allreduce: AllreduceCost | None = None
