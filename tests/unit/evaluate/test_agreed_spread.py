@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.evaluate.calibration.agreed_spread import PRIOR_SPREAD, agreed_spread, quarter_shares
 from hyperscale.evaluate.calibration.speed_fit import ANY, corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.history.corrections import Corrections, own_key, shared_corrections
 from hyperscale.model.planning import chosen_corrections
+from hyperscale.planner.cost.agreed_spread import PRIOR_SPREAD, agreed_spread, quarter_shares
 from tests.builders.clusters import POLICY, training
 from tests.unit.evaluate.test_speed_fit import RACK, run
 

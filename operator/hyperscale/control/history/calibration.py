@@ -10,10 +10,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from hyperscale.evaluate.calibration.agreed_spread import agreed_spread
 from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA, WINDOW, covering
 from hyperscale.model.history.step_curves import LARGEST_SPREAD, Step
 from hyperscale.model.plan import MIN_SPREAD, Calibration
+from hyperscale.planner.cost.agreed_spread import MIN_NAMESPACES, agreed_spread, between_others
 
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
@@ -61,14 +61,16 @@ def placement(plan: str) -> dict[str, int]:
 
 
 def heard(entries: Sequence[tuple[str, Entry]], least: int) -> tuple[Entry, ...]:
-    """The lessons of entries with their namespaces, newest first, in which no namespace has more than all others together.
+    """The lessons of entries with their namespaces, newest first, in which each namespace has fewer than all others together.
 
-    It keeps its newest, and `least` of them however few others have: as many as a lesson needs. A single namespace keeps all.
+    Of two it has at most as many as the other. It keeps its newest, and `least` of them however few others have: as many as a lesson
+    needs. A single namespace keeps all.
     """
     counts = Counter(namespace for namespace, _ in entries)
     if len(counts) <= 1:
         return tuple(lesson for _, lesson in entries)
-    allowed = {namespace: max(least, len(entries) - count) for namespace, count in counts.items()}
+    fewer = int(len(counts) > 2)  # half of the votes would decide a median
+    allowed = {namespace: max(least, len(entries) - count - fewer) for namespace, count in counts.items()}
     kept: list[Entry] = []
     taken = Counter[str]()
     for namespace, lesson in entries:
@@ -79,7 +81,7 @@ def heard(entries: Sequence[tuple[str, Entry]], least: int) -> tuple[Entry, ...]
 
 
 def heard_steps(runs: Sequence[MeasuredStep], least: int) -> tuple[MeasuredStep, ...]:
-    """The steps of runs, newest first, in which no namespace has more than all others together, as `heard` says."""
+    """The steps of runs, newest first, of which no namespace has half where there are three, as `heard` says."""
     return heard([(run.namespace, run) for run in runs], least)
 
 
@@ -88,22 +90,23 @@ def calibrate(products: str, ratios: Sequence[float], namespaces: Sequence[str] 
 
     With enough runs the spread is that which would have covered 68 of 100 of them, each predicted from the ones before it. It is
     LARGEST_SPREAD at most.
-    namespaces: of the runs; no single one of several decides the spread. Empty: all are of one
+    namespaces: of the runs; no single one of several decides the spread, and none of three or more the median: it is between the medians
+    of others. Empty: all are of one
     """
     owners = namespaces or [""] * len(ratios)
     counted = [(owner, math.log(ratio)) for owner, ratio in zip(owners, ratios, strict=True) if ratio > 0.0 and math.isfinite(ratio)]
     logarithms = [logarithm for _, logarithm in counted]
     if not logarithms:
         raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
+    by_owner = _by_owner(counted)
     middle, spread = _middle_and_spread(logarithms)
+    if len(by_owner) >= MIN_NAMESPACES:
+        middle = between_others(middle, [_middle_and_spread(own)[0] for own in by_owner])
     widening = _widening(logarithms)
     if widening > 1.0:
         spread = widening * max(spread, MIN_SPREAD)
-    by_owner: dict[str, list[float]] = {}
-    for owner, logarithm in counted:
-        by_owner.setdefault(owner, []).append(abs(logarithm - middle))
     if len(by_owner) > 1:
-        spread = agreed_spread(spread, map(spread_of, by_owner.values()))
+        spread = agreed_spread(spread, [_spread_about(middle, own) for own in by_owner])
     return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{min(spread, LARGEST_SPREAD):.6g}"), len(logarithms))
 
 
@@ -112,6 +115,18 @@ def spread_of(distances: Sequence[float]) -> float:
     ranked = sorted(distances)
     place = min(len(ranked), math.ceil(ONE_SIGMA * (len(ranked) + 1))) - 1
     return max(SAME_AS_SIGMA * statistics.median(ranked), ranked[place] if len(ranked) >= MIN_RUNS else 0.0)
+
+
+def _by_owner(counted: Sequence[tuple[str, float]]) -> list[list[float]]:
+    logarithms: dict[str, list[float]] = {}
+    for owner, logarithm in counted:
+        logarithms.setdefault(owner, []).append(logarithm)
+    return list(logarithms.values())
+
+
+def _spread_about(middle: float, logarithms: Sequence[float]) -> float:
+    """Not about their own middle: namespaces whose levels differ would promise a range that covers the runs of none."""
+    return spread_of([abs(value - middle) for value in logarithms])
 
 
 def _middle_and_spread(logarithms: Sequence[float]) -> tuple[float, float]:

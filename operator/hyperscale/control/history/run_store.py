@@ -137,7 +137,7 @@ class RunStore:
         """Corrections by architecture, of mixes of products with at least `least` runs. Raises HistoryError.
 
         Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
-        None is absurdly far from its prediction. Of MOST_RUNS a namespace has at most a quarter, unless it is the only one, and no more
+        None is absurdly far from its prediction. Of MOST_RUNS a namespace has at most a quarter, unless it is the only one, and fewer
         than all others together, as `heard` says. Texts are searched in the newest TEXTS_SEARCHED x MOST_RUNS of a mix, shared likewise.
         """
         searched = newest_of_mixes(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES).subquery()

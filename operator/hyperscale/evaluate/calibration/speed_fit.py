@@ -21,7 +21,6 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from hyperscale.evaluate.calibration.agreed_spread import PRIOR_SPREAD, agreed_spread, quarter_shares
 from hyperscale.evaluate.calibration.own_level import OwnLevel, own_level
 from hyperscale.evaluate.calibration.speed_design import Design, design_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun, usable
@@ -29,6 +28,7 @@ from hyperscale.evaluate.calibration.widening import MIN_RUNS, ONE_SIGMA
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.history.corrections import MAX_FACTOR, MAX_NAMED, Corrections, Factor, PartKind, own_key
 from hyperscale.model.plan import MIN_SPREAD
+from hyperscale.planner.cost.agreed_spread import PRIOR_SPREAD, agreed_spread, quarter_shares
 
 MAX_TAUGHT: Final = 400
 """Newest runs that factors are fitted to."""

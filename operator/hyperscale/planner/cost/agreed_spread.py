@@ -26,7 +26,16 @@ def agreed_spread(pooled: float, by_namespace: Iterable[float]) -> float:
     ranked = sorted(by_namespace)
     if len(ranked) < MIN_NAMESPACES:
         ranked = sorted([*ranked, PRIOR_SPREAD])
-    return min(max(pooled, ranked[1]), ranked[-2]) if len(ranked) >= MIN_NAMESPACES else PRIOR_SPREAD
+    return between_others(pooled, ranked) if len(ranked) >= MIN_NAMESPACES else PRIOR_SPREAD
+
+
+def between_others(pooled: float, figures: Iterable[float]) -> float:
+    """Return the figure of all runs, no higher than the second highest of `figures`, of three namespaces or more, and as low.
+
+    So each namespace finds it between what the others say, however many runs it has. IndexError for a single figure.
+    """
+    ranked = sorted(figures)
+    return min(max(pooled, ranked[1]), ranked[-2])
 
 
 def quarter_shares(namespaces: Sequence[str], counts: Sequence[float]) -> list[float]:
