@@ -47,6 +47,7 @@ class Curves:
             last_fit = self._known.get(workload)
             if last_fit is None or last_fit.runs != runs:
                 last_fit = _Fitted(runs, _calibrations(workload, runs, least))
+                self._known[workload] = last_fit  # at once: after a deadline the next try goes on from here
             fitted[workload] = last_fit
         self._known = fitted
         return {

@@ -12,7 +12,7 @@ from hyperscale.control.history.run_store import RunStore
 from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.control.history.workload_curves import Curves, shared_curve
 from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.model.history.step_curves import Step, workload_of
+from hyperscale.model.history.step_curves import Step, StepTime, workload_of
 from hyperscale.model.plan import Calibration
 from hyperscale.planner.cost.steptime import predict
 from tests.unit.control.history.test_runs_that_teach_curves import TRUTH, history, job, known, measured, runs
@@ -83,3 +83,24 @@ def test_a_job_goes_by_the_curve_of_its_own_namespace_first(known: Calibration) 
     reader.taught = {("", workload): known, ("team", workload): own}
     assert reader.calibration(job(4), "team") == (own,)
     assert reader.calibration(job(4), "other") == reader.calibration(job(4)) == (known,)
+
+
+def test_curves_fitted_before_a_fault_are_not_fitted_again(
+    history: RunStore, runs: list[FinishedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.record(runs)
+    history.record([msgspec.structs.replace(run, uid=f"{run.uid} small", hidden_size=64) for run in runs])
+    fits: list[int] = []
+
+    def learn(rows: list[Step], *_: object) -> StepTime:
+        fits.append(len(rows))
+        if len(fits) == 2:
+            raise TimeoutError
+        return TRUTH
+
+    monkeypatch.setattr("hyperscale.planner.cost.steptime_fit.learn", learn)
+    curves = Curves()
+    with pytest.raises(TimeoutError):
+        curves.learn(history, 5)
+    curves.learn(history, 5)
+    assert len(fits) == 3
