@@ -47,7 +47,7 @@ class Curves:
             last_fit = self._known.get(workload)
             if last_fit is None or last_fit.runs != runs:
                 last_fit = _Fitted(runs, _calibrations(workload, runs, least))
-                self._known[workload] = last_fit  # at once: after a deadline the next try goes on from here
+                self._known[workload] = last_fit  # at once: after a deadline the next try continues from here
             fitted[workload] = last_fit
         self._known = fitted
         return {
@@ -70,13 +70,13 @@ def _calibrations(workload: Workload, runs: Sequence[MeasuredStep], least: int) 
 def shared_curve(runs: Sequence[MeasuredStep], least: int) -> StepTime | None:
     """Return the curve of a workload's runs, newest first, which no single namespace of several decides; None where there is none.
 
-    It predicts the runs of more than half of the namespaces. Where all runs together teach none, each namespace with a large part of them
-    is left out in its turn, as long as two others remain.
+    Two namespaces measured each shape and placement whose effect it has. It predicts the runs of more than half of the namespaces.
+    Where all runs together teach none, each namespace with a large part of them is left out in its turn, as long as two others remain.
     """
     from hyperscale.planner.cost.steptime_fit import learn  # numpy, in an operator whose planners have a process of their own
 
     for steps in _tries(runs, least):
-        curve = learn([run.step for run in steps], [run.predicted_seconds for run in steps])
+        curve = learn([run.step for run in steps], [run.predicted_seconds for run in steps], [run.namespace for run in steps])
         if curve is not None and _agree(curve, runs):
             return curve
     return None

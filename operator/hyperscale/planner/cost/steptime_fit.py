@@ -23,8 +23,10 @@ from hyperscale.model.history.step_curves import (
     StepTime,
     node_class,
 )
+from hyperscale.planner.cost.agreed_spread import agreed_spread
 from hyperscale.planner.cost.shape_effects import shape_effects
 from hyperscale.planner.cost.shape_fit import shape_weights
+from hyperscale.planner.cost.shared_effects import agreed_errors
 from hyperscale.planner.cost.steptime import SHORTEST_SECONDS, Design, curve_seconds, gradient, predict, split_seconds
 
 LEAST_ROWS: Final = 12
@@ -80,13 +82,14 @@ def _check(rows: Sequence[Step]) -> None:
         raise ValueError("a measured step needs GPUs on every node it names, a batch and seconds above 0")
 
 
-def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | None:
+def learn(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequence[str] = ()) -> StepTime | None:
     """The curve of `rows` where it predicts held-out rows better than one factor does; None otherwise, or with too few rows.
 
     plain_seconds: (n,) of each row's step by the cost model, which the factor corrects: the median of measured / plain.
     Rows are held out singly and by whole placements, so that neither the memory of one placement nor the form alone decides. Only rows
     within the curve's reach are judged, as only plans within it are predicted. `log_error` is the spread of the larger error held out; None
     where it is beyond LARGEST_ERROR.
+    namespaces: of the rows; no single one of several decides `log_error`, or an effect of a shape or placement. Empty: all are of one
     """
     placements = sorted({row.counts for row in rows})
     if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
@@ -94,14 +97,29 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | No
     _check(rows)
     order = sorted(range(len(rows)), key=lambda index: (rows[index].counts, rows[index].name, rows[index].step_seconds, index))
     ordered = [rows[index] for index in order]
+    owners = _in_order(namespaces, order)
     plain = np.log([plain_seconds[index] for index in order])
     spreads = []
     for folds in (np.arange(len(rows)), np.array([placements.index(row.counts) for row in ordered])):
-        ours, factor = _held_out(ordered, plain, folds % FOLDS)
+        ours, factor, asked = _held_out(ordered, plain, folds % FOLDS, owners)
         if len(ours) and np.abs(ours).mean() >= np.abs(factor).mean():
             return None
-        spreads.append(SAME_AS_SIGMA * float(np.median(np.abs(ours))) if len(ours) else -1.0)
-    return _remembering(fit(ordered), max(spreads)) if spreads[0] >= 0.0 else None
+        spreads.append(_spread(ours, _in_order(owners, asked)) if len(ours) else -1.0)
+    return _remembering(_fitted(ordered, owners), max(spreads)) if spreads[0] >= 0.0 else None
+
+
+def _in_order(namespaces: Sequence[str], rows: Sequence[int]) -> list[str]:
+    """Of these rows; empty where all are of one namespace, or none is named."""
+    return [namespaces[row] for row in rows] if len(set(namespaces)) > 1 else []
+
+
+def _spread(errors: FloatArray, owners: Sequence[str]) -> float:
+    """Of errors held out; within what two namespaces say where several have rows."""
+    pooled = SAME_AS_SIGMA * float(np.median(np.abs(errors)))
+    if not owners:
+        return pooled
+    own = [np.array([owner == each for owner in owners]) for each in sorted(set(owners))]
+    return agreed_spread(pooled, [SAME_AS_SIGMA * float(np.median(np.abs(errors[rows]))) for rows in own])
 
 
 def _remembering(curve: StepTime, log_error: float) -> StepTime | None:
@@ -120,23 +138,26 @@ def _sound(curve: StepTime) -> StepTime | None:
         return None
 
 
-def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray) -> tuple[FloatArray, FloatArray]:
-    """(m,) errors in ln(seconds), of the curve and of the factor, on the rows of each fold by what the other folds taught."""
+def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray, owners: Sequence[str]) -> tuple[FloatArray, FloatArray, list[int]]:
+    """(m,) errors in ln(seconds), of the curve and of the factor, on rows of each fold by what the other folds taught; and these rows."""
     measured = np.log([row.step_seconds for row in rows])
     ours: list[float] = []
     factor: list[float] = []
+    judged: list[int] = []
     for number in range(FOLDS):
         training_rows = np.flatnonzero(fold != number)
         if len(training_rows) < LEAST_ROWS // 2 or len(training_rows) == len(rows):
             continue
-        curve = _fitted([row for row, own in zip(rows, fold, strict=True) if own != number])
+        training = training_rows.tolist()
+        curve = _fitted([rows[index] for index in training], _in_order(owners, training))
         asked = np.array([index for index, row in enumerate(rows) if fold[index] == number and curve.reaches(row.gpus)], dtype=np.int64)
         ours += (np.log(predict(curve, [rows[index] for index in asked.tolist()])) - measured[asked]).tolist()
         factor += (plain[asked] + np.median(measured[training_rows] - plain[training_rows]) - measured[asked]).tolist()
-    return np.array(ours), np.array(factor)
+        judged += asked.tolist()
+    return np.array(ours), np.array(factor), judged
 
 
-def _fitted(rows: Sequence[Step]) -> StepTime:
+def _fitted(rows: Sequence[Step], owners: Sequence[str] = ()) -> StepTime:
     design = Design.of(rows)
     measured = np.log([row.step_seconds for row in rows])
     scale = float(np.median(np.exp(measured)))
@@ -144,23 +165,27 @@ def _fitted(rows: Sequence[Step]) -> StepTime:
     solutions = [_solve(design, measured, guess, scale) for guess in guesses]
     best = min(solutions, key=lambda pair: pair[1])[0]
     error = measured - np.log(curve_seconds(best, design))
-    shapes, effects = _learnt_effects(rows, _sensitivity(best, design), error)
+    shapes, effects = _learnt_effects(rows, _sensitivity(best, design), error, owners)
     return _named(best, float(np.sqrt(np.mean(error * error))), effects, shapes, rows)
 
 
-def _learnt_effects(rows: Sequence[Step], parts: FloatArray, error: FloatArray) -> tuple[tuple[ShapeWeight, ...], dict[str, PlaceEffect]]:
+def _learnt_effects(
+    rows: Sequence[Step], parts: FloatArray, error: FloatArray, owners: Sequence[str]
+) -> tuple[tuple[ShapeWeight, ...], dict[str, PlaceEffect]]:
     """What shapes and single placements teach beyond the curve. Nothing where no placement has two rows: chance would pass for effects.
 
-    parts: (n, 2) of `_sensitivity`; error: (n,) ln(measured / the curve's)
+    parts: (n, 2) of `_sensitivity`; error: (n,) ln(measured / the curve's); owners: as in `agreed_errors`
     """
     names = [row.name for row in rows]
     distinct, own = np.unique(names, return_inverse=True)
     if len(distinct) == len(rows):
         return (), {}
     chance = _chance(parts, error, own)
-    shapes = shape_weights(rows, parts, error, chance)
+    kept, agreed = agreed_errors(owners, [row.counts for row in rows], error)
+    shapes = shape_weights([rows[index] for index in np.flatnonzero(kept).tolist()], parts[kept], agreed[kept], chance[kept])
     rest = error - (parts * shape_effects(shapes, [row.counts for row in rows])).sum(axis=1)
-    return shapes, _effects(names, parts, rest, chance)
+    kept, agreed = agreed_errors(owners, names, rest)
+    return shapes, _effects([names[index] for index in np.flatnonzero(kept).tolist()], parts[kept], agreed[kept], chance[kept])
 
 
 def _guess(design: Design, measured: FloatArray, exponent: float) -> FloatArray:
@@ -211,6 +236,8 @@ def _effects(names: Sequence[str], plain: FloatArray, error: FloatArray, size: F
     how much of the step is arithmetic and how much allreduce. A placement measured once is believed little, one measured ten times
     almost fully, and none where placements differ by no more than chance.
     """
+    if not names:
+        return {}
     distinct = sorted(set(names))
     place = {name: index for index, name in enumerate(distinct)}
     own = np.array([place[name] for name in names])
