@@ -19,8 +19,10 @@ DOMAIN_NODES: Final = 192
 MOST_DOMAINS: Final = 96
 """Domains searched, those with the fastest slots."""
 WHOLE_NODES: Final = 900
-"""Candidates among which the best placements of single domains may then move a worker: all pairs take some tens of milliseconds, and some
-40 MiB, which a planner with little memory lacks for more."""
+"""Candidates among which the best placements of single domains may then move a worker.
+
+All pairs take some tens of milliseconds and some 40 MiB: a planner with little memory has no room for more.
+"""
 WHOLE_STARTS: Final = 8
 """How many of these placements do."""
 
