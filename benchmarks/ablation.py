@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
@@ -38,11 +39,10 @@ from benchmarks import ablationpage, common  # noqa: E402 - a script's own folde
 from benchmarks.clusters import generated, lingjun, openb  # noqa: E402
 from benchmarks.families import NAMES, POLICY, Instance, instance, placed  # noqa: E402
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray  # noqa: E402
-from hyperscale.planner.cost.bounds import best_links, lower_bound  # noqa: E402
 from hyperscale.planner.cost.objective import Costs  # noqa: E402
 from hyperscale.planner.graph.cluster_graph import build  # noqa: E402
 from hyperscale.planner.problem.placement_problem import pose  # noqa: E402
-from hyperscale.planner.search import heuristic  # noqa: E402
+from hyperscale.planner.search import heuristic, subregions  # noqa: E402
 from hyperscale.planner.search.exact import OptimalityProof  # noqa: E402
 from hyperscale.planner.search.kernels import kernel  # noqa: E402
 
@@ -114,10 +114,9 @@ def _rings_only(costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArra
 
 
 def _simple_bound(
-    costs: Costs, slots: IntArray, workers: int, *, upper: float, pinned: IntArray, work: int, expired: Callable[[], bool]
+    costs: Costs, slots: IntArray, workers: int, *, upper: float, pinned: IntArray, work: int, floor: float, expired: Callable[[], bool]
 ) -> OptimalityProof:
-    room = slots + np.bincount(pinned, minlength=len(slots))
-    return OptimalityProof(None, np.inf, lower_bound(costs, room, workers, best_links(costs, room)), False, 0)
+    return OptimalityProof(None, np.inf, floor, False, 0)
 
 
 MODULES: Final[dict[str, dict[str, Any]]] = {
@@ -126,7 +125,7 @@ MODULES: Final[dict[str, dict[str, Any]]] = {
     "beam": {"beam_sets": _no_sets},
     "branch and bound": {"branch_and_bound": _simple_bound},
     "segments": {"walked": _nothing_better},
-    "domains of a large cluster": {"domains_with_room": lambda *arguments: []},
+    "domains of a large cluster": {"subregions": SimpleNamespace(**(vars(subregions) | {"domains_with_room": lambda *arguments: []}))},
     "memory relaxation": {"ways": lambda costs, slots, workers: [(costs, slots)]},
 }
 """What is left out, and what stands in its place."""
