@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 
-from hyperscale.model.history.step_curves import MAX_SHAPES, LinkClass, ShapeWeight, Step, StepTime
+from hyperscale.model.history.step_curves import MAX_SHAPES, ShapeWeight, Step
 from hyperscale.planner.cost.shape_effects import shape_effects, similarity
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import fit
+from tests.builders.steps import PLACEMENTS, TRUE
 
-TRUE = StepTime(
-    base_seconds=0.02,
-    sample_seconds=0.001,
-    straggle=0.02,
-    exponent=2.0,
-    links=(LinkClass(0.005, 0.0005, 0.01), LinkClass(0.02, 0.004, 0.2), LinkClass(0.03, 0.001, 0.1)),
-    node_seconds=0.01,
-    log_error=0.0,
-)
-SHAPES = [gpus for nodes in range(1, 5) for gpus in product(range(1, 5), repeat=nodes) if list(gpus) == sorted(gpus, reverse=True)]
 BATCHES = (8.0, 32.0, 128.0, 512.0)
-ASKED = [Step(gpus, batch) for gpus in SHAPES for batch in BATCHES]
+ASKED = [Step(gpus, batch) for gpus in PLACEMENTS for batch in BATCHES]
 
 
 def crowded(steps: list[Step]) -> np.ndarray:
@@ -39,7 +28,7 @@ def measured(noise: float, seed: int, *, effect: bool = True) -> list[Step]:
 
 
 def halves(rows: list[Step], seed: int) -> tuple[list[Step], list[Step]]:
-    known = {SHAPES[index] for index in np.random.default_rng(seed).permutation(len(SHAPES))[: len(SHAPES) // 2]}
+    known = {PLACEMENTS[index] for index in np.random.default_rng(seed).permutation(len(PLACEMENTS))[: len(PLACEMENTS) // 2]}
     return [row for row in rows if row.gpus in known], [row for row in rows if row.gpus not in known]
 
 
@@ -71,14 +60,14 @@ def test_permutations_of_a_shape_are_predicted_alike() -> None:
 
 def test_few_shapes_and_placements_measured_once_teach_no_effect_of_the_shape() -> None:
     rows = measured(0.02, 0)
-    few = [row for row in rows if row.gpus in SHAPES[:7]]
+    few = [row for row in rows if row.gpus in PLACEMENTS[:7]]
     once = [row for row in rows if row.batch == BATCHES[0]]
     assert fit(few).shapes == ()
     assert fit(once).shapes == ()
 
 
 def test_a_curve_carries_no_more_shapes_than_it_may() -> None:
-    assert len(SHAPES) > MAX_SHAPES
+    assert len(PLACEMENTS) > MAX_SHAPES
     assert len(fit(measured(0.02, 0)).shapes) == MAX_SHAPES
 
 
@@ -89,12 +78,12 @@ def test_without_weights_and_far_from_all_measured_shapes_there_is_no_effect() -
 
 
 def test_a_shape_is_most_similar_to_itself_and_similarity_has_no_direction() -> None:
-    alike = similarity(SHAPES, SHAPES)
+    alike = similarity(PLACEMENTS, PLACEMENTS)
     assert np.allclose(alike, alike.transpose(0, 2, 1))
     assert np.allclose(alike.diagonal(axis1=1, axis2=2), 1.0)
     assert (alike <= 1.0).all()
 
 
 def test_nodes_twice_as_large_are_compared_by_lengths_twice_as_large() -> None:
-    twice = [tuple(2 * count for count in shape) for shape in SHAPES]
-    assert np.allclose(similarity(SHAPES, SHAPES), similarity(twice, twice))
+    twice = [tuple(2 * count for count in shape) for shape in PLACEMENTS]
+    assert np.allclose(similarity(PLACEMENTS, PLACEMENTS), similarity(twice, twice))

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.model.history.step_curves import LinkClass, Step, StepTime, node_class
+from hyperscale.model.history.step_curves import Step, StepTime, node_class
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import fit
+from tests.builders.steps import PLACEMENTS, TRUE
 
-TRUE = StepTime(
-    base_seconds=0.02,
-    sample_seconds=0.001,
-    straggle=0.02,
-    exponent=2.0,
-    links=(LinkClass(0.005, 0.0005, 0.01), LinkClass(0.02, 0.004, 0.2), LinkClass(0.03, 0.001, 0.1)),
-    node_seconds=0.01,
-    log_error=0.0,
-)
-PLACEMENTS = [gpus for nodes in range(1, 5) for gpus in product(range(1, 5), repeat=nodes) if list(gpus) == sorted(gpus, reverse=True)]
 ASKED = [Step(gpus, batch) for gpus in PLACEMENTS for batch in (8.0, 32.0, 128.0)]
 
 
