@@ -2,6 +2,8 @@
 
 Run: python -m benchmarks.suites.pollux [--quick] [--seeds N] [--placements FILE] [--json FILE]
 
+Longer than other modules: what each figure means stands above how it is made.
+
 Tables: Pollux's measurements (OSDI'21) of BERT, CIFAR-10 and NCF on up to 4 nodes of 4 T4 GPUs, each placement and batch once.
 Fitted on half of the rows, judged on the other half; again with whole placements held out (`new placements`).
 
