@@ -106,8 +106,9 @@ SENTENCES: Final = {
     "durations ± 30 %": "Every method sees durations that are off by up to 30 %, uniformly, one factor a job.",
     "agents of stable-baselines3": "The same streams with exact durations: the papers' kind of agents, learned in minutes; no goals.",
     "contention": "Jobs whose nodes lie in several domains share uplinks and stretch each other's communication; no method foresees it.",
-    "starvation bound": "Under every method a job that has waited for 16 mean runs goes first; under the rule 4 % would wait longer.",
-    "tight starvation bound": "The same after 8 mean runs, which overrules every method for one job in ten; no goal.",
+    "starvation bound": "Under every method a job goes first on good nodes once it has waited for 16 mean runs; after 32 it blocks others. "
+    "One rule is strict after 16.",
+    "tight starvation bound": "The same after 8 and 16 mean runs, which overrules every method for many jobs; no goal.",
 }
 
 

@@ -43,6 +43,8 @@ FIRST_SEED: Final = 20_000
 JOBS: Final = 150
 RULE: Final = "tuned rule"
 SHORTEST: Final = "shortest job first"
+STRICT: Final = "tuned rule, strict at the bound"
+"""From the bound on no other job starts before the one that waits longest, on whatever nodes are free."""
 WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
 CONDITIONS: Final = {
     "exact durations": Conditions("geo", 0.9, JOBS),
@@ -71,6 +73,8 @@ def run(options: Options, tune: bool = False) -> list[Row]:
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
     for case, conditions in CONDITIONS.items():
         few = {RULE: others[RULE], SHORTEST: others[SHORTEST]}
+        if conditions.starvation_runs > 0.0:
+            few[STRICT] = others[RULE]._replace(strict_bounds=1.0)
         methods = {**(others if case == PLAIN else few), **agents}
         found = simulated(case, conditions, methods, options)
         for method in methods:

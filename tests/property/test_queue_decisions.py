@@ -156,6 +156,19 @@ def test_while_a_starving_job_does_not_fit_nobody_else_gets_nodes_that_it_could_
 
 @QUICK
 @given(jobs, clusters)
+def test_a_job_beyond_the_bound_starts_before_all_others_where_it_would_start_alone(
+    waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot
+) -> None:
+    fresh = tuple(msgspec.structs.replace(job, waited_seconds=1.0) for job in waiting)
+    late = queued(9, 2, 1, 100_000, waited=1.5 * BOUND_SECONDS, weight=0.01)
+    for busy in ((), (RunningShare("team/running", 1, 1e3),)):
+        alone = decide(AdmissionRequest(jobs=(late,), running=busy), seen, BOUNDED)
+        turns = decide(AdmissionRequest(jobs=(*fresh, late), running=busy), seen, BOUNDED)
+        assert [start.key for start in turns.starts[:1] if alone.starts] == [start.key for start in alone.starts]
+
+
+@QUICK
+@given(jobs, clusters)
 def test_a_starving_job_that_fits_starts_before_all_others(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot) -> None:
     starving = queued(9, 1, 1, 100_000, waited=5 * BOUND_SECONDS, weight=0.01)
     assume(fits_alone(starving, seen))

@@ -45,7 +45,7 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[QueueRunningJob],
     load=st.floats(0.5, 1.3),
     seed=st.integers(0, 10_000),
     noise=st.sampled_from((0.0, 0.3)),
-    starvation=st.sampled_from((0.0, 2.0)),
+    starvation=st.sampled_from((0.0, 0.5, 2.0)),
 )
 def test_decisions_in_python_equal_those_of_the_simulator(family: str, load: float, seed: int, noise: float, starvation: float) -> None:
     weights = network(seed)

@@ -34,6 +34,7 @@ from hyperscale.learn.streams.simulator import (
 )
 from hyperscale.learn.streams.training import train
 from hyperscale.planner.queue.queue_agent import load_agent
+from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
 WAIT_FLAG = 9
 SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
@@ -92,10 +93,19 @@ def test_noise_changes_what_is_known_and_nothing_else() -> None:
     assert np.array_equal(exact.stream.jobs_table()[1], noisy.stream.jobs_table()[1])
 
 
-def test_a_starving_job_is_not_overtaken() -> None:
+def test_a_bound_that_is_strict_at_once_costs_the_other_jobs_more() -> None:
+    conditions = [Conditions(family, 1.2, jobs=80, starvation_runs=4.0) for family in FAMILIES]
+    streams = [Simulator(seed, one) for seed, one in enumerate(conditions)]
+    soft, strict = (
+        [each.run(index(TUNED)._replace(strict_bounds=bounds)).mean_completion for each in streams] for bounds in (STRICT_BOUNDS, 1.0)
+    )
+    assert np.log(soft).mean() < np.log(strict).mean()
+
+
+def test_a_job_beyond_twice_the_bound_is_not_overtaken() -> None:
     simulator = Simulator(6, Conditions("random", 1.3, jobs=80, starvation_runs=3.0))
     outcome = simulator.run(index(TUNED))
-    bound = outcome.arrival + 3.0 * simulator.mean_seconds
+    bound = outcome.arrival + STRICT_BOUNDS * 3.0 * simulator.mean_seconds
     late = np.flatnonzero(outcome.start > bound + 1e-6)
     assert len(late), "the bound plays no part in this stream"
     for job in late:

@@ -154,6 +154,7 @@ cdef class Stream:
     cdef double placement_lambda, total_speed
     cdef bint contention
     cdef double starvation
+    cdef double strict_bounds        # starvation bounds after which no other job starts before the one that waits longest
     cdef double wait_price           # what a second of waiting costs more for each second waited before
     cdef double idle_runs            # own best runs that a job which fits lets the agent wait beyond its patience; inf: no bound
     cdef readonly double mean_area
@@ -261,7 +262,7 @@ cdef class Stream:
         self._draw_near()
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
-        self.idle_runs = INFINITY
+        self.strict_bounds, self.idle_runs = 1.0, INFINITY
 
     def __dealloc__(self):
         release(self.speed)
@@ -538,8 +539,8 @@ cdef class Stream:
         return max(job.estimate - (self.now - job.start), LEAST_REMAINING * job.estimate)
 
     cdef int _starving(self) noexcept nogil:
-        """The job that has waited longest beyond the bound; -1: none."""
-        if self.pendings and self.now - self.job[self.pending[0]].arrival > self.starvation:
+        """The job before which no other starts any more; -1: none."""
+        if self.pendings and self.now - self.job[self.pending[0]].arrival > self.strict_bounds * self.starvation:
             return self.pending[0]
         return -1
 
@@ -588,6 +589,19 @@ cdef class Stream:
         cdef int j = self._starving()
         option[0] = self._thrifty(j, alpha, INFINITY, &seconds, NODES, INFINITY, 0)
         return j if option[0] >= 0 else -1
+
+    cdef int _late_start(self, double alpha, int *option) noexcept nogil:
+        """The longest waiting of the jobs beyond the bound for which the free nodes are good enough by the rule's patience; -1: none."""
+        cdef int i, j
+        cdef double seconds = 0.0
+        for i in range(self.pendings):
+            j = self.pending[i]
+            if not self.now - self.job[j].arrival > self.starvation:
+                return -1
+            option[0] = self._thrifty(j, alpha, self.rule.patience * self.job[j].best if self.runnings else INFINITY, &seconds, NODES, INFINITY, 0)
+            if option[0] >= 0:
+                return j
+        return -1
 
     cdef int _fifo(self, double alpha, bint backfill, int *option) noexcept nogil:
         """The head of the queue; with backfill others that do not delay its reservation on its least workers (EASY)."""
@@ -690,14 +704,18 @@ cdef class Stream:
 
     cdef void _gather(self) noexcept nogil:
         """Candidates of this decision: oldest and smallest jobs and the rule's, all worker counts that fit and patience allows, and to wait."""
-        cdef int i, j, o, c, quickest = 0, jobs = 0, best, starving = self._starving()
+        cdef int i, j, o, c, quickest = 0, jobs = 0, best, starving = self._starving(), first = starving
+        cdef double alpha = self.rule.alone if self.pendings == 1 else self.rule.thrift
         cdef int chosen[OLDEST + SMALLEST + 1]
         cdef double least, value
         cdef bint known, overdue, may_wait = True
         self.candidates = 0
         if starving >= 0:
-            self.rule_job = self._starve_first(self.rule.alone if self.pendings == 1 else self.rule.thrift, &self.rule_option)
-            chosen[0], jobs = starving, 1
+            self.rule_job = self._starve_first(alpha, &self.rule_option)
+        else:
+            self.rule_job = first = self._late_start(alpha, &self.rule_option)
+        if first >= 0:
+            chosen[0], jobs = first, 1
         else:
             self.rule_job = self._by_rule(&self.rule, &self.rule_option)
             for i in range(min(OLDEST, self.pendings)):
@@ -743,7 +761,7 @@ cdef class Stream:
                     continue
                 self.candidate[self.candidates].job, self.candidate[self.candidates].option = j, o
                 self.candidates += 1
-        if self.candidates and self.runnings and starving < 0 and may_wait:
+        if self.candidates and self.runnings and first < 0 and may_wait:
             self.candidate[self.candidates].job, self.candidate[self.candidates].option = -1, 0
             self.candidates += 1
 
@@ -1092,14 +1110,18 @@ cdef class Stream:
 
     cdef int _choose(self, int policy, double alpha, bint sample, int *option) noexcept nogil:
         """The job that starts now, -1: none."""
+        cdef int late
         if self.pendings == 0 or self.free_count == 0:
             return -1
         if policy == AGENT:
             return self._by_agent(sample, option)
+        if policy == INDEX:
+            alpha = self.rule.alone if self.pendings == 1 else self.rule.thrift
         if self._starving() >= 0:
-            if policy == INDEX:
-                alpha = self.rule.alone if self.pendings == 1 else self.rule.thrift
             return self._starve_first(alpha, option)
+        late = self._late_start(alpha, option)
+        if late >= 0:
+            return late
         if policy == INDEX:
             return self._by_rule(&self.rule, option)
         if policy == MARGINAL:
@@ -1116,6 +1138,10 @@ cdef class Stream:
     def set_idle_bound(self, double runs):
         """A job that fits ends the agent's waiting once it has waited `runs` of its own best run longer than poor nodes cost it; inf: never."""
         self.idle_runs = runs
+
+    def set_strict_bounds(self, double bounds):
+        """From how many starvation bounds on no other job starts before the one that waits longest; from one on it goes first on good nodes."""
+        self.strict_bounds = bounds
 
     def set_wait_price(self, double price):
         """What a second of waiting adds to the cost for each second that the job has waited before; 0: waiting costs its weight alone."""

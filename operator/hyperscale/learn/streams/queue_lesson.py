@@ -108,6 +108,7 @@ def _write(network: Network, config: Training, later: ClusterHistory, folder: Pa
         prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
         command=f"hyperscale learn queue --history URL --seed {config.seed} --steps {config.steps}",
+        start=config.start,
         seed=config.seed,
         figures=verdict.figures,
         judged=like if verdict.accepted else None,

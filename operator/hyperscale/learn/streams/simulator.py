@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.queue.wait_bounds import IDLE_RUNS
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, STRICT_BOUNDS
 
 try:
     from hyperscale.learn.streams._streams import FEATURES as FEATURES
@@ -65,6 +65,8 @@ class Policy(NamedTuple):
     network: Network | None = None
     idle_runs: float = IDLE_RUNS
     """The agent's bound on waiting; see `planner.queue.wait_bounds`."""
+    strict_bounds: float = STRICT_BOUNDS
+    """Starvation bounds after which no other job starts before the one that waits longest; 1: at once, on whatever nodes are free."""
 
 
 def fifo(alpha: float = 0.0) -> Policy:
@@ -179,6 +181,7 @@ class Simulator:
         self._cost = 0.0
         self.stream.set_rule(*knobs, MASK_PATIENCE)
         self.stream.set_idle_bound(IDLE_RUNS)
+        self.stream.set_strict_bounds(STRICT_BOUNDS)
         self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
 
     @property
@@ -192,6 +195,7 @@ class Simulator:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
         self.stream.set_idle_bound(policy.idle_runs)
+        self.stream.set_strict_bounds(policy.strict_bounds)
         if policy.network is not None:
             self.stream.set_network(policy.network)
         result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)

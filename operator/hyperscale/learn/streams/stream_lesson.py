@@ -38,14 +38,14 @@ HARDENING: Final = Training(
     steps=200,
     sequences=12,
     jobs=120,
-    mixed=0.4,
+    mixed=0.5,
     least_bound=8.0,
     most_bound=20.0,
     low_load=0.5,
     high_load=1.3,
     rate=4e-4,
     entropy=0.004,
-    wait_price=0.3,
+    wait_price=0.6,
     risk=2.0,
 )
 """How weights are trained further (--start): three times the streams a step, harder conditions, bad streams and long waits count more."""
@@ -97,6 +97,7 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
         patience=MASK_PATIENCE,
         command=command
         or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}{' --start WEIGHTS' if config.start else ''}",
+        start=config.start,
         seed=config.seed,
         figures={
             "ratio": figures.ratio,

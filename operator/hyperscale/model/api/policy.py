@@ -191,7 +191,7 @@ class QueuePolicy(Spec, frozen=True):
     max_queue_weight: Annotated[int, Meta(ge=1, le=1000)] = 1000
     """Most that queueWeight counts: authors write it themselves; 1 makes all jobs equal."""
     starvation_seconds: Annotated[int, Meta(ge=0, le=31_536_000)] = 86400
-    """A job that has waited longer goes first; 0 means never."""
+    """A job that has waited longer goes first on good nodes, after twice that before all others; 0 means never."""
     preemption: PreemptionPolicy = PreemptionPolicy()
 
 

@@ -1,8 +1,8 @@
 """What the agent sees of every candidate: 30 figures. Pure; the compiled simulator computes the same (a test compares them).
 
 Candidates are the two oldest jobs, the six of the smallest area / weight and the rule's, each with all worker counts that fit and that the
-agent's own patience allows, and to wait. Where one job starves it is the only one, and does not wait when it fits. To wait is no candidate
-while a job fits that has waited long enough (wait_bounds.py).
+agent's own patience allows, and to wait. Where a job beyond the starvation bound goes first it is the only one, and does not wait. To wait
+is no candidate while a job fits that has waited long enough (wait_bounds.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def situation(
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
     starving = rule.starving(aged, settings)
-    considered = [starving] if starving is not None else _considered(aged, by_rule)
+    late_start = None if starving is not None else rule.late_start(aged, cluster.free_slots, settings, busy=bool(running))
+    first = late_start[0] if late_start is not None else starving
+    considered = [first] if first is not None else _considered(aged, by_rule)
     limit = patience if running and starving is None else None
     late = _late(considered, cluster, idle_runs)
     excepted = {(by_rule.job, by_rule.workers), *late}
@@ -74,7 +76,7 @@ def situation(
         for option in _fitting(job, cluster.free_slots)
         if not _is_poor(job, option, limit) or (job.key, option.workers) in excepted
     ]
-    if candidates and running and starving is None and not late:
+    if candidates and running and first is None and not late:
         candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
 

@@ -1,9 +1,9 @@
 """Pending jobs decided together: who starts now with how many workers where, who waits for what. Pure and deterministic.
 
 A chooser (the index rule, or the trained agent) is asked again and again for the next start; between two starts every option is placed
-again by the planner on what is left. Around the chooser stand guarantees that hold whatever it says: a job that has waited longer than the
-bound goes first and no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor nodes would,
-and soon after that no chooser may start nothing while the job fits (wait_bounds.py); and where nothing runs, some job that fits starts.
+again by the planner on what is left. Guarantees hold whatever it says: a job that has waited for the bound goes first on good nodes, and
+from twice the bound on no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor nodes
+would, and soon after that no chooser may start nothing while the job fits (wait_bounds.py); where nothing runs, some job that fits starts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hyperscale.planner.queue.queue_policies import Choosers
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
 from hyperscale.planner.queue.rule import by_age
-from hyperscale.planner.queue.wait_bounds import idle_seconds_left, overdue
+from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue
 from hyperscale.planner.together.start_together import BegunJob, Together
 
 WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
@@ -55,7 +55,7 @@ def take_turns(
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
     looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
     entries = [entry for entry in looks.values() if entry is not None]
-    unseen = _unseen([key for key, entry in looks.items() if entry is None])
+    unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
@@ -66,11 +66,6 @@ def take_turns(
     holds = _holds(entries, chosen) + unseen
     starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
-
-
-def _unseen(keys: Sequence[str]) -> tuple[Deferral, ...]:
-    """Jobs that there was no time for."""
-    return tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key in keys)
 
 
 def _placed_together(chosen: _Sequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
@@ -160,15 +155,15 @@ class _Sequence:
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
         self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
-        self.starving: CatalogueEntry | None = None
-        """The first job that has waited too long and does not fit yet."""
+        self.starving: list[CatalogueEntry] = []
+        """Jobs beyond twice the bound that do not fit yet, the longest wait first."""
         self.policy = policy
         self.settled = False
         """The chooser has said that nothing more starts now."""
 
     def run(self, choose: Choose) -> _Sequence:
         """Start what the chooser starts; returns itself."""
-        self._starving_first()
+        self._late_first()
         while self.pending and not (self.desk.hurried() if self.ledger.starts else self.desk.expired()):
             choice = self._choice(choose)
             if choice.job is None:
@@ -190,7 +185,7 @@ class _Sequence:
 
     def _choice(self, choose: Choose) -> QueueChoice:
         """What the chooser says; where it would start nothing, the first in order that fits if nothing runs, else the first overdue."""
-        pending = tuple(self.catalogue.pending(entry, self.ledger) for entry in self.pending.values())
+        pending = tuple(self.catalogue.pending(entry, self.ledger) for entry in self.pending.values() if entry not in self.starving)
         try:
             choice = choose(pending, self.running, self.cluster())
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -216,15 +211,19 @@ class _Sequence:
                 return QueueChoice(entry.key, min(fitting, key=lambda option: (option.seconds, option.workers)).workers)
         return QueueChoice(None)
 
-    def _starving_first(self) -> None:
-        """Jobs beyond the bound, the longest wait first: start them, or keep for them what they could use."""
-        late = [entry for entry in self.pending.values() if 0 < self.policy.starvation_seconds <= entry.queued.waited_seconds]
+    def _late_first(self) -> None:
+        """Jobs beyond the bound, the longest wait first, on good nodes; beyond twice the bound on any, or what they could use is kept."""
+        bound = self.policy.starvation_seconds
+        late = [entry for entry in self.pending.values() if 0 < bound <= entry.queued.waited_seconds]
         for entry in sorted(late, key=lambda entry: (-entry.queued.waited_seconds, entry.key)):
-            fitting = [option for option in self.catalogue.options(entry, self.ledger).values() if option.fits]
+            strict = entry.queued.waited_seconds >= STRICT_BOUNDS * bound
+            limit = math.inf if strict or not self.running else self.policy.max_start_slowdown * entry.best_seconds
+            options = self.catalogue.options(entry, self.ledger).values()
+            fitting = [option for option in options if option.fits and option.seconds <= limit]
             if fitting:
                 self._start(entry, min(fitting, key=lambda option: (option.seconds, option.workers)).workers)
-            else:
-                self.starving = self.starving or entry
+            elif strict:
+                self.starving.append(entry)
                 self.ledger.reserved |= self.desk.suitable(entry.queued.request)
 
     def _start(self, entry: CatalogueEntry, workers: int) -> None:
@@ -255,7 +254,7 @@ def _weight(sequence: _Sequence, key: str) -> float:
 def _holds(entries: Sequence[CatalogueEntry], chosen: _Sequence) -> tuple[Deferral, ...]:
     """Why each of the others waits, in the order in which they go next; those that never fit come last."""
     left = [entry for entry in entries if entry.key not in chosen.ledger.starts]
-    waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry is not chosen.starving, entry.index))
+    waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry not in chosen.starving[:1], entry.index))
     holds = [_hold(entry, chosen, first=position == 0) for position, entry in enumerate(waiting)]
     return (*holds, *(_refused(entry, chosen) for entry in left if not entry.feasible))
 
@@ -278,8 +277,8 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
             f"it waits for those at most {_seconds(left)} longer"
         )
         return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
-    if chosen.starving is not None and chosen.starving is not entry:
-        message = f"{chosen.starving.key} has waited longer than the policy allows and goes first"
+    if chosen.starving and entry is not chosen.starving[0]:
+        message = f"{chosen.starving[0].key} has waited longer than the policy allows and goes first"
         return Deferral(entry.key, WAITING_FOR_ADMISSION, message, entry.best_seconds)
     if first:
         return _refused(entry, chosen)
@@ -289,7 +288,7 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
 def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:
     """In the planner's own words."""
     seconds = entry.best_seconds if entry.feasible else None
-    answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry is chosen.starving))
+    answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry in chosen.starving[:1]))
     if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
         return Deferral(entry.key, WAITING_FOR_ADMISSION, "its worker count does not fit yet", seconds, retry_seconds=1.0)
     return Deferral(entry.key, answer.reason, answer.message, seconds, answer)

@@ -60,6 +60,8 @@ class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     """The agent's own: candidates on poorer nodes are left out."""
     command: str = ""
     """Makes the weights again."""
+    start: str = ""
+    """SHA-256 of the weights that training continued from, all numbers one after the other; empty: from the rule."""
     seed: int = 0
     figures: dict[str, float] = {}
     """Of the validation that let them in."""

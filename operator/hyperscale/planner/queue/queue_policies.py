@@ -6,6 +6,7 @@ it decides. With Learned it is asked on every cluster, and each choice must be n
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -56,12 +57,13 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     if policy.order not in {QueueOrder.AUTO, QueueOrder.LEARNED}:
         return Choosers(by_rule, None)
     agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
+    by_agent = partial(agent.choose, starvation_seconds=policy.starvation_seconds or math.inf) if agent is not None else None
     if policy.order is QueueOrder.AUTO:
         judged = agent.manifest.judged if agent is not None else None
-        if agent is None or judged is None:
+        if judged is None:
             return Choosers(by_rule, None, reason=NO_WEIGHTS if agent is None else NOT_JUDGED)
-        return Choosers(by_rule, agent.choose, judged=judged, decides=True)
-    return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
+        return Choosers(by_rule, by_agent, judged=judged, decides=True)
+    return Choosers(by_rule, by_agent, () if by_agent is not None else (AGENT_UNAVAILABLE,))
 
 
 def settings_of(policy: QueuePolicy) -> rule.RuleSettings:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob, Score
+from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
 MAX_SCORES: Final = 8
 """Candidates named in a choice."""
@@ -38,7 +39,7 @@ class RuleSettings(NamedTuple):
     patience: float
     """c."""
     starvation_seconds: float = math.inf
-    """A job that has waited longer goes first, whatever its index; no other job starts before it."""
+    """A job that has waited longer goes first on good nodes, whatever its index; see `wait_bounds.STRICT_BOUNDS`."""
 
     def alpha(self, pending: int) -> float:
         """α for a number of pending jobs."""
@@ -51,8 +52,22 @@ def by_age(pending: Sequence[PendingJob]) -> list[PendingJob]:
 
 
 def starving(aged: Sequence[PendingJob], settings: RuleSettings) -> PendingJob | None:
-    """The job that goes first because it has waited too long; `aged` is `by_age`."""
-    return aged[0] if aged and aged[0].waited_seconds > settings.starvation_seconds else None
+    """The job before which no other starts any more; `aged` is `by_age`."""
+    return aged[0] if aged and aged[0].waited_seconds > STRICT_BOUNDS * settings.starvation_seconds else None
+
+
+def late_start(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettings, *, busy: bool) -> tuple[PendingJob, Option] | None:
+    """The longest waiting of the jobs beyond the bound for which the free nodes are good enough, and its worker count; None: none.
+
+    aged: `by_age` · busy: others run, so that better nodes may become free
+    """
+    for job in aged:
+        if not job.waited_seconds > settings.starvation_seconds:
+            return None
+        option = thrifty(job, free_slots, settings.alpha(len(aged)), settings.patience * job.best_empty_seconds if busy else math.inf)
+        if option is not None:
+            return job, option
+    return None
 
 
 def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float = math.inf) -> Option | None:
@@ -73,6 +88,9 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     if first is not None:
         option = thrifty(first, cluster.free_slots, alpha)
         return QueueChoice(None) if option is None else QueueChoice(first.key, option.workers, (Score(first.key, option.workers, 0.0),))
+    late = late_start(aged, cluster.free_slots, settings, busy=bool(running))
+    if late is not None:
+        return QueueChoice(late[0].key, late[1].workers, (Score(late[0].key, late[1].workers, 0.0),))
     scores: list[Score] = []
     impatient = False
     for job in aged:

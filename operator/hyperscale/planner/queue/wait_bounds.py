@@ -1,4 +1,4 @@
-"""How long a chooser may keep GPUs idle: the bound that holds whatever it says. Pure."""
+"""How long a chooser may let jobs wait: bounds that hold whatever it says. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from hyperscale.planner.queue.queue_types import Option, PendingJob
 
 IDLE_RUNS: Final = 0.5
 """Own best runs that a job which fits may be kept waiting beyond its patience; see `idle_seconds_left`."""
+STRICT_BOUNDS: Final = 2.0
+"""Starvation bounds that a job has waited when no other starts before it any more.
+
+From one bound on it goes first on nodes that suit it; others may start while there are none. A job that starts on any free nodes at once
+runs many times its best there, and those behind it reach the bound too (docs/explanation/streams.md).
+"""
 
 
 def quickest(job: PendingJob, free_slots: int) -> Option | None:

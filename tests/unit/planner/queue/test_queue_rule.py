@@ -58,11 +58,30 @@ def test_no_start_on_poor_nodes_while_others_run() -> None:
     assert rule.choose(poor, [], EMPTY, RULE).job == "ns/a", "nothing better is to come on an idle cluster"
 
 
-def test_a_job_that_starves_goes_first_and_nobody_before_it() -> None:
+def test_a_job_beyond_the_bound_goes_first_on_good_nodes_and_others_may_start_while_there_are_none() -> None:
     settings = RULE._replace(starvation_seconds=1000.0)
     old = job("ns/old", 500.0, waited=1001.0)
     assert rule.choose([job("ns/new", 1.0), old], BUSY, EMPTY, settings).job == "ns/old"
     stuck = PendingJob("ns/old", (Option(16, math.inf, 400.0),), 1.0, 1001.0)
+    assert rule.choose([job("ns/new", 1.0), stuck], BUSY, EMPTY, settings).job == "ns/new"
+    poor = job("ns/old", 500.0, waited=1001.0, empty=100.0)
+    assert rule.choose([job("ns/new", 1.0), poor], BUSY, EMPTY, settings).job == "ns/new"
+    assert rule.choose([job("ns/new", 1.0), poor], [], EMPTY, settings).job == "ns/old", "nothing better is to come on an idle cluster"
+
+
+def test_of_two_jobs_beyond_the_bound_the_longer_wait_goes_first_where_its_nodes_are_good() -> None:
+    settings = RULE._replace(starvation_seconds=1000.0)
+    older, old = job("ns/older", 500.0, waited=1500.0), job("ns/old", 5.0, waited=1001.0)
+    assert rule.choose([older, old], BUSY, EMPTY, settings).job == "ns/older"
+    poor = job("ns/older", 500.0, waited=1500.0, empty=100.0)
+    assert rule.choose([poor, old], BUSY, EMPTY, settings).job == "ns/old"
+
+
+def test_nobody_starts_before_a_job_that_has_waited_twice_the_bound() -> None:
+    settings = RULE._replace(starvation_seconds=1000.0)
+    poor = job("ns/old", 500.0, waited=2001.0, empty=100.0)
+    assert rule.choose([job("ns/new", 1.0), poor], BUSY, EMPTY, settings).job == "ns/old"
+    stuck = PendingJob("ns/old", (Option(16, math.inf, 400.0),), 1.0, 2001.0)
     assert rule.choose([job("ns/new", 1.0), stuck], BUSY, EMPTY, settings).job is None
 
 
