@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.planner.cost.objective import predict
+from hyperscale.model.graph import BoolArray, IntArray
+from hyperscale.planner.cost.objective import Costs, predict
 from hyperscale.planner.search.kernels import _segment
 from hyperscale.planner.search.kernels.kernel import kernel_for, objectives
 from hyperscale.planner.search.lns_segments import tournament
@@ -31,23 +33,60 @@ def test_a_tournament_is_never_worse_than_its_start_and_counts_right(drawn: tupl
     assert (np.bincount(found[~fixed], minlength=len(slots)) <= spare).all()
 
 
-@settings(max_examples=30, deadline=None)
-@given(CASES)
-def test_three_free_neighbours_in_the_ring_are_placed_exactly(drawn: tuple[int, int, str, float]) -> None:
+UPLINKS = (11, 13, "Equal", 0.0)
+"""Shared uplinks, which bounds leave out: hardly one of 884 paths is ruled out before its end."""
+ORDER_OF_NODES = ((114, 8, "Equal", 0.0), (195, 8, "Capacity", 0.0))
+"""The second-best path has the nodes of the best in another order."""
+
+
+class Neighbours(NamedTuple):
+    """Three free ranks beside each other, and the least objective of all their paths."""
+
+    costs: Costs
+    slots: IntArray
+    order: IntArray
+    fixed: BoolArray
+    least: float
+
+
+def three_free(drawn: tuple[int, int, str, float]) -> Neighbours | None:
+    """Three ranks of a drawn case are free; None where it is too small, or its order cannot work."""
     costs, slots, workers, rng = case(drawn)
     order = drawn_orders(slots, workers, rng, 1)[0]
-    kernel = kernel_for(costs, slots, workers)
-    if workers < 5 or not np.isfinite(predict(costs, order).objective) or kernel is None:
-        return
+    if workers < 5 or not np.isfinite(predict(costs, order).objective) or kernel_for(costs, slots, workers) is None:
+        return None
     free = (int(rng.integers(workers)) + np.arange(3)) % workers
-    fixed = ~np.isin(np.arange(workers), free)
     usable = np.flatnonzero(slots > 0)
     paths = np.array(list(product(usable, repeat=3)))
     paths = paths[(np.stack([(paths == node).sum(axis=1) for node in usable], axis=1) <= slots[usable]).all(axis=1)]
     tried = np.repeat(order[None, :], len(paths), axis=0)
     tried[:, free] = paths
-    _, seconds = tournament(costs, slots, order[None, :], fixed, seed=drawn[0], work=200_000)
-    assert seconds == pytest.approx(float(objectives(costs, tried).min()), rel=1e-6)
+    return Neighbours(costs, slots, order, ~np.isin(np.arange(workers), free), float(objectives(costs, tried).min()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(CASES)
+@example(UPLINKS)
+@example(ORDER_OF_NODES[0])
+@example(ORDER_OF_NODES[1])
+def test_three_free_neighbours_in_the_ring_are_placed_exactly(drawn: tuple[int, int, str, float]) -> None:
+    posed = three_free(drawn)
+    if posed is not None:
+        _, seconds = tournament(posed.costs, posed.slots, posed.order[None, :], posed.fixed, seed=drawn[0], work=200_000)
+        assert seconds == pytest.approx(posed.least, rel=1e-6)
+
+
+@pytest.mark.parametrize("drawn", [UPLINKS, *ORDER_OF_NODES])
+def test_segments_find_the_best_path_from_every_seed(drawn: tuple[int, int, str, float]) -> None:
+    posed = three_free(drawn)
+    assert posed is not None
+    kernel = kernel_for(posed.costs, posed.slots, len(posed.order))
+    assert kernel is not None
+    before, rows = predict(posed.costs, posed.order).objective, posed.fixed.astype(np.uint8)
+    for seed in range(12):
+        at, best = posed.order.astype(np.int32), posed.order.astype(np.int32)
+        seconds, _, _ = _segment.segments(kernel, at, rows, seed, 60_000, 0.005, before, best)
+        assert seconds == pytest.approx(posed.least, rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)

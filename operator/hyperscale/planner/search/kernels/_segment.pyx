@@ -2,8 +2,9 @@
 
 Where the slowest hop of the ring decides, good hops are rare: of a hundred candidates hardly one is near to both neighbours of a place. Of
 paths of three or four between two that stay there are many, and few of their first hops are cheap enough to go on from. Like the search by
-pairs, a path that is somewhat worse may be taken; the workers that were taken away may not, so that the walk moves on. What a step does
-follows from the seed and the work spent, never from the time.
+pairs, a path that is somewhat worse may be taken; the nodes that were taken away only in a better order, so that the walk moves on. A search
+of paths is exact unless its work is spent before; bounds leave uplinks out, so that it is where they are loosest. What a step does follows
+from the seed and the work spent, never from the time.
 """
 
 from libc.math cimport log
@@ -20,7 +21,8 @@ from hyperscale.util._splitmix cimport unit
 cdef enum:
     LONGEST = 5      # workers of a segment
     OWN = 3
-cdef int MOST_WORK = 1200
+cdef int MOST_WORK = 1200     # for one search of paths, in which there are
+cdef int FEW_SEGMENTS = 24    # or more that may be taken away; where there are fewer each comes again soon, and is searched longer
 cdef int NODE_WORK = 2
 cdef int TRIAL_WORK = 16
 cdef int TRIAL_RATIO = 4
@@ -66,9 +68,11 @@ cdef struct Segment:
     double stays          # seconds of the objective that a ring takes which is no slower
     const double *figures # of the collectives, for no more nodes than the whole has
     bint exact            # for as many
+    double now            # the objective where the walk stands
     double limit          # a path must be below
     long long work
     long long until
+    long long most        # work of one search of paths
 
 
 cdef int _aim(Segment *s) noexcept nogil:
@@ -279,7 +283,7 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
     """True where paths from `place` on are found below the limit; the best is in s.found, and the limit is what it costs."""
     cdef const Instance *q = s.q
     cdef int x, c, i, last = s.member[s.n + place - 1] if place else s.before, k = q.k
-    cdef double w, lat, spb, most, ring, own, own_spb
+    cdef double w, lat, spb, most, bar, ring, own, own_spb
     cdef bint found = False
     for x in range(s.listed):
         if s.bound[x] >= s.limit or s.work > s.until:
@@ -303,7 +307,10 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
             continue
         if place < s.length - 1:
             found = _path(s, place + 1, weight + w, squares + w * w, lat, spb, own, own_spb) or found
-        elif not _same(s):
+        else:
+            bar = min(s.limit, s.now * BETTER) if _same(s) else s.limit
+            if most >= bar:
+                continue
             memcpy(s.tried, s.order, k * sizeof(int))
             for i in range(s.length):
                 s.tried[(s.start + i) % k] = s.member[s.n + i]
@@ -314,7 +321,7 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
                     most = objective(q, s.tried)
                 else:
                     most += (1.0 + q.communication_weight) * ring_cost(q, s.tried) - ring
-                if most >= s.limit:
+                if most >= bar:
                     continue
             s.limit, found = most * BETTER, True
             memcpy(s.found, s.tried, k * sizeof(int))
@@ -358,13 +365,14 @@ cdef double _beside(Segment *s, int x, int place, double weight, double squares,
 
 cdef double _walk(Segment *s, long long work, double heat, double best, int *best_order) noexcept nogil:
     """Trials until so much work is done; a path may be worse by `heat` of the objective or so. The best objective and order seen."""
-    cdef double now = objective(s.q, s.order), weight, squares
+    cdef double weight, squares
     cdef int i
+    s.now = objective(s.q, s.order)
     while s.work < work:
         s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
         if not _choose(s):
             continue
-        s.limit = now * (1.0 - heat * log(unit(&s.random)))
+        s.limit = s.now * (1.0 - heat * log(unit(&s.random)))
         _take_away(s)
         weight = squares = 0.0
         for i in range(s.n):
@@ -373,16 +381,27 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
         _find_dearest(s, weight, squares)
         _list(s, weight, squares)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
-        s.until = s.work + MOST_WORK
+        s.until = s.work + s.most
         if _places(s) < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.between, s.hop_byte, s.inside, s.inside_spb):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
         ring_within(s.q, s.order, s.fixed, ring_cost(s.q, s.order), LAST_PLACES, &s.work, s.ws)
-        now = objective(s.q, s.order)
-        if now < best * BETTER:
-            best = now
+        s.now = objective(s.q, s.order)
+        if s.now < best * BETTER:
+            best = s.now
             memcpy(best_order, s.order, s.q.k * sizeof(int))
     return best
+
+
+cdef int _segments(const Segment *s) noexcept nogil:
+    """How many different segments may be taken away."""
+    cdef int start, length, count = 0, k = s.q.k
+    for start in range(k):
+        for length in range(min(LONGEST, k - 2)):
+            if s.fixed != NULL and s.fixed[(start + length) % k]:
+                break
+            count += length > 0
+    return count
 
 
 def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint64_t random, long long work, double heat, double best,
@@ -410,6 +429,7 @@ def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     s.far = s.pay + (LONGEST + 1) * k
     s.count = s.far + (LONGEST + 1) * k
     s.bound, s.own = s.count + (LONGEST + 1) * k, s.count + (LONGEST + 1) * k + m
+    s.most = MOST_WORK * max(1, FEW_SEGMENTS // max(1, _segments(&s)))
     if k >= 4 and free > 0 and s.ws.u > 0:
         with nogil:
             best = _walk(&s, work, heat, best, &best_order[0])
