@@ -47,18 +47,27 @@ cdef extern from *:
         }
     #define BEAM_HOP(known, last, first) beam_max(known, beam_max(last, first))
 
-    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, int railed, const double *restrict weight, const double *restrict shut,
+    /* What the path and one more candidate weigh. */
+    #define BEAM_FAIR(c) { \
+        double w = weight[c], total = sum + w, squares = (sum_squares + w * w) * part; \
+        scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total)); \
+        rate[c] = flops * now / (total * k); \
+        ring[c] = INFINITY; \
+    }
+
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int equal, int chained, int railed, const double *restrict weight, const double *restrict shut,
         const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb,
         const double *restrict slow, double last_slow, double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte,
         double hop_inside, double hop_inside_byte, double halo_bytes, double flops, const double *row, int fours, double tax, double part,
         const double *restrict inner_lat, const double *restrict inner_spb, double *restrict scale, double *restrict rate,
         double *restrict ring) {
-        for (int c = 0; c < m; c++) {
-            double w = weight[c], total = sum + w, squares = (sum_squares + w * w) * part;
-            scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total));
-            rate[c] = flops * now / (total * k);
-            ring[c] = INFINITY;
-        }
+        BEAM_FAIR(0)
+        if (equal)  /* all weigh the same, and divisions take longest */
+            for (int c = 1; c < m; c++)
+                scale[c] = scale[0], rate[c] = rate[0], ring[c] = INFINITY;
+        else
+            for (int c = 1; c < m; c++)
+                BEAM_FAIR(c)
         if (!chained)
             BEAM_RINGS(hop_lat, hop_byte)
         else if (railed)
@@ -72,7 +81,7 @@ cdef extern from *:
 
     /* One member beside a candidate: what it then costs goes into the worst boundary and the slowest worker, its link into the own ones. */
     #define BEAM_LINKS(j) \
-        const double *restrict lat##j = lat + members[j] * m, *restrict spb##j = spb + members[j] * m; \
+        const double *restrict lat##j = lat + rows[j] * m, *restrict spb##j = spb + rows[j] * m; \
         double v##j = weights[members[j]], slow##j = slows[members[j]], all##j = mass[j], inner##j = inner[j];
     #define BEAM_MEMBER(j) { \
         double halo = rounds * beam_max(far[j], lat##j[c]) + scale[c] * (all##j * (pay[j] + weight[c] * spb##j[c]) + inner##j); \
@@ -82,8 +91,25 @@ cdef extern from *:
         latest = beam_max(latest, halo + rate[c] * slow##j); \
     }
 
+    /* Candidates beside one member that are below `limit` if no other costs more: how many; they go to `few`. The same bits as the whole. */
+    BEAM_CLONES static int beam_few(int m, double rounds, double far, double pay, double mass, double inner, double member_slow,
+        const double *restrict weight, const double *restrict slow, const double *restrict lat, const double *restrict spb,
+        const double *restrict scale, const double *restrict rate, const double *restrict ring, double tax, double limit,
+        double *restrict bound, int *restrict few) {
+        int count = 0;
+        for (int c = 0; c < m; c++) {
+            double halo = rounds * beam_max(far, lat[c]) + scale[c] * (mass * (pay + weight[c] * spb[c]) + inner);
+            bound[c] = beam_max(halo + rate[c] * member_slow, rate[c] * slow[c]) + tax * halo + ring[c];
+        }
+        for (int c = 0; c < m; c++) {
+            few[count] = c;
+            count += bound[c] < limit;
+        }
+        return count;
+    }
+
     /* Four members at once, so that what belongs to a candidate is read and written once; whether any candidate is still below `limit`. */
-    BEAM_CLONES static int beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+    BEAM_CLONES static int beam_beside_four(int count, size_t m, double rounds, const int *members, const int *rows, const double *far, const double *pay,
         const double *mass, const double *inner, const double *weights, const double *slows, const double *restrict weight, const double *lat, const double *spb,
         const double *restrict scale, const double *restrict rate, const double *restrict ring, double tax, double limit,
         double *restrict own_pay, double *restrict own_far, double *restrict slowest, double *restrict worst) {
@@ -98,7 +124,7 @@ cdef extern from *:
         return some != 0;
     }
 
-    BEAM_CLONES static void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+    BEAM_CLONES static void beam_beside_one(int count, size_t m, double rounds, const int *members, const int *rows, const double *far, const double *pay,
         const double *mass, const double *inner, const double *weights, const double *slows, const double *restrict weight, const double *lat, const double *spb,
         const double *restrict scale, const double *restrict rate, double *restrict own_pay, double *restrict own_far,
         double *restrict slowest, double *restrict worst) {
@@ -124,16 +150,19 @@ cdef extern from *:
         return some != 0;
     }
     """
-    void beam_alone(int m, int now, int k, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,
+    void beam_alone(int m, int now, int k, bint equal, bint chained, bint railed, const double *weight, const double *shut, const double *last_lat,
                     const double *last_spb, const double *first_lat, const double *first_spb, const double *slow, double last_slow,
                     double first_slow, double sum, double sum_squares, double hop_lat, double hop_byte, double hop_inside, double hop_inside_byte, double halo_bytes,
                     double flops, const double *row, int fours, double tax, double part, const double *inner_lat,
                     const double *inner_spb, double *scale, double *rate, double *ring) noexcept nogil
-    bint beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+    int beam_few(int m, double rounds, double far, double pay, double mass, double inner, double member_slow, const double *weight,
+                 const double *slow, const double *lat, const double *spb, const double *scale, const double *rate, const double *ring,
+                 double tax, double limit, double *bound, int *few) noexcept nogil
+    bint beam_beside_four(int count, size_t m, double rounds, const int *members, const int *rows, const double *far, const double *pay,
                           const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
                           const double *scale, const double *rate, const double *ring, double tax, double limit, double *own_pay,
                           double *own_far, double *slowest, double *worst) noexcept nogil
-    void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+    void beam_beside_one(int count, size_t m, double rounds, const int *members, const int *rows, const double *far, const double *pay,
                          const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
                          const double *scale, const double *rate, double *own_pay, double *own_far, double *slowest,
                          double *worst) noexcept nogil
@@ -143,6 +172,7 @@ cdef extern from *:
 
 cdef enum:
     CHUNK = 64   # candidates whose sums stay in the first cache
+    SCREENED = 4 # members from which on the dearest one tells most candidates that cannot go on
     AT_ONCE = 4  # members beside which they are looked at in one pass, before a chunk of which none can go on is left
     DIGIT_BITS = 11
     DIGITS = 2048
@@ -188,6 +218,17 @@ cdef struct Beam:
     double *own_pay       # (m,) weighted seconds per byte of the candidate to the members
     double *own_far       # (m,) its largest latency
     double *ring          # (m,)
+    int *few              # (m,) candidates that the dearest member of a path lets go on
+    int *nth              # (k,) 0, 1, ...
+    double *few_weight    # (CHUNK,) of those
+    double *few_slow      # (CHUNK,)
+    double *few_alone     # (CHUNK,)
+    double *few_own_mass  # (CHUNK,)
+    double *few_scale     # (CHUNK,)
+    double *few_rate      # (CHUNK,)
+    double *few_ring      # (CHUNK,)
+    double *few_lat       # (k, CHUNK) by member
+    double *few_spb       # (k, CHUNK)
     uint64_t *seen        # table of keys, twice as large as what is kept of the children, a power of two
     int table
 
@@ -290,14 +331,13 @@ cdef double _joined(const Beam *s, int state, int now, double known) noexcept no
 cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     """Children of one path below `most`: the objective of the whole job as if it and a candidate, `now` members, were its fair sample."""
     cdef const Instance *q = s.q
-    cdef int j, c, chunk, count, at, last_room, m = q.m
+    cdef int last_room, few, m = q.m
     cdef size_t own = <size_t> state * q.k
     cdef const int *members = s.members + own
     cdef size_t last = <size_t> (members[now - 2] if now > 1 else 0) * m, first = <size_t> members[0] * m if now == q.k else last
     cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + s.typical) if 1 < now < q.k else 1.0
     cdef double rounds = q.rounds * known, joined
-    cdef bint some
-    beam_alone(m, now, q.k, now > 1, q.railed, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
+    beam_alone(m, now, q.k, q.equal, now > 1, q.railed, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, q.slow,
                q.slow[last // m], q.slow[first // m], s.sums[2 * state], s.sums[2 * state + 1], s.hop[4 * state], s.hop[4 * state + 1],
                s.hop[4 * state + 2], s.hop[4 * state + 3], q.halo_bytes * known, q.epoch_flops, _row(q, members, now - 1, now, 1), q.fours, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
     last_room = _close(s, state, now)
@@ -306,6 +346,80 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
         if joined < most:
             s.children[s.born] = Child(joined, state, last_room)
             s.born += 1
+    few = _few(s, state, now, rounds, most)
+    if few == 0:
+        return
+    if few <= CHUNK and 2 * (few + AT_ONCE) <= m:
+        _beside_few(s, state, now, rounds, most, few)
+    else:
+        _beside_all(s, state, now, rounds, most)
+
+
+cdef int _few(Beam *s, int state, int now, double rounds, double most) noexcept nogil:
+    """How many candidates the dearest member of the path lets go on; all where that is not worth asking."""
+    cdef const Instance *q = s.q
+    cdef size_t own = <size_t> state * q.k, row
+    cdef const int *members = s.members + own
+    cdef int j, dearest = 0
+    cdef double halo, cost, largest = -1.0
+    if now <= SCREENED or most >= CANNOT_WORK:
+        return q.m
+    for j in range(now - 1):
+        halo = rounds * s.far[own + j] + s.scale[0] * (s.card[own + j] * s.pay[own + j] + s.inner[own + j])
+        cost = halo + s.rate[0] * s.slow[members[j]] + q.communication_weight * halo
+        if cost > largest:
+            largest, dearest = cost, j
+    row = <size_t> members[dearest] * q.m
+    return beam_few(q.m, rounds, s.far[own + dearest], s.pay[own + dearest], s.card[own + dearest], s.inner[own + dearest],
+                    s.slow[members[dearest]], q.weight, s.slow, q.lat + row, q.spb + row, s.scale, s.rate, s.ring,
+                    q.communication_weight, most, s.score, s.few)
+
+
+cdef void _beside_few(Beam *s, int state, int now, double rounds, double most, int few) noexcept nogil:
+    """Children with the candidates in s.few, whose figures are put side by side first."""
+    cdef const Instance *q = s.q
+    cdef size_t own = <size_t> state * q.k, row
+    cdef const int *members = s.members + own
+    cdef int i, j, c, count = (few + AT_ONCE - 1) // AT_ONCE * AT_ONCE
+    cdef double tax = q.communication_weight
+    for i in range(few, count):  # no rest of a loop is left beside vectors
+        s.few[i] = s.few[few - 1]
+    for i in range(count):
+        c = s.few[i]
+        s.few_weight[i], s.few_slow[i], s.few_alone[i], s.few_own_mass[i] = q.weight[c], s.slow[c], s.alone[c], s.own_mass[c]
+        s.few_scale[i], s.few_rate[i], s.few_ring[i], s.own_far[i] = s.scale[c], s.rate[c], s.ring[c], s.inner_lat[c]
+        s.slowest[i] = s.worst[i] = s.own_pay[i] = 0.0
+    for j in range(now - 1):
+        row = <size_t> members[j] * q.m
+        for i in range(count):
+            s.few_lat[j * CHUNK + i], s.few_spb[j * CHUNK + i] = q.lat[row + s.few[i]], q.spb[row + s.few[i]]
+    j = 0
+    while j + AT_ONCE < now:
+        if not beam_beside_four(count, CHUNK, rounds, members + j, s.nth + j, s.far + own + j, s.pay + own + j, s.card + own + j,
+                                s.inner + own + j, q.weight, s.slow, s.few_weight, s.few_lat, s.few_spb, s.few_scale, s.few_rate,
+                                s.few_ring, tax, most, s.own_pay, s.own_far, s.slowest, s.worst):
+            return
+        j += AT_ONCE
+    while j + 1 < now:
+        beam_beside_one(count, CHUNK, rounds, members + j, s.nth + j, s.far + own + j, s.pay + own + j, s.card + own + j,
+                        s.inner + own + j, q.weight, s.slow, s.few_weight, s.few_lat, s.few_spb, s.few_scale, s.few_rate, s.own_pay,
+                        s.own_far, s.slowest, s.worst)
+        j += 1
+    if beam_own(count, rounds, s.few_own_mass, s.few_slow, s.few_scale, s.few_rate, s.own_pay, s.own_far, s.few_alone, s.few_ring, tax,
+                most, s.slowest, s.worst, s.score):
+        for i in range(few):
+            s.children[s.born] = Child(s.score[i], state, s.few[i])
+            s.born += s.score[i] < most
+
+
+cdef void _beside_all(Beam *s, int state, int now, double rounds, double most) noexcept nogil:
+    """Children with all candidates."""
+    cdef const Instance *q = s.q
+    cdef int j, c, chunk, count, at, m = q.m
+    cdef size_t own = <size_t> state * q.k
+    cdef const int *members = s.members + own
+    cdef double tax = q.communication_weight
+    cdef bint some
     memset(s.slowest, 0, 3 * <size_t> m * sizeof(double))
     memcpy(s.own_far, s.inner_lat, m * sizeof(double))
     for chunk in range((m + CHUNK - 1) // CHUNK):
@@ -313,14 +427,14 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
         count = min(<int> CHUNK, m - at)
         j, some = 0, True
         while some and j + AT_ONCE < now:
-            some = beam_beside_four(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.card + own + j, s.inner + own + j,
+            some = beam_beside_four(count, m, rounds, members + j, members + j, s.far + own + j, s.pay + own + j, s.card + own + j, s.inner + own + j,
                                     q.weight, s.slow, q.weight + at, q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.ring + at, tax,
                                     most, s.own_pay + at, s.own_far + at, s.slowest + at, s.worst + at)
             j += AT_ONCE
         if not some:
             continue
         while j + 1 < now:
-            beam_beside_one(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.card + own + j, s.inner + own + j, q.weight,
+            beam_beside_one(count, m, rounds, members + j, members + j, s.far + own + j, s.pay + own + j, s.card + own + j, s.inner + own + j, q.weight,
                             s.slow, q.weight + at, q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
                             s.slowest + at, s.worst + at)
             j += 1
@@ -466,8 +580,8 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
     while s.table < 2 * SPARE * width:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
-    s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (6 + 5 * k) + 14 * m, sizeof(double))
+    s.members = <int *> calloc(w * k + m + k, sizeof(int))
+    s.sums = <double *> calloc(w * (6 + 5 * k) + 14 * m + (7 + 2 * k) * CHUNK, sizeof(double))
     s.children = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
     s.sorted = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
     if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL:
@@ -479,6 +593,13 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
     s.worst, s.own_pay, s.own_far = s.slowest + m, s.slowest + 2 * m, s.slowest + 3 * m
     s.score, s.shut, s.alone = s.slowest + 4 * m, s.slowest + 5 * m, s.slowest + 6 * m
     s.inner_lat, s.inner_spb, s.own_mass = s.slowest + 7 * m, s.slowest + 8 * m, s.slowest + 9 * m
+    s.few_weight = s.slowest + 10 * m
+    s.few_slow, s.few_alone, s.few_own_mass = s.few_weight + CHUNK, s.few_weight + 2 * CHUNK, s.few_weight + 3 * CHUNK
+    s.few_scale, s.few_rate, s.few_ring = s.few_weight + 4 * CHUNK, s.few_weight + 5 * CHUNK, s.few_weight + 6 * CHUNK
+    s.few_lat, s.few_spb = s.few_weight + 7 * CHUNK, s.few_weight + (7 + k) * CHUNK
+    s.few, s.nth = s.members + w * k, s.members + w * k + m
+    for c in range(s.q.k):
+        s.nth[c] = c
     for c in range(s.q.m):
         s.shut[c] = INFINITY
         s.slow[c] = s.q.weight[c] / s.q.speed[c]
