@@ -184,8 +184,8 @@ def _ring(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot:
 def _dead_links(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
     """No two planned nodes may have a link that was measured and carries nothing; pinned workers are where they are."""
     arriving = {worker.node for worker in plan.workers if request.pinned.get(worker.index) != worker.node}
-    for link in [link for link in snapshot.links if link.source in nodes and link.destination in nodes]:
-        if link.bandwidth_bytes_per_second.value == 0.0 and {link.source, link.destination} & arriving:
+    for link in [link for link in snapshot.links if link.bandwidth_bytes_per_second.value == 0.0]:
+        if link.source in nodes and link.destination in nodes and {link.source, link.destination} & arriving:
             yield f"the link from {link.source} to {link.destination} is dead, and both are planned"
 
 
