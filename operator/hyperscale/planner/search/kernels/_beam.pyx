@@ -176,7 +176,7 @@ cdef enum:
     AT_ONCE = 4  # members beside which they are looked at in one pass, before a chunk of which none can go on is left
     DIGIT_BITS = 11
     DIGITS = 2048
-    ROOM = 4     # children found, as many times those kept, before the worst are forgotten
+    ROOM = 2     # children found, as many times those kept, before the worst are forgotten
 cdef int SPARE = 2      # children kept for every one that goes on: the same path's end comes from several parents
 
 
