@@ -176,7 +176,8 @@ def graph_of(topology: Topology, digest: str) -> ClusterGraph:
     empty = snapshot_of(dataclasses.replace(topology, blocked=np.broadcast_to(np.True_, (nodes, nodes))))
     absent = AbsentLink.UNREACHABLE if topology.blocked.any() else AbsentLink.ESTIMATE
     rows, columns = np.nonzero(~topology.blocked & ~np.eye(nodes, dtype=np.bool_))
-    links = MeasuredLinks(rows * nodes + columns, topology.latency_seconds[rows, columns], 1.0 / topology.seconds_per_byte[rows, columns])
+    figures = topology.latency_seconds[rows, columns], 1.0 / topology.seconds_per_byte[rows, columns]
+    links = MeasuredLinks(rows * nodes + columns, *figures, np.ones(len(rows)))
     plain = build(replace(empty, absent_links=absent), POLICY)
     return dataclasses.replace(plain, links=links, digest=digest)
 

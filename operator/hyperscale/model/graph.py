@@ -76,10 +76,10 @@ class MeasuredLinks:
 
     latency_seconds: FloatArray
     """(m,)"""
-
     bandwidth_bytes_per_second: FloatArray
     """(m,)"""
-
+    confidence: FloatArray
+    """(m,) the lesser of both samples' confidences; 1 where neither is known."""
     answered: BoolArray | None = None
     """(m,) True where a sample tells whether the link is alive, also one that counts for nothing else. None: where a figure is usable."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.util.float_sums import sum_in_order
@@ -39,23 +41,14 @@ def use_confidence(graph: ClusterGraph, positions: Iterable[int]) -> float:
 
 
 def _doubts(graph: ClusterGraph) -> Doubts:
-    links = {
-        (graph.index[link.source], graph.index[link.destination]): sure
-        for link in graph.snapshot.links
-        # Two comparisons for most: of a thousand nodes there are a million links, and a plan waits for this.
-        if (link.latency_seconds.confidence != 1.0 or link.bandwidth_bytes_per_second.confidence != 1.0)
-        and (sure := _surely(link.latency_seconds.confidence, link.bandwidth_bytes_per_second.confidence)) < 1.0
-        and link.source in graph.index
-        and link.destination in graph.index
-    }
+    unsteady = np.flatnonzero(graph.links.confidence < 1.0)
+    # Of a pair that is listed twice, against the rule, the least counts: it comes last.
+    unsteady = unsteady[np.argsort(-graph.links.confidence[unsteady], kind="stable")]
+    ends = (part.tolist() for part in np.divmod(graph.links.key[unsteady], max(1, len(graph.nodes))))
+    links = dict(zip(zip(*ends, strict=True), graph.links.confidence[unsteady].tolist(), strict=True))
     unsure = [position for position, node in enumerate(graph.nodes) for gpu in node.gpus if gpu.utilization_ratio.confidence != 1.0]
     use = {position: sure for position in dict.fromkeys(unsure) if (sure := _of_use(graph.nodes[position])) < 1.0}
     return Doubts(links, use)
-
-
-def _surely(latency: float, bandwidth: float) -> float:
-    """The lesser of two confidences; an unknown figure has none, and its estimate is a fallback that is accounted for already."""
-    return min((sure for sure in (latency, bandwidth) if sure > 0.0), default=1.0)
 
 
 def _of_use(node: Node) -> float:

@@ -75,11 +75,11 @@ def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> tuple[M
     listed = [link for link in snapshot.links if link.source in index and link.destination in index and link.source != link.destination]
     source, destination = (np.array([index[name] for name in ends], dtype=np.int64) for ends in _ends(listed))
     key = source * len(index) + destination
-    latency, by_agent = _figures([link.latency_seconds for link in listed])
-    bandwidth, also_by_agent = _figures([link.bandwidth_bytes_per_second for link in listed])
+    latency, by_agent, steady = _figures([link.latency_seconds for link in listed])
+    bandwidth, also_by_agent, also_steady = _figures([link.bandwidth_bytes_per_second for link in listed])
     # Of a pair that is listed twice, against the rule, the same figures count whatever the order.
     order = np.lexsort((also_by_agent, by_agent, bandwidth, latency, key)) if (np.diff(key) <= 0).any() else slice(None)
-    links = MeasuredLinks(key=key[order], latency_seconds=latency[order], bandwidth_bytes_per_second=bandwidth[order])
+    links = MeasuredLinks(key[order], latency[order], bandwidth[order], np.minimum(steady, also_steady)[order])
     return links, np.stack((by_agent, also_by_agent), axis=1)[order]
 
 
@@ -88,13 +88,16 @@ def _ends(links: Sequence[Link]) -> tuple[list[str], list[str]]:
     return [link.source for link in links], [link.destination for link in links]
 
 
-def _figures(samples: Sequence[Sample]) -> tuple[FloatArray, BoolArray]:
-    """(m,) values of samples, NaN where they may not be used, and whether an agent told them."""
+def _figures(samples: Sequence[Sample]) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """(m,) values of samples, NaN where they may not be used, whether an agent told them, and their confidence, 1 where it is unknown."""
     values = np.array([math.nan if sample.value is None else sample.value for sample in samples], dtype=np.float64)
     unknown = np.array([sample.quality is Quality.UNKNOWN for sample in samples], dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         unusable = unknown | ~np.isfinite(values) | (values < 0.0)
-    return np.where(unusable, math.nan, values), np.array([sample.source == Origin.AGENT for sample in samples], dtype=np.bool_)
+    by_agent = np.array([sample.source == Origin.AGENT for sample in samples], dtype=np.bool_)
+    confidence = np.array([sample.confidence for sample in samples], dtype=np.float64)
+    # An unknown figure has no confidence: its estimate is a fallback that is accounted for already.
+    return np.where(unusable, math.nan, values), by_agent, np.where(confidence > 0.0, confidence, 1.0)
 
 
 def _both(key: IntArray, members: BoolArray) -> BoolArray:
@@ -115,6 +118,7 @@ def _without_pod_network(links: MeasuredLinks, by_agent: BoolArray, fabric: Bool
         key=links.key,
         latency_seconds=np.where(fabric & by_agent[:, 0], np.nan, latency),
         bandwidth_bytes_per_second=np.where(fabric & by_agent[:, 1] & (bandwidth != 0.0), np.nan, bandwidth),
+        confidence=links.confidence,
         answered=np.isfinite(latency) | np.isfinite(bandwidth),
     )
 
