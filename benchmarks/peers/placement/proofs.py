@@ -46,18 +46,28 @@ def by_trial(instance: Instance) -> float:
 
 
 def _carry_by_one_algorithm(
-    model: CpModel, ring: IntVar, slowest: tuple[IntVar, IntVar, IntVar, IntVar], used: list[Any], table: FloatArray, most: FloatArray
+    model: CpModel,
+    ring: IntVar,
+    slowest: tuple[IntVar, IntVar, IntVar, IntVar],
+    used: list[Any],
+    table: FloatArray,
+    most: FloatArray,
+    sharp: IntArray,
 ) -> None:
-    """One Boolean a number of nodes and algorithm; the chosen one bounds the allreduce from below.
+    """One Boolean a class of switches, number of nodes and algorithm; the chosen one bounds the allreduce from below.
 
     slowest: hops between nodes and inside, of latency and of bytes, in the units of `most` (5,)
-    table: (nodes + 1, algorithms, 5) what each algorithm takes
+    table: (classes, nodes + 1, algorithms, 5) what each algorithm takes; a higher class is never slower
+    sharp: (m,) class of each node; a placement has the least of those it uses
     """
     ways: list[Any] = []
-    for nodes, way in product(range(1, len(table)), range(table.shape[1])):
-        ways.append(model.new_bool_var(f"way{nodes}-{way}"))
-        part_of = [round(FINE * share) for share in np.divide(table[nodes, way], most, out=np.zeros(5), where=most > 0)[:4]]
-        waits = FINE * round(float(table[nodes, way, 4])) + part_of[0] * slowest[0] + part_of[1] * slowest[1]
+    for at, nodes, way in product(range(len(table)), range(1, table.shape[1]), range(table.shape[2])):
+        figures = table[at, nodes, way]
+        ways.append(model.new_bool_var(f"way{at}-{nodes}-{way}"))
+        for lesser in np.flatnonzero(sharp < at):
+            model.add_implication(ways[-1], used[lesser].negated())
+        part_of = [round(FINE * share) for share in np.divide(figures, most, out=np.zeros(5), where=most > 0)[:4]]
+        waits = FINE * round(float(figures[4])) + part_of[0] * slowest[0] + part_of[1] * slowest[1]
         model.add(sum(used) == nodes).only_enforce_if(ways[-1])
         model.add(FINE * ring >= waits + part_of[2] * slowest[2]).only_enforce_if(ways[-1])
         model.add(FINE * ring >= waits + part_of[3] * slowest[3]).only_enforce_if(ways[-1])
@@ -91,8 +101,9 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit). A node that the circuit
     leaves c times makes its hops c times as slow. With equal shares a worker's time is linear in the chosen partners for each number of
     workers on its node, its farthest partner's wait and the epoch are maxima over implications, and so are the slowest hops between nodes
-    and inside of them. One Boolean says which algorithm carries the allreduce, over as many nodes as are used; all of them are offered.
-    Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not modelled.
+    and inside of them. One Boolean says which algorithm carries the allreduce, over as many nodes as are used and with the least of their
+    switches; all of them are offered. Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not
+    modelled.
     """
     from ortools.sat.python import cp_model
 
@@ -118,8 +129,8 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     inner_wait, inner_bytes = model.new_int_var(0, horizon, "inside latency"), model.new_int_var(0, horizon, "inside bytes")
     gradients = volume.steps * costs.workload.gradient_bytes
     per_epoch = (volume.steps, volume.steps, gradients, gradients, volume.steps)
-    table = collective_table(costs.ranks(workers), workers, costs.sharp_efficiencies)[-1] * per_epoch
-    most = table[1:].max(axis=(0, 1)) / unit
+    table = collective_table(costs.ranks(workers), workers, costs.sharp_efficiencies) * per_epoch
+    most = table[:, 1:].max(axis=(0, 1, 2)) / unit
     hop_wait, hop_bytes = _whole(most[0] * latency), _whole(most[2] * per_byte)
     own_wait, own_bytes = _whole(most[1] * np.diag(latency)), _whole(most[3] * np.diag(per_byte))
     exits: dict[int, list[tuple[Any, int, int]]] = {}
@@ -162,7 +173,7 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
         of_node: list[Any] = [chosen[row] for row in np.flatnonzero(slots == at)]
         model.add_max_equality(used[at], of_node or [0])
     ring = model.new_int_var(0, horizon, "allreduce")
-    _carry_by_one_algorithm(model, ring, (ring_wait, inner_wait, ring_bytes, inner_bytes), used, table / unit, most)
+    _carry_by_one_algorithm(model, ring, (ring_wait, inner_wait, ring_bytes, inner_bytes), used, table / unit, most, costs.sharp_class)
     weight = round(1000 * costs.communication_weight)
     model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * ring)
     solver = cp_model.CpSolver()

@@ -52,9 +52,12 @@ def test_kueue_takes_the_smallest_domain_with_room() -> None:
     assert len(set(racks.tolist())) == 1
 
 
-@pytest.mark.parametrize("family", ["geo", "wan"])
-def test_both_proofs_agree_with_the_plan(family: str) -> None:
-    case = instance(family, 9, 3, 1)
+@pytest.mark.parametrize(
+    ("family", "nodes", "workers", "seed"),
+    [("geo", 9, 3, 1), ("wan", 9, 3, 1), pytest.param("geo", 15, 4, 5, id="switches that add up on one node only")],
+)
+def test_both_proofs_agree_with_the_plan(family: str, nodes: int, workers: int, seed: int) -> None:
+    case = instance(family, nodes, workers, seed, memory_free=True)
     answer = planned(case)
     assert proofs.can_model(case)
     cost, bound = proofs.by_cp_sat(case, answer.order, 20.0)
