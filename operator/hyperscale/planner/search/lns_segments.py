@@ -2,6 +2,10 @@
 
 It climbs out of what single moves cannot. Where the slowest hop of the ring decides, hardly a candidate is near to both neighbours of a
 place: paths for several places at once are.
+
+One search of paths is exact where its work suffices: for some 600 steps along paths, and for more where few segments are free. Three free
+neighbours in the ring get the best of all paths among 16 candidates. Bounds leave shared uplinks out: where those decide, few paths are
+ruled out early, and a longer search ends before it has seen all.
 """
 
 from __future__ import annotations
