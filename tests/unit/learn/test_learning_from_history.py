@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,7 @@ from hyperscale.control.history.run_store import RunStore
 from hyperscale.learn.lesson import Assignment, LessonError, PastRun
 from hyperscale.learn.streams import queue_lesson
 from hyperscale.learn.streams.history_streams import EARLY_PART, MIN_RUNS, history_of, judging_streams, resampled, split
+from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import AgentManifest, load_agent
 from tests.builders.history import RUN
 from tests.unit.cli.cli_samples import run
@@ -82,6 +85,8 @@ def test_a_training_writes_weights_with_the_verdict_and_resumes_to_the_same_byte
     assert (once / "stream.safetensors").read_bytes() == (again / "stream.safetensors").read_bytes()
     manifest = load_agent(once).manifest
     assert isinstance(manifest, AgentManifest)
+    shipped, _ = network_of(load_agent(resources.files("hyperscale.planner.learned") / "weights"))
+    assert manifest.start == hashlib.sha256(shipped.tobytes()).hexdigest(), "the weights that training continued from are named"
     assert (manifest.judged is None) == bool(manifest.refusals)
     assert f"{queue_lesson.RECORDED}: worst stream" in manifest.figures
     with pytest.raises(LessonError, match="another configuration"):
