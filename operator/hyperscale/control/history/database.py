@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sql
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from hyperscale.control.history.database_calls import note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
@@ -40,6 +40,12 @@ WRITES: Final = (1 << 2) | (1 << 3) | (1 << 4)
 """Bits of pg_relation_is_updatable for UPDATE, INSERT and DELETE (PostgreSQL's CmdType)."""
 PRINTS_ROW: Final = ("23502", "23514", "44000")
 """PostgreSQL's codes whose detail is the whole refused row: a missing value, and a table's or a view's check."""
+REFUSES_ROWS: Final = ("44", "54")
+"""Classes of PostgreSQL's codes for what a view's CHECK OPTION refuses, and what is too large, as a name that no index takes."""
+UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
+"""What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
+LOST: Final = "the database took the row and does not keep it"
+"""As by a rule DO INSTEAD NOTHING, by a trigger, or in a view that does not show the row."""
 HIDDEN: Final = "***"
 MIN_SECRET: Final = 4
 """Characters. Shorter ones are parts of words: the gaps would tell them."""
@@ -60,6 +66,10 @@ _refused: set[tuple[str, str]] = set()
 
 class HistoryError(OSError):
     """The database cannot be used; one line, without the password of its URL."""
+
+
+class RowRefusedError(HistoryError):
+    """The database does not keep a row, and will not if asked again."""
 
 
 class Database:
@@ -148,9 +158,11 @@ class Database:
         self.engine.dispose()
 
     def fault(self, error: Exception) -> HistoryError:
-        """Return an error as one line."""
+        """Return an error as one line; a RowRefusedError where it is about what a row holds."""
         said = without_password(cause_text(error), self._address)
-        return HistoryError(f"{self._shown}: {said[:300]}")
+        code = str(getattr(getattr(error, "orig", None), "sqlstate", ""))
+        kind = RowRefusedError if isinstance(error, UNKEEPABLE) or code.startswith(REFUSES_ROWS) else HistoryError
+        return kind(f"{self._shown}: {said[:300]}")
 
 
 def cause_text(error: Exception) -> str:

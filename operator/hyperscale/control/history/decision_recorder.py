@@ -145,7 +145,7 @@ class DecisionRecorder:
     async def _write(self, store: DecisionStore) -> None:
         self._something.clear()
         while waiting := dict(itertools.islice(self._waiting.items(), MAX_WRITTEN)):
-            await call_database(partial(_record, store, tuple(waiting.values())))
+            self._telemetry.history_failures.inc(await call_database(partial(_record, store, tuple(waiting.values()))))
             for key, written in waiting.items():
                 if self._waiting.get(key) is written:  # else there is a later one by now
                     del self._waiting[key]
@@ -190,13 +190,25 @@ def _row(at: float, kind: str, plan_id: str, because: str, manager: str, state: 
 
 
 def _record(store: DecisionStore, waiting: tuple[NotedDecision, ...]) -> int:
-    """Write what is new: at the first look since a start the newest row of the job may be this very decision."""
+    """Write what is new: at the first look since a start the newest row of the job may be this very decision.
+
+    Return how many the database does not keep: each is given up alone and named in the log. Raises HistoryError.
+    """
+    from hyperscale.control.history.database import RowRefusedError
+
     new = []
     for row, first_look in waiting:
         last = store.last(row.uid, row.kind) if first_look else None
         if last is None or (last.plan_id, last.because) != (row.plan_id, row.because):
             new.append(row)
-    return store.record(new)
+    try:
+        store.record(new)
+    except RowRefusedError as error:
+        if len(waiting) > 1:
+            return sum(_record(store, (each,)) for each in waiting)
+        _LOG.warning("decisions: %s of %s/%s cannot be kept: %s", new[0].kind, new[0].namespace, new[0].job, error)
+        return 1
+    return 0
 
 
 def _decided_by(record: JobRecord | None) -> dict[str, str]:

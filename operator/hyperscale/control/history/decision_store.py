@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
-from hyperscale.control.history.database import Database
+from hyperscale.control.history.database import LOST, UNKEEPABLE, Database
 from hyperscale.control.history.decisions_table import DECISIONS, PersonDecision
 
 MAX_EACH: Final = 1_000
@@ -40,7 +40,7 @@ class DecisionStore:
         self._database.close()
 
     def record(self, decisions: Sequence[PersonDecision]) -> int:
-        """Keep those that are not there; how many were new. Raises HistoryError.
+        """Keep those that are not there; how many were new. Raises HistoryError, RowRefusedError where the database does not keep one.
 
         A decision about a job takes the place of the earlier one of its kind about the same plan, and its offers where it has none.
         The newest MAX_EACH about the jobs of a namespace stay.
@@ -51,7 +51,7 @@ class DecisionStore:
                 namespaces = sorted({one.namespace for one in decisions if one.uid})
                 if new and namespaces:
                     _prune_namespaces(connection, DECISIONS.c.namespace.in_(namespaces))
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, *UNKEEPABLE) as error:
             raise self._database.fault(error) from error
         return new
 
@@ -112,11 +112,12 @@ def _places(*which: sql.ColumnElement[bool]) -> sql.Subquery:
 
 
 def _keep(connection: sql.Connection, one: PersonDecision) -> bool:
-    """Write one decision; False where it is there.
+    """Write one decision; False where it is there. ValueError: the database does not keep it.
 
     It is the newest of its namespace, whatever clock dated the others: what is written later takes back what was written earlier.
     """
-    if connection.scalar(sql.select(DECISIONS.c.identifier).where(DECISIONS.c.identifier == one.identifier)) is not None:
+    own = sql.select(DECISIONS.c.identifier).where(DECISIONS.c.identifier == one.identifier)
+    if connection.scalar(own) is not None:
         return False
     row = msgspec.structs.asdict(one)
     newest = connection.scalar(sql.select(sql.func.max(DECISIONS.c.at)).where(DECISIONS.c.namespace == one.namespace))
@@ -129,6 +130,8 @@ def _keep(connection: sql.Connection, one: PersonDecision) -> bool:
             row["offers"] = row["offers"] or next(filter(None, earlier), "")  # else the answer that it was would be lost
             connection.execute(sql.delete(DECISIONS).where(*same))
     connection.execute(sql.insert(DECISIONS), row)
+    if connection.scalar(own) is None:
+        raise ValueError(LOST)
     return True
 
 

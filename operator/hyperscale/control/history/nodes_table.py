@@ -6,6 +6,7 @@ from typing import Final
 
 import sqlalchemy as sql
 
+from hyperscale.control.history.database import LOST
 from hyperscale.control.history.runs_table import METADATA
 from hyperscale.evaluate.calibration.lessons import MAX_LIVES, NodeLife
 
@@ -32,7 +33,7 @@ def read_lives(connection: sql.Connection, cluster: str) -> tuple[NodeLife, ...]
 
 
 def write_lives(connection: sql.Connection, cluster: str, lives: tuple[NodeLife, ...]) -> None:
-    """Keep these lives in place of what was there of them, and of the cluster's no more than `MAX_LIVES`."""
+    """Keep these lives in place of what was there of them, and of the cluster's no more than `MAX_LIVES`. ValueError: one is not kept."""
     for life in lives:
         connection.execute(sql.delete(NODES).where(_same(cluster, life)))
     rows = [
@@ -48,6 +49,8 @@ def write_lives(connection: sql.Connection, cluster: str, lives: tuple[NodeLife,
     ]
     if rows:
         connection.execute(sql.insert(NODES), rows)
+        if any(connection.scalar(sql.select(NODES.c.node).where(_same(cluster, life))) is None for life in lives):
+            raise ValueError(LOST)
     own = sql.select(NODES.c.insert_seconds).where(NODES.c.cluster == cluster).order_by(NODES.c.insert_seconds.desc())
     oldest = connection.execute(own.offset(MAX_LIVES).limit(1)).scalar()
     if oldest is not None:

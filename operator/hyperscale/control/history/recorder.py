@@ -85,6 +85,7 @@ class RunRecorder:
         self._waiting: dict[str, FinishedRun] = {}
         self._something = asyncio.Event()
         self._fault = ""
+        self._given_up = 0
 
     def note(self, state: ReconcileInput, status: JobStatus) -> None:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
@@ -151,16 +152,24 @@ class RunRecorder:
             except Exception:
                 self._something.set()
                 raise
+            finally:
+                self._count_given_up(history)
             self._waiting = {uid: run for uid, run in self._waiting.items() if batch.get(uid) is not run}
             if new + await self._prune(history):
                 await self._learn(history)
         if self._watch.pending:
             lives = dict(self._watch.pending)
             await call_database(partial(history.keep_lives, self._cluster, tuple(lives.values())))
+            self._count_given_up(history)
             for key, life in lives.items():
                 if self._watch.pending.get(key) is life:
                     del self._watch.pending[key]
             await self._learn(history)
+
+    def _count_given_up(self, history: RunStore) -> None:
+        """Rows that the database did not keep since the last count are failures too."""
+        self._telemetry.history_failures.inc(history.given_up - self._given_up)
+        self._given_up = history.given_up
 
     async def _wait(self, history: RunStore) -> None:
         """Until there is something to write; nodes are looked at meanwhile."""

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard, heard_steps, placement
-from hyperscale.control.history.database import Database, cause_text
+from hyperscale.control.history.database import LOST, UNKEEPABLE, Database, RowRefusedError
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import (
@@ -44,10 +44,6 @@ MOST_WORKLOADS: Final = 32
 """Whose steps are read, those that ran last: a curve takes the time of some fits."""
 TEXTS_SEARCHED: Final = 4
 """Times the runs wanted whose texts are searched: stand-ins and plans without parts leave some out."""
-_UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
-"""What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
-REFUSES_ROWS: Final = ("44", "54")
-"""Classes of PostgreSQL's codes for what a view's CHECK OPTION refuses, and what is too large, as a name that no index takes."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -64,6 +60,8 @@ class RunStore:
         self._keeps_lives = NODES.name in self._database.tables
         self._row_faults: set[str] = set()
         """Each named in the log once."""
+        self.given_up = 0
+        """Rows that the database did not keep since it was opened."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -72,16 +70,17 @@ class RunStore:
     def record(self, runs: Sequence[FinishedRun]) -> int:
         """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError.
 
-        A run that the database refuses for what it holds is given up and named in the log; the others are kept.
+        A run that the database refuses for what it holds, or takes and does not keep, is given up and named in the log; others are kept.
         """
         rows = {run.uid: msgspec.structs.asdict(run) for run in runs}
         try:
             return self._keep(rows)
-        except _UNKEEPABLE as error:
+        except RowRefusedError as error:
             if len(rows) > 1:
                 return sum(self.record([run]) for run in {run.uid: run for run in runs}.values())
             for row in rows.values():
-                _LOG.warning("history: the run of %s/%s cannot be kept: %s", row["namespace"], row["name"], self._fault(error))
+                _LOG.warning("history: the run of %s/%s cannot be kept: %s", row["namespace"], row["name"], error)
+            self.given_up += len(rows)
             return 0
 
     def _keep(self, rows: Mapping[str, dict[str, Any]]) -> int:
@@ -96,11 +95,11 @@ class RunStore:
                 if new:
                     connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
                     connection.execute(sql.insert(RUNS), [{name: row[name] for name in self._columns} for row in new])
-        except _UNKEEPABLE:
-            raise
-        except SQLAlchemyError as error:
-            if str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith(REFUSES_ROWS):
-                raise ValueError(cause_text(error)) from error
+                    uids = {row["uid"] for row in new}
+                    # No count of inserted rows: a rule or a trigger may have put them elsewhere.
+                    if uids - set(connection.scalars(sql.select(RUNS.c.uid).where(RUNS.c.uid.in_(uids)))):
+                        raise ValueError(LOST)  # what was there before stays
+        except (SQLAlchemyError, *UNKEEPABLE) as error:
             raise self._fault(error) from error
         return len(new)
 
@@ -253,14 +252,24 @@ class RunStore:
             raise self._fault(error) from error
 
     def keep_lives(self, cluster: str, lives: Sequence[NodeLife]) -> None:
-        """Write lives of a cluster's nodes, in one transaction; nothing is kept in a database without their table. Raises HistoryError."""
+        """Write lives of a cluster's nodes, in one transaction; nothing is kept in a database without their table. Raises HistoryError.
+
+        A life that the database does not keep is given up and named in the log.
+        """
         if not self._keeps_lives:
             return
         try:
             with self._engine.begin() as connection:
                 write_lives(connection, cluster, tuple(lives))
-        except SQLAlchemyError as error:
-            raise self._fault(error) from error
+        except (SQLAlchemyError, *UNKEEPABLE) as error:
+            fault = self._fault(error)
+            if not isinstance(fault, RowRefusedError):
+                raise fault from error
+            for life in lives if len(lives) > 1 else ():
+                self.keep_lives(cluster, [life])
+            if len(lives) == 1:
+                self.given_up += 1
+                _LOG.warning("history: the life of the node %s cannot be kept: %s", lives[0].node, fault)
 
     def _read_columns(self) -> list[sql.Column[Any]]:
         """Of the runs; a database of an earlier version lacks some."""

@@ -116,7 +116,9 @@ class Telemetry:
         self.prediction_ratio = self._histogram(
             "hyperscale_prediction_ratio", "Measured epoch over the predicted one, of finished runs.", _RATIOS, "architecture"
         )
-        self.history_failures = self._counter("hyperscale_history_failures_total", "Failed reads and writes of history.")
+        self.history_failures = self._counter(
+            "hyperscale_history_failures_total", "Failed reads and writes of history, and rows that the database did not keep."
+        )
         self.calibrated = self._gauge(
             "hyperscale_predictions_calibrated", "1 for the status of the condition PredictionsCalibrated, else 0.", "status"
         )
