@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LARGE_PART: Final = 0.25
 """Of the runs, from which a namespace alone may bend a curve so that it predicts none of them."""
+MOST_LEFT_OUT: Final = 4
+"""Namespaces that are left out in turn: a curve takes the time of some fits."""
 
 
 class _Fitted(NamedTuple):
@@ -57,7 +59,7 @@ class Curves:
 
 def _calibrations(workload: Workload, runs: Sequence[MeasuredStep], least: int) -> dict[str, Calibration]:
     curves = _own_curves(runs, least)
-    if (curve := shared_curve(runs, least)) is not None:
+    if len({run.namespace for run in runs}) > 1 and (curve := shared_curve(runs, least)) is not None:
         curves[""] = heard_steps(runs, least), curve
     return {
         namespace: replace(
@@ -70,39 +72,51 @@ def _calibrations(workload: Workload, runs: Sequence[MeasuredStep], least: int) 
 def shared_curve(runs: Sequence[MeasuredStep], least: int) -> StepTime | None:
     """Return the curve of a workload's runs, newest first, which no single namespace of several decides; None where there is none.
 
-    Two namespaces measured each shape and placement whose effect it has. It predicts the runs of more than half of the namespaces.
-    Where all runs together teach none, each namespace with a large part of them is left out in its turn, as long as two others remain.
+    Two namespaces measured what it reaches, and each shape and placement whose effect it has. It predicts the runs of more than half of
+    the namespaces. Where all runs together teach none, each namespace with a large part of them is left out in its turn, as long as two
+    others remain; where a namespace decides a part of it, each that does so. Else it does not reach that part.
     """
+    counts = Counter(run.namespace for run in runs)
+    curve, deciding = _attempt(heard_steps(runs, least), runs)
+    if curve is not None and not deciding:
+        return curve
+    shrunk = [curve]
+    large = [namespace for namespace, count in counts.most_common() if count >= LARGE_PART * len(runs)]
+    for namespace in (deciding or large)[:MOST_LEFT_OUT] if len(counts) > 2 else ():
+        curve, decides = _attempt(heard_steps([run for run in runs if run.namespace != namespace], least), runs)
+        if curve is not None and not decides:
+            return curve
+        shrunk.append(curve)
+    return next(filter(None, shrunk), None)
+
+
+def _attempt(steps: Sequence[MeasuredStep], runs: Sequence[MeasuredStep]) -> tuple[StepTime | None, list[str]]:
+    """The curve of these steps without the parts that one namespace decides, and the namespaces that decide any; None without a curve."""
+    from hyperscale.planner.cost.shared_reach import classes_decided_by, without_classes
     from hyperscale.planner.cost.steptime_fit import learn  # numpy, in an operator whose planners have a process of their own
 
-    for steps in _tries(runs, least):
-        curve = learn([run.step for run in steps], [run.predicted_seconds for run in steps], [run.namespace for run in steps])
-        if curve is not None and _agree(curve, runs):
-            return curve
-    return None
+    rows, namespaces = [run.step for run in steps], [run.namespace for run in steps]
+    curve = learn(rows, [run.predicted_seconds for run in steps], namespaces)
+    if curve is None:
+        return None, []
+    decided = classes_decided_by(curve, rows, namespaces) if len(set(namespaces)) > 1 else {}
+    curve = without_classes(curve, frozenset().union(*decided.values()))
+    return (curve if _agree(curve, runs) else None), list(decided)
 
 
 def _own_curves(runs: Sequence[MeasuredStep], least: int) -> dict[str, tuple[tuple[MeasuredStep, ...], StepTime]]:
-    """Return runs and curve by namespace, of those with `least` runs whose own runs teach one; none where a single one has runs."""
+    """Return runs and curve by namespace, of those with `least` runs whose own runs teach one."""
     from hyperscale.planner.cost.steptime_fit import learn
 
     counts = Counter(run.namespace for run in runs)
     curves = {}
     for namespace, count in sorted(counts.items()):
-        if len(counts) > 1 and count >= least:
+        if count >= least:
             own = tuple(run for run in runs if run.namespace == namespace)
             curve = learn([run.step for run in own], [run.predicted_seconds for run in own])
             if curve is not None:
                 curves[namespace] = own, curve
     return curves
-
-
-def _tries(runs: Sequence[MeasuredStep], least: int) -> list[tuple[MeasuredStep, ...]]:
-    """All runs as they are heard; then those without one namespace."""
-    counts = Counter(run.namespace for run in runs)
-    large = [namespace for namespace, count in counts.most_common() if count >= LARGE_PART * len(runs)]
-    rests = [[run for run in runs if run.namespace != namespace] for namespace in (large if len(counts) > 2 else [])]
-    return [heard_steps(each, least) for each in (runs, *rests)]
 
 
 def _agree(curve: StepTime, runs: Sequence[MeasuredStep]) -> bool:

@@ -121,11 +121,13 @@ class StepTime(msgspec.Struct, frozen=True, rename="camel"):
     """By `Step.name`, as far as its rows could be believed; on top of what its shape says."""
     shapes: Annotated[tuple[ShapeWeight, ...], Meta(max_length=MAX_SHAPES)] = ()
     """Empty where the rows show no effect of the shape that the curve lacks."""
+    most_nodes: Count = 0
+    """That two namespaces measured, where several taught the curve: it reaches no further. 0: one namespace taught it."""
 
     def reaches(self, gpus: Sequence[int]) -> bool:
         """True where placements of this class were measured with as few and with as many GPUs: nothing is extrapolated."""
         link = self.links[node_class(gpus)]
-        return 0 < link.least_gpus <= sum(gpus) <= link.most_gpus
+        return 0 < link.least_gpus <= sum(gpus) <= link.most_gpus and (not self.most_nodes or len(gpus) <= self.most_nodes)
 
 
 def node_class(gpus: Sequence[int]) -> int:

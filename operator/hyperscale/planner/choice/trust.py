@@ -13,7 +13,7 @@ from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.history.corrections import Corrections, PredictedPart
-from hyperscale.model.history.step_curves import ABSURD_RATIO, StepTime, placed
+from hyperscale.model.history.step_curves import ABSURD_RATIO, Step, StepTime, placed
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
@@ -105,6 +105,10 @@ def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[st
         sentences.append(
             f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone."
         )
+    elif _lacks_agreement(problem, order):
+        sentences.append(
+            "No two namespaces that agree have run this workload on such a placement: the cost model predicts it, and its range counts too."
+        )
     return tuple(sentences)
 
 
@@ -150,12 +154,23 @@ def _curve_seconds(problem: Problem, order: IntArray, curve: StepTime) -> float 
     """Of one epoch; None where no such placement was measured, or others keep its GPUs busy, of which the curve knows nothing."""
     if float(problem.utilization[order].max()) > IDLE_UTILIZATION:
         return None
+    step, steps = _placed(problem, order)
+    return steps * float(predict(curve, [step])[0]) if curve.reaches(step.gpus) else None
+
+
+def _placed(problem: Problem, order: IntArray) -> tuple[Step, int]:
     gpus: dict[str, int] = {}
     for member in order:
         name = problem.names[member]
         gpus[name] = gpus.get(name, 0) + problem.demand.gpus
-    step, steps = placed(gpus, problem.workload.vertices, problem.workload.batch_size)
-    return steps * float(predict(curve, [step])[0]) if curve.reaches(step.gpus) else None
+    return placed(gpus, problem.workload.vertices, problem.workload.batch_size)
+
+
+def _lacks_agreement(problem: Problem, order: IntArray) -> bool:
+    """Whether the curve that several namespaces taught does not reach the placement: a single one of them would decide there."""
+    calibration = _calibration(problem, order)
+    curve = calibration.curve if calibration is not None else None
+    return curve is not None and curve.most_nodes > 0 and not curve.reaches(_placed(problem, order)[0].gpus)
 
 
 def mix(products: Iterable[str | None]) -> str:
@@ -174,14 +189,18 @@ def corrected_range(correction: Correction, figures: Breakdown, doubt: float = 0
 
 
 def stated_range(used: UsedNodes, figures: Breakdown, correction: Correction | None, parts: Sequence[PredictedPart]) -> tuple[float, float]:
-    """Low and high epoch seconds: by finished runs where enough of them taught this architecture, else by what is not known."""
+    """Low and high epoch seconds: by finished runs where enough of them taught this architecture, else by what is not known.
+
+    By both, whichever is wider, where namespaces have runs of this workload that do not agree about the placement.
+    """
     corrections = used.problem.request.corrections
+    low, high = (shown_ratio(correction) * seconds for seconds in prediction_range(used, figures))
     if correction is None or (corrections is not None and not correction.by_curve and corrections.runs < MIN_RUNS_OF_RANGE):
-        low, high = prediction_range(used, figures)
-        ratio = shown_ratio(correction)
-        return low * ratio, high * ratio
+        return low, high
     doubt = log_error(corrections, parts) if corrections is not None and not correction.by_curve else 0.0
-    return corrected_range(correction, figures, doubt)
+    least, most = corrected_range(correction, figures, doubt)
+    apart = not correction.by_curve and _lacks_agreement(used.problem, used.order)
+    return (min(low, least), max(high, most)) if apart else (least, most)
 
 
 def fallbacks(used: UsedNodes) -> tuple[str, ...]:

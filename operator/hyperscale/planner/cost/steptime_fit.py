@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ from hyperscale.model.history.step_curves import (
 )
 from hyperscale.planner.cost.agreed_spread import agreed_spread
 from hyperscale.planner.cost.place_effects import learnt_effects
+from hyperscale.planner.cost.shared_form import common_rows, soft_loss, votes
 from hyperscale.planner.cost.steptime import SHORTEST_SECONDS, Design, curve_seconds, gradient, predict, split_seconds
 
 LEAST_ROWS: Final = 12
@@ -77,8 +78,12 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequ
     Rows are held out singly and by whole placements, so that neither the memory of one placement nor the form alone decides. Only rows
     within the curve's reach are judged, as only plans within it are predicted. `log_error` is the spread of the larger error held out; None
     where it is beyond LARGEST_ERROR.
-    namespaces: of the rows; no single one of several decides `log_error`, or an effect of a shape or placement. Empty: all are of one
+    namespaces: of the rows; no single one of several decides `log_error`, or an effect of a shape or placement, and only rows within what
+    two of them measured count. Empty: all are of one
     """
+    if len(set(namespaces)) > 1:
+        kept = common_rows(rows, namespaces)
+        rows, plain_seconds, namespaces = ([figures[row] for row in kept] for figures in (rows, plain_seconds, namespaces))
     placements = sorted({row.counts for row in rows})
     if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
         return None
@@ -93,7 +98,8 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequ
         if len(ours) and np.abs(ours).mean() >= np.abs(factor).mean():
             return None
         spreads.append(_spread(ours, _in_order(owners, asked)) if len(ours) else -1.0)
-    return _remembering(_fitted(ordered, owners), max(spreads)) if spreads[0] >= 0.0 else None
+    curve = _remembering(_fitted(ordered, owners), max(spreads)) if spreads[0] >= 0.0 else None
+    return replace(curve, most_nodes=max(map(len, placements))) if curve is not None and owners else curve
 
 
 def _in_order(namespaces: Sequence[str], rows: Sequence[int]) -> list[str]:
@@ -148,13 +154,19 @@ def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray, owners: S
 def _fitted(rows: Sequence[Step], owners: Sequence[str] = ()) -> StepTime:
     design = Design.of(rows)
     measured = np.log([row.step_seconds for row in rows])
-    scale = float(np.median(np.exp(measured)))
-    guesses = [_guess(design, measured, exponent) for exponent in (1.2, 2.5, 6.0)]
-    solutions = [_solve(design, measured, guess, scale) for guess in guesses]
-    best = min(solutions, key=lambda pair: pair[1])[0]
+    best = form(rows, owners)
     error = measured - np.log(curve_seconds(best, design))
     shapes, effects = learnt_effects(rows, _sensitivity(best, design), error, owners)
     return _named(best, float(np.sqrt(np.mean(error * error))), effects, shapes, rows)
+
+
+def form(rows: Sequence[Step], owners: Sequence[str] = ()) -> FloatArray:
+    """Return (14,) the figures of `steptime.figures`, without effects; owners: namespaces of the rows, none where all are of one."""
+    design, measured = Design.of(rows), np.log([row.step_seconds for row in rows])
+    scale = float(np.median(np.exp(measured)))
+    loss = soft_loss(votes(rows, owners)) if owners else "soft_l1"
+    solutions = [_solve(design, measured, _guess(design, measured, exponent), scale, loss) for exponent in (1.2, 2.5, 6.0)]
+    return min(solutions, key=lambda pair: pair[1])[0]
 
 
 def _guess(design: Design, measured: FloatArray, exponent: float) -> FloatArray:
@@ -171,7 +183,9 @@ def _guess(design: Design, measured: FloatArray, exponent: float) -> FloatArray:
     return np.array([*vector, 0.01 * shortest])
 
 
-def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float) -> tuple[FloatArray, float]:
+def _solve(
+    design: Design, measured: FloatArray, guess: FloatArray, scale: float, loss: str | Callable[[FloatArray], FloatArray]
+) -> tuple[FloatArray, float]:
     """Figures and cost. What the rows say little of stays near `guess`: a class with one placement has three figures."""
     from scipy.optimize import least_squares  # some 35 MB that an operator whose history teaches no curve does without
 
@@ -193,7 +207,7 @@ def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float
     def slopes(vector: FloatArray) -> FloatArray:
         return np.concatenate([gradient(vector, design), towards])
 
-    robust = {"loss": "soft_l1", "f_scale": ROBUST_SCALE, "max_nfev": MOST_EVALUATIONS}
+    robust = {"loss": loss, "f_scale": ROBUST_SCALE, "max_nfev": MOST_EVALUATIONS}
     solved = least_squares(errors, start, slopes, bounds=(low, high), x_scale=sizes, **robust)
     return solved.x, float(solved.cost)
 

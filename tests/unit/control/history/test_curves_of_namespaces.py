@@ -58,6 +58,7 @@ def test_a_curve_stands_only_where_it_predicts_the_runs_of_more_than_half_of_the
 ) -> None:
     curve = msgspec.structs.replace(TRUTH, links=tuple(msgspec.structs.replace(link, least_gpus=1, most_gpus=8) for link in TRUTH.links))
     monkeypatch.setattr("hyperscale.planner.cost.steptime_fit.learn", lambda *_: curve)
+    monkeypatch.setattr("hyperscale.planner.cost.shared_reach.classes_decided_by", lambda *_: {})
     steps = []
     for namespace, times in zip("abcd", (1.0, *others), strict=False):
         plain = Step((2, 2), 1000.0, 1.0)

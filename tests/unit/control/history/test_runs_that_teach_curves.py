@@ -93,7 +93,7 @@ def taught(history: RunStore) -> tuple[Calibration, ...]:
     """What the operator would put into a request."""
     reader = JobReader()
     reader.calibrations, reader.taught = history.calibrations(5), Curves().learn(history, 5)
-    return reader.calibration(job(4))
+    return reader.calibration(job(4), "team")
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +225,8 @@ def test_an_operator_that_starts_learns_what_is_in_the_database(history: RunStor
         running.cancel()
 
     asyncio.run(start())
-    assert reader.calibration(job(4))[0].curve is not None
+    assert reader.calibration(job(4), "team")[0].curve is not None
+    assert reader.calibration(job(4), "other")[0].curve is None, "it is the word of one namespace"
 
 
 def test_a_run_predicted_by_a_curve_teaches_the_uncorrected_prediction(known: Calibration) -> None:
@@ -269,3 +270,18 @@ def test_a_curve_with_figures_out_of_range_is_refused(known: Calibration, broken
     wire = msgspec.to_builtins(known.curve) | broken
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wire, StepTime)
+
+
+def test_a_plan_beyond_what_two_namespaces_measured_says_so_and_has_the_range_of_the_model(known: Calibration) -> None:
+    assert known.curve is not None
+    shared = msgspec.structs.replace(known, curve=msgspec.structs.replace(known.curve, most_nodes=2))
+    narrow = plan_on((2, 2, 1), (msgspec.structs.replace(known, curve=None, spread=0.01),))
+    beyond = plan_on((2, 2, 1), (msgspec.structs.replace(shared, spread=0.01),))
+    said = "No two namespaces that agree have run this workload on such a placement"
+    assert any(reason.startswith(said) for reason in beyond.reasons)
+    assert not any(reason.startswith(said) for plan in (narrow, plan_on((2, 2), (shared,))) for reason in plan.reasons)
+    assert beyond.predicted.epoch_seconds == narrow.predicted.epoch_seconds
+    bounds = [(plan.predicted.low_seconds, plan.predicted.high_seconds) for plan in (beyond, narrow, plan_on((2, 2, 1)))]
+    (low, high), (narrow_low, narrow_high), (model_low, model_high) = [(one or 0.0, other or 0.0) for one, other in bounds]
+    assert low < narrow_low < narrow_high < high
+    assert high / low >= model_high / model_low * (1.0 - 1e-9)
