@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import numpy as np
 import pytest
 
-from hyperscale.model.history.step_curves import MAX_SHAPES, ShapeWeight, Step
+from hyperscale.model.history.step_curves import LARGEST_EFFECT, MAX_SHAPES, ShapeWeight, Step
 from hyperscale.planner.cost.shape_effects import shape_effects, similarity
+from hyperscale.planner.cost.shape_fit import shape_weights
 from hyperscale.planner.cost.steptime import predict
 from hyperscale.planner.cost.steptime_fit import fit
 from tests.builders.steps import PLACEMENTS, TRUE
@@ -87,3 +90,18 @@ def test_a_shape_is_most_similar_to_itself_and_similarity_has_no_direction() -> 
 def test_nodes_twice_as_large_are_compared_by_lengths_twice_as_large() -> None:
     twice = [tuple(2 * count for count in shape) for shape in PLACEMENTS]
     assert np.allclose(similarity(PLACEMENTS, PLACEMENTS), similarity(twice, twice))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("size", [0.03, 0.1, 0.3])
+def test_shapes_whose_rows_agree_to_a_hair_are_predicted_as_they_were_measured(size: float, seed: int) -> None:
+    """Rows without chance ask for large weights of both signs, which must not be cut off one by one."""
+    chance = np.random.default_rng(seed)
+    shapes = [shape for nodes in (1, 2, 3, 4) for shape in combinations_with_replacement((8, 4, 2), nodes)]
+    errors = {shape: size * np.sin(3.0 * sum(shape) / 32.0 + len(shape)) + chance.normal(0.0, 0.01) for shape in shapes}
+    rows = [Step(shape, 1.0, 1.0, hosts=f"{shape} {number % 2}") for shape in shapes for number in range(4)]
+    off = np.array([errors[row.counts] for row in rows])
+    weights = shape_weights(rows, np.full((len(rows), 2), 0.5), off, np.full(len(rows), 0.01))
+    predicted = shape_effects(weights, shapes).mean(axis=1)
+    assert max(np.abs([[weight.compute, weight.sync] for weight in weights]).ravel()) <= LARGEST_EFFECT
+    assert np.abs(predicted - list(errors.values())).max() <= max(0.03, 0.6 * size)

@@ -39,6 +39,9 @@ CHANCE_RANGE: Final = (np.exp(-3.0), np.exp(3.0))
 MAX_ROUNDS: Final = 30
 """Of the search for the variances: later ones change the third digit of a variance."""
 
+MORE_CHANCE: Final = 4.0
+"""Times the chance, from one try for weights within bounds to the next."""
+
 MIN_RELATIVE_CHANCE: Final = 0.2
 """Of a row, as a part of the median row's: fewer rows without visible chance must not decide alone."""
 
@@ -72,7 +75,7 @@ def shape_weights(rows: Sequence[Step], parts: FloatArray, error: FloatArray, ch
     kept = np.array([row.counts in shapes for row in rows])
     size = np.maximum(chance, MIN_RELATIVE_CHANCE * float(np.median(chance)))[kept]
     evidence = _summed([row for row, own in zip(rows, kept, strict=True) if own], shapes, parts[kept] / size[:, None], error[kept] / size)
-    shares = _posterior(evidence, _variances(evidence)).clip(-LARGEST_EFFECT, LARGEST_EFFECT).round(6).tolist()
+    shares = _bounded_posterior(evidence, _variances(evidence)).round(6).tolist()
     return tuple(ShapeWeight(shape, compute, sync) for shape, compute, sync in zip(shapes, *shares, strict=True))
 
 
@@ -141,6 +144,16 @@ def _surprise(evidence: ShapeEvidence, variances: FloatArray) -> float:
     explained = totals @ covariance @ np.linalg.solve(system, totals)
     rest = evidence.rows * np.log(variances[4]) + evidence.error_square / variances[4]
     return 0.5 * float(np.linalg.slogdet(system)[1] + placements + rest - explained)
+
+
+def _bounded_posterior(evidence: ShapeEvidence, variances: FloatArray) -> FloatArray:
+    """(2, m) weights within LARGEST_EFFECT, with as much more chance as that takes.
+
+    Rows that seem free of chance ask for large weights of both signs, which cancel out: each cut off alone, the rest would not.
+    """
+    while np.abs(shares := _posterior(evidence, variances)).max() > LARGEST_EFFECT:
+        variances = variances * np.array([1.0, 1.0, 1.0, 1.0, MORE_CHANCE])
+    return shares
 
 
 def _posterior(evidence: ShapeEvidence, variances: FloatArray) -> FloatArray:
