@@ -120,3 +120,15 @@ def test_own_corrections_of_runs_that_agree_differ_in_the_spread_only_and_tell_n
 
 def factors(corrections: Corrections) -> tuple[object, ...]:
     return (corrections.untried, corrections.products, corrections.tiers, corrections.insides, corrections.cards, corrections.runs)
+
+
+@pytest.mark.parametrize("ratio", [0.25, 4.0])
+def test_a_contradiction_of_two_widens_the_plans_of_a_third_until_its_fifth_run(ratio: float) -> None:
+    two = [*noisy("honest", 0.08), *(run({"A": 1.0}, ratio, namespace="liar") for _ in range(24))]
+    spreads = []
+    for count in (0, 5):
+        taught = corrections_of([*two, *noisy("third", 0.08, count, seed=3)])
+        chosen = chosen_corrections(taught, training(model={"architecture": "GCN"}), POLICY, "third")
+        assert chosen is not None
+        spreads.append(chosen.spread)
+    assert spreads[1] <= 0.2 < spreads[0]

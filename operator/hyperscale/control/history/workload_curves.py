@@ -74,7 +74,7 @@ def shared_curve(runs: Sequence[MeasuredStep], least: int) -> StepTime | None:
 
     Two namespaces measured what it reaches, and each shape and placement whose effect it has. It predicts the runs of more than half of
     the namespaces. Where all runs together teach none, each namespace with a large part of them is left out in its turn, as long as two
-    others remain; where a namespace decides a part of it, each that does so. Else it does not reach that part.
+    others remain; where a namespace decides a part, each that does so. Else the curve does not reach that part.
     """
     counts = Counter(run.namespace for run in runs)
     curve, deciding = _attempt(heard_steps(runs, least), runs)

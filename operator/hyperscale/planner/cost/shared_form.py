@@ -75,7 +75,8 @@ def votes(rows: Sequence[Step], owners: Sequence[str]) -> FloatArray:
         counted[row] = min(1.0, (ranked[-2] if len(ranked) > 1 else 1) / by_cell[cell][owner])
     totals = {owner: float(counted[[each == owner for each in owners]].sum()) for owner in sorted(set(owners))}
     allowed = statistics.median_low(totals.values())
-    return counted * np.array([min(1.0, allowed / totals[owner]) for owner in owners])
+    counted *= [min(1.0, allowed / totals[owner]) for owner in owners]
+    return counted
 
 
 def soft_loss(counted: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -83,7 +83,11 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequ
     """
     if len(set(namespaces)) > 1:
         kept = common_rows(rows, namespaces)
-        rows, plain_seconds, namespaces = ([figures[row] for row in kept] for figures in (rows, plain_seconds, namespaces))
+        rows, plain_seconds, namespaces = (
+            [rows[row] for row in kept],
+            [plain_seconds[row] for row in kept],
+            [namespaces[row] for row in kept],
+        )
     placements = sorted({row.counts for row in rows})
     if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
         return None
