@@ -76,18 +76,24 @@ def shared_curve(runs: Sequence[MeasuredStep], least: int) -> StepTime | None:
     the namespaces. Where all runs together teach none, each namespace with a large part of them is left out in its turn, as long as two
     others remain; where a namespace decides a part, each that does so. Else the curve does not reach that part.
     """
-    counts = Counter(run.namespace for run in runs)
     curve, deciding = _attempt(heard_steps(runs, least), runs)
     if curve is not None and not deciding:
         return curve
     shrunk = [curve]
-    large = [namespace for namespace, count in counts.most_common() if count >= LARGE_PART * len(runs)]
-    for namespace in (deciding or large)[:MOST_LEFT_OUT] if len(counts) > 2 else ():
-        curve, decides = _attempt(heard_steps([run for run in runs if run.namespace != namespace], least), runs)
-        if curve is not None and not decides:
+    for rest in _rests(runs, deciding):
+        curve, deciding = _attempt(heard_steps(rest, least), runs)
+        if curve is not None and not deciding:
             return curve
         shrunk.append(curve)
     return next(filter(None, shrunk), None)
+
+
+def _rests(runs: Sequence[MeasuredStep], deciding: Sequence[str]) -> list[list[MeasuredStep]]:
+    """The runs without one of the namespaces that decide, or else of those with a large part; none where fewer than two would remain."""
+    counts = Counter(run.namespace for run in runs)
+    large = [namespace for namespace, count in counts.most_common() if count >= LARGE_PART * len(runs)]
+    left_out = (deciding or large)[:MOST_LEFT_OUT] if len(counts) > 2 else []
+    return [[run for run in runs if run.namespace != namespace] for namespace in left_out]
 
 
 def _attempt(steps: Sequence[MeasuredStep], runs: Sequence[MeasuredStep]) -> tuple[StepTime | None, list[str]]:

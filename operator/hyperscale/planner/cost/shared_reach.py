@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from hyperscale.model.graph import FloatArray
 from hyperscale.model.history.step_curves import LinkClass, Step, StepTime, node_class
 from hyperscale.planner.cost.shared_form import cell_of, common_rows
 from hyperscale.planner.cost.steptime import Design, curve_seconds, figures
@@ -31,13 +32,17 @@ def classes_decided_by(curve: StepTime, rows: Sequence[Step], owners: Sequence[s
     whole, allowed = np.log(curve_seconds(figures(curve), design)), max(MOST_MOVED, SPREADS * curve.log_error)
     moves: dict[str, tuple[float, frozenset[int]]] = {}
     for name in sorted(set(owners)):
-        rest = [row for row, owner in enumerate(owners) if owner != name]
-        left = [owners[row] for row in rest]
-        without = form([rows[row] for row in rest], left if len(set(left)) > 1 else ())
-        moved = np.abs(np.log(curve_seconds(without, design)) - whole)
+        moved = np.abs(np.log(curve_seconds(_form_without(name, rows, owners), design)) - whole)
         if (moved > allowed).any():
             moves[name] = float(moved.max()), frozenset(kinds[moved > allowed].tolist())
     return {name: classes for name, (_, classes) in sorted(moves.items(), key=lambda entry: (-entry[1][0], entry[0]))}
+
+
+def _form_without(name: str, rows: Sequence[Step], owners: Sequence[str]) -> FloatArray:
+    """(14,) the form of the rows of all others."""
+    rest = [row for row, owner in enumerate(owners) if owner != name]
+    left = [owners[row] for row in rest]
+    return form([rows[row] for row in rest], left if len(set(left)) > 1 else ())
 
 
 def without_classes(curve: StepTime, classes: Collection[int]) -> StepTime:

@@ -81,13 +81,16 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequ
     namespaces: of the rows; no single one of several decides `log_error`, or an effect of a shape or placement, and only rows within what
     two of them measured count. Empty: all are of one
     """
-    if len(set(namespaces)) > 1:
-        kept = common_rows(rows, namespaces)
-        rows, plain_seconds, namespaces = (
-            [rows[row] for row in kept],
-            [plain_seconds[row] for row in kept],
-            [namespaces[row] for row in kept],
-        )
+    if len(set(namespaces)) <= 1:
+        return _learnt(rows, plain_seconds, ())
+    kept = common_rows(rows, namespaces)
+    common = [rows[row] for row in kept]
+    curve = _learnt(common, [plain_seconds[row] for row in kept], [namespaces[row] for row in kept])
+    return replace(curve, most_nodes=max(len(row.gpus) for row in common)) if curve is not None else None
+
+
+def _learnt(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequence[str]) -> StepTime | None:
+    """The curve of all these rows, as `learn` says."""
     placements = sorted({row.counts for row in rows})
     if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
         return None
@@ -102,8 +105,7 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float], namespaces: Sequ
         if len(ours) and np.abs(ours).mean() >= np.abs(factor).mean():
             return None
         spreads.append(_spread(ours, _in_order(owners, asked)) if len(ours) else -1.0)
-    curve = _remembering(_fitted(ordered, owners), max(spreads)) if spreads[0] >= 0.0 else None
-    return replace(curve, most_nodes=max(map(len, placements))) if curve is not None and owners else curve
+    return _remembering(_fitted(ordered, owners), max(spreads)) if spreads[0] >= 0.0 else None
 
 
 def _in_order(namespaces: Sequence[str], rows: Sequence[int]) -> list[str]:
