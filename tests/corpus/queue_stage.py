@@ -33,6 +33,7 @@ from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.together.start_together import TogetherPlanner
 from hyperscale.planner.workload.profile import profile
+from hyperscale.util.rfc3339 import timestamp
 from tests.builders.placement import DEFAULTS
 
 CREATED = 1_767_225_600.0
@@ -87,14 +88,16 @@ class Stage:
         )
         self.planning = Planning(self.context, self.planner)
 
-    def add(self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, **spec: Any) -> Key:
+    def add(
+        self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, created: float = CREATED, **spec: Any
+    ) -> Key:
         metadata = {
             "namespace": "team",
             "name": name,
             "uid": f"uid-{name}",
             "generation": version,
             "resourceVersion": str(version),
-            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "creationTimestamp": timestamp(created),
             "labels": labels or {},
         }
         given = {

@@ -14,7 +14,7 @@ from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
-from tests.corpus.queue_stage import CREATED, Stage, taken
+from tests.corpus.queue_stage import CREATED, POLICY, Stage, gpu_node, taken
 
 
 async def test_a_job_that_is_alone_on_an_idle_cluster_is_planned_as_if_there_were_no_queue() -> None:
@@ -228,3 +228,40 @@ def test_another_reason_is_always_told() -> None:
     _, status = told(12)
     turn, _ = told(12, reason="WaitingForBetterNodes")
     assert settled(turn, status).message == "again"
+
+
+async def test_older_jobs_that_wait_for_other_nodes_do_not_hide_one_that_starves() -> None:
+    """Many kinds of short and heavy jobs fill a question; nodes are kept for the starving job only where it is in the question."""
+    stage = Stage(nodes=1)
+    pools = [_pooled(gpu_node(f"{pool}{number}", 2), pool) for pool, count in (("a", 1), ("b", 4)) for number in range(count)]
+    stage.cache.replace("Node", pools)
+    held = stage.add("held", epochs=10**6, placement={"nodeSelector": {"pool": "a"}}, workers={"minReplicas": 2, "maxReplicas": 2})
+    first = stage.add("first", epochs=1000, placement={"nodeSelector": {"pool": "b"}}, workers={"minReplicas": 1, "maxReplicas": 1})
+    assert len(await stage.run(held, first)) == 2
+    for number in range(2):
+        _kind(stage, f"old{number}", "a", 2, hidden=100 + number)
+    starving = _kind(stage, "starving", "b", 8, hidden=64, epochs=100_000, created=CREATED + 10.0)
+    stage.now = CREATED + 2.5 * POLICY.queue.starvation_seconds
+    for number in range(8):
+        _kind(stage, f"short{number}", "b", 1, hidden=200 + number, weight=1000, created=stage.now - 100.0)
+    plans = await stage.run(starving, *(key for key in stage.cache.jobs if key.name.startswith("short")))
+    assert any(job.request.job_key == str(starving) for question in stage.planner.questions for job in question.jobs)
+    assert plans == {}, "the nodes that it could use are kept for it"
+
+
+def _pooled(node: dict[str, Any], pool: str) -> dict[str, Any]:
+    node["metadata"]["labels"]["pool"] = pool
+    return node
+
+
+def _kind(
+    stage: Stage, name: str, pool: str, workers: int, *, hidden: int, epochs: int = 10, weight: int = 1, created: float = CREATED
+) -> Key:
+    return stage.add(
+        name,
+        created=created,
+        model={"architecture": "GCN", "epochs": epochs, "hiddenSize": hidden},
+        queueWeight=weight,
+        placement={"nodeSelector": {"pool": pool}},
+        workers={"minReplicas": workers, "maxReplicas": workers},
+    )

@@ -50,6 +50,8 @@ KEPT_BACK_SECONDS: Final = 60.0
 """A job that is not to gain by a stop waits no longer than this for the pods of the stopped job to end."""
 OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
+LATE_KINDS: Final = MAX_TURN_KINDS - 2
+"""Different jobs of a question that may be there because they have waited beyond the bound; they may all wait for other nodes."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ class Pending:
         by_age = sorted(may_fit, key=lambda entry: (not starving(entry), entry.asked, entry.created, entry.key))
         by_index = sorted(may_fit, key=lambda entry: entry.index)
         chosen, kinds = {asking.key: asking}, {asking.kind}
-        for ranked, limit in ((by_age, OLDEST_KINDS + 1), (by_index, MAX_TURN_KINDS)):
+        late = [entry for entry in by_age if starving(entry)]
+        for ranked, limit in ((late, LATE_KINDS), (by_age, OLDEST_KINDS + 1), (by_index, MAX_TURN_KINDS)):
             for entry in ranked:
                 if len(chosen) < MAX_TURN_JOBS and (entry.kind in kinds or len(kinds) < limit):
                     chosen[entry.key] = entry

@@ -23,11 +23,11 @@ from hyperscale.planner.queue.arrivals import counted, history_of
 from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, patience_seconds, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
-from hyperscale.planner.queue.queue_policies import Choosers
+from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
-from hyperscale.planner.queue.rule import by_age
-from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue
+from hyperscale.planner.queue.rule import by_age, thrifty
+from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
 WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
@@ -164,7 +164,7 @@ class _Sequence:
     def run(self, choose: Choose) -> _Sequence:
         """Start what the chooser starts; returns itself."""
         self._late_first()
-        while self.pending and not (self.desk.hurried() if self.ledger.starts else self.desk.expired()):
+        while self.pending and not self._out_of_time():
             choice = self._choice(choose)
             if choice.job is None:
                 self.settled = True
@@ -206,9 +206,8 @@ class _Sequence:
 
     def _first_that_fits(self) -> QueueChoice:
         for entry in sorted(self.pending.values(), key=lambda entry: entry.index):
-            fitting = [option for option in self.catalogue.options(entry, self.ledger).values() if option.fits]
-            if fitting:
-                return QueueChoice(entry.key, min(fitting, key=lambda option: (option.seconds, option.workers)).workers)
+            if (option := quickest(self.catalogue.pending(entry, self.ledger), self.ledger.free_slots)) is not None:
+                return QueueChoice(entry.key, option.workers)
         return QueueChoice(None)
 
     def _late_first(self) -> None:
@@ -216,15 +215,20 @@ class _Sequence:
         bound = self.policy.starvation_seconds
         late = [entry for entry in self.pending.values() if 0 < bound <= entry.queued.waited_seconds]
         for entry in sorted(late, key=lambda entry: (-entry.queued.waited_seconds, entry.key)):
+            if self._out_of_time():
+                return
             strict = entry.queued.waited_seconds >= STRICT_BOUNDS * bound
             limit = math.inf if strict or not self.running else self.policy.max_start_slowdown * entry.best_seconds
-            options = self.catalogue.options(entry, self.ledger).values()
-            fitting = [option for option in options if option.fits and option.seconds <= limit]
-            if fitting:
-                self._start(entry, min(fitting, key=lambda option: (option.seconds, option.workers)).workers)
+            alpha = settings_of(self.policy).alpha(len(self.pending))
+            option = thrifty(self.catalogue.pending(entry, self.ledger), self.ledger.free_slots, alpha, limit)
+            if option is not None:
+                self._start(entry, option.workers)
             elif strict:
                 self.starving.append(entry)
                 self.ledger.reserved |= self.desk.suitable(entry.queued.request)
+
+    def _out_of_time(self) -> bool:
+        return self.desk.hurried() if self.ledger.starts else self.desk.expired()
 
     def _start(self, entry: CatalogueEntry, workers: int) -> None:
         plan = self.desk.final(self.ledger.open_to(entry.queued.request, workers))
@@ -237,18 +241,15 @@ class _Sequence:
 
 def _value(sequence: _Sequence, rule: Choose) -> float:
     """Weighted mean seconds to the end of all jobs of the question, this sequence first and the rule from then on."""
+    entries = sequence.entries
     started = [
-        Started(key, sum(plan.gpus_by_node().values()), run_seconds(sequence.entries[key].queued.request, plan), _weight(sequence, key))
+        Started(key, sum(plan.gpus_by_node().values()), run_seconds(entries[key].queued.request, plan), entries[key].queued.weight)
         for key, plan in sequence.ledger.starts.items()
     ]
     waiting = tuple(sequence.catalogue.ideal(entry) for entry in sorted(sequence.pending.values(), key=lambda entry: entry.index))
     shares = sequence.question.running
     running = tuple(QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in shares)
     return weighted_mean_seconds(started, waiting, running, sequence.cluster(), rule, settled=sequence.settled)
-
-
-def _weight(sequence: _Sequence, key: str) -> float:
-    return sequence.entries[key].queued.weight
 
 
 def _holds(entries: Sequence[CatalogueEntry], chosen: _Sequence) -> tuple[Deferral, ...]:
