@@ -155,6 +155,7 @@ cdef class Stream:
     cdef bint contention
     cdef double starvation
     cdef double strict_bounds        # starvation bounds after which no other job starts before the one that waits longest
+    cdef bint bounded_patience       # the rule waits for better nodes no longer than poor ones cost, as the operator's does
     cdef double wait_price           # what a second of waiting costs more for each second waited before
     cdef double idle_runs            # own best runs that a job which fits lets the agent wait beyond its patience; inf: no bound
     cdef readonly double mean_area
@@ -262,7 +263,7 @@ cdef class Stream:
         self._draw_near()
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
-        self.strict_bounds, self.idle_runs = 1.0, INFINITY
+        self.strict_bounds, self.idle_runs, self.bounded_patience = 1.0, INFINITY, False
 
     def __dealloc__(self):
         release(self.speed)
@@ -565,6 +566,19 @@ cdef class Stream:
                 best, seconds[0] = o, value
         return best
 
+    cdef double _patient_best(self, int j) noexcept nogil:
+        """What the rule's patience is counted from: the best seconds, or those on the free nodes once the job has waited for the difference.
+
+        planner/queue/options.py, `patient`.
+        """
+        cdef int o
+        cdef double least = INFINITY
+        for o in range(self.job[j].options):
+            least = min(least, self._estimate(j, o))
+        if not isfinite(least) or self.now - self.job[j].arrival < least - self.job[j].best:
+            return self.job[j].best
+        return least
+
     cdef int _by_rule(self, const Rule *rule, int *option) noexcept nogil:
         """The index rule: the pending job that starts, -1 to wait."""
         cdef int i, j, o, best = -1
@@ -574,7 +588,7 @@ cdef class Stream:
             j = self.pending[i]
             if (self.job[j].best if rule.order == 0 else self.job[j].area) / self.job[j].weight >= least:
                 continue
-            limit = rule.patience * self.job[j].best if self.runnings else INFINITY
+            limit = rule.patience * (self._patient_best(j) if self.bounded_patience else self.job[j].best) if self.runnings else INFINITY
             o = self._thrifty(j, alpha, limit, &seconds, NODES, INFINITY, 0)
             if o < 0:
                 continue
@@ -1142,6 +1156,10 @@ cdef class Stream:
     def set_strict_bounds(self, double bounds):
         """From how many starvation bounds on no other job starts before the one that waits longest; from one on it goes first on good nodes."""
         self.strict_bounds = bounds
+
+    def set_bounded_patience(self, bint bounded):
+        """Whether the rule waits for better nodes only as long as poor ones would cost the job."""
+        self.bounded_patience = bounded
 
     def set_wait_price(self, double price):
         """What a second of waiting adds to the cost for each second that the job has waited before; 0: waiting costs its weight alone."""

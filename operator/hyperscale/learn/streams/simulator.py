@@ -67,6 +67,8 @@ class Policy(NamedTuple):
     """The agent's bound on waiting; see `planner.queue.wait_bounds`."""
     strict_bounds: float = STRICT_BOUNDS
     """Starvation bounds after which no other job starts before the one that waits longest; 1: at once, on whatever nodes are free."""
+    bounded_patience: bool = False
+    """Whether the rule waits for better nodes only as long as poor ones would cost the job, as the operator's does."""
 
 
 def fifo(alpha: float = 0.0) -> Policy:
@@ -196,6 +198,7 @@ class Simulator:
         self.stream.set_rule(*policy.knobs, mask_patience)
         self.stream.set_idle_bound(policy.idle_runs)
         self.stream.set_strict_bounds(policy.strict_bounds)
+        self.stream.set_bounded_patience(policy.bounded_patience)
         if policy.network is not None:
             self.stream.set_network(policy.network)
         result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)

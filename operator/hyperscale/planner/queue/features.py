@@ -63,11 +63,9 @@ def situation(
     """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own, `idle_runs` as in wait_bounds.py."""
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
-    starving = rule.starving(aged, settings)
-    late_start = None if starving is not None else rule.late_start(aged, cluster.free_slots, settings, busy=bool(running))
-    first = late_start[0] if late_start is not None else starving
+    first = rule.goes_first(aged, cluster.free_slots, settings, busy=bool(running))
     considered = [first] if first is not None else _considered(aged, by_rule)
-    limit = patience if running and starving is None else None
+    limit = patience if running and rule.starving(aged, settings) is None else None
     late = _late(considered, cluster, idle_runs)
     excepted = {(by_rule.job, by_rule.workers), *late}
     candidates = [

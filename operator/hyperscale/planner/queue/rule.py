@@ -70,6 +70,15 @@ def late_start(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettin
     return None
 
 
+def goes_first(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettings, *, busy: bool) -> PendingJob | None:
+    """The only job that may start next because of its wait, whether it fits or not; None: any may. Arguments as in `late_start`."""
+    blocking = starving(aged, settings)
+    if blocking is not None:
+        return blocking
+    late = late_start(aged, free_slots, settings, busy=busy)
+    return late[0] if late is not None else None
+
+
 def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float = math.inf) -> Option | None:
     """The worker count of `job` among those that fit within the limit: a larger one must pay. None where none fits."""
     best: Option | None = None

@@ -36,7 +36,7 @@ HOT: Final = 0.02
 COLD: Final = 5e-3
 """Last heat."""
 SLICE_WORK: Final = 2_500
-"""Work between two looks at the clock: some hundred microseconds."""
+"""Work between two looks at the clock: some hundred microseconds; up to 0.4 s with 128 ranks of which few are free, and uplinks."""
 MIN_WORKERS: Final = 4
 """Fewer have one ring, and local search finds their best places."""
 SEEDS: Final = 1000
