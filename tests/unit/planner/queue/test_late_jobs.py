@@ -30,7 +30,7 @@ def job(name: str, waited: float, most: int) -> QueuedJob:
 
 
 def decide(jobs: tuple[QueuedJob, ...], queue: QueuePolicy, starts_before_hurry: int | None = None) -> AdmissionResult:
-    """`starts_before_hurry`: time runs out once so many final plans were made."""
+    """`starts_before_hurry`: time runs out once this number of final plans was made."""
     policy, made = PolicySpec(queue=queue), 0
 
     def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
