@@ -89,7 +89,9 @@ def command(request: TrialRequest, inner: list[str], scratch: str) -> list[str]:
 
 def _bubblewrap(folders: Iterable[str], limits: Limits) -> list[str]:
     """Namespaces of its own for everything; a root of nothing but what is named here, all read-only."""
-    words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "localhost", "--clearenv"]
+    # By its whole path: the sandbox itself runs with a PATH of system folders, in which bwrap need not be.
+    words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words += ["--hostname", "localhost", "--clearenv"]
     for path in SYSTEM:
         words += ["--ro-bind-try", path, path]
     words += ["--dev", "/dev", "--proc", "/proc"]

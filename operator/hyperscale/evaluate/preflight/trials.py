@@ -75,7 +75,8 @@ def _answered(request: TrialRequest, scratch: str) -> tuple[bytes, list[str]]:
     """What the watcher answers, and the lines of its errors."""
     with subprocess.Popen(
         [sys.executable, "-m", "hyperscale.evaluate.preflight.trial_watcher", scratch],
-        env={**base_environment(), "TMPDIR": os.environ.get("TMPDIR", "/tmp")},  # noqa: S108 - where folders are made and removed
+        # It looks for the sandbox's program where the caller finds programs; what is tried gets neither.
+        env={**base_environment(), "PATH": os.environ.get("PATH", os.defpath), "TMPDIR": tempfile.gettempdir()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
