@@ -22,7 +22,7 @@ from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, 
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
@@ -89,7 +89,15 @@ class Stage:
         self.planning = Planning(self.context, self.planner)
 
     def add(
-        self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, created: float = CREATED, **spec: Any
+        self,
+        name: str,
+        *,
+        epochs: int = 10,
+        labels: dict[str, str] | None = None,
+        version: int = 1,
+        created: float = CREATED,
+        status: JobStatus | None = None,
+        **spec: Any,
     ) -> Key:
         metadata = {
             "namespace": "team",
@@ -105,7 +113,7 @@ class Stage:
             "dataset": {"source": {"builtin": {"name": "Cora"}}},
             "workers": {"minReplicas": 2, "maxReplicas": 3},
         }
-        self.cache.see_job({"metadata": metadata, "spec": {**given, **spec}})
+        self.cache.see_job({"metadata": metadata, "spec": {**given, **spec}, "status": to_wire(status) if status is not None else {}})
         return Key("team", name)
 
     def seen(self, key: Key, status: JobStatus | None = None) -> ReconcileInput:

@@ -13,8 +13,8 @@ from hyperscale.cli.plan.known_inputs import KnownInputs
 from hyperscale.cli.plan.operator_preview import AskedJob, Decided, Preview
 from hyperscale.cli.plan.outcome import outcome_of
 from hyperscale.control.controller.preview_server import Previews
+from hyperscale.control.lifecycle.queue_wait import joins
 from hyperscale.control.scheduler.admission import PlanAnswer
-from hyperscale.control.scheduler.queue_entry import joins
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.history.corrections import Corrections, Factor

@@ -156,7 +156,7 @@ class LastPreemption(Out, frozen=True):
     completed_epochs: float
     """Predicted, at that time, what its checkpoints hold."""
     waited_seconds: float = 0.0
-    """Waited because of earlier stops."""
+    """Waited in the queue because of all stops; a wait that lasts is not in it yet."""
 
 
 class StatusRefusedNode(Out, frozen=True):

@@ -63,7 +63,9 @@ def is_status(status: JobStatus) -> bool:
 
 
 def settled(status: JobStatus, now: float, created: float) -> JobStatus:
-    """The status without times after `now`, which become `now`, and without waits longer than the job is old (both Unix seconds).
+    """The status without times after `now`, which become `now`, preemptions before the job and waits longer than it is old.
+
+    now, created: Unix seconds
 
     A user who may write a status could else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
     """
@@ -73,9 +75,11 @@ def settled(status: JobStatus, now: float, created: float) -> JobStatus:
 
     corrected: JobStatus = replace(_with_times(replace(status, plan=None), at), plan=status.plan)
     if (stop := corrected.last_preemption) is not None:
-        age = max(0.0, unix_seconds(stop.start_time) - created)
-        if stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS:
-            corrected = replace(corrected, last_preemption=replace(stop, waited_seconds=age))
+        age = max(0.0, now - created)
+        too_long = stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS
+        too_early = unix_seconds(stop.start_time) < created - CLOCK_SKEW_SECONDS
+        start, waited = timestamp(created) if too_early else stop.start_time, age if too_long else stop.waited_seconds
+        corrected = replace(corrected, last_preemption=replace(stop, start_time=start, waited_seconds=waited))
     return status if corrected == status else corrected
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hyperscale.control.cache.records import Key
+from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION
 from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.control.scheduler.admission import PlanAnswer
@@ -168,7 +169,8 @@ def stopped_status(scene: Scene) -> JobStatus:
     assert last is not None
     assert scene.plan is not None
     preempted = Condition(PREEMPTED_CONDITION, "True", "PreemptedForOthers")
-    return JobStatus(plan=scene.plan, conditions=(preempted,), last_preemption=last, preemptions=1)
+    waiting = Condition(WAITING_CONDITION, "True", "InQueue", last_transition_time=last.start_time)
+    return JobStatus(plan=scene.plan, conditions=(preempted, waiting), last_preemption=last, preemptions=1)
 
 
 def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:

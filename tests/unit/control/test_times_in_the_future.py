@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
-from hyperscale.control.lifecycle.stoppable import queued_since, waited_for_others
+from hyperscale.control.lifecycle.queue_wait import queued_since
 from hyperscale.control.lifecycle.unscheduled import delay_left, refused_nodes
 from hyperscale.control.scheduler.pending import KEPT_BACK_SECONDS, Pending
 from hyperscale.control.specs.parsed_specs import JobReader
@@ -53,9 +53,17 @@ def test_a_stop_in_the_future_holds_other_jobs_back_no_longer_than_one_of_now() 
 
 
 def test_no_job_has_waited_longer_for_others_than_it_exists() -> None:
-    stop = read(lastPreemption=STOPPED | {"startTime": timestamp(NOW - 60.0), "waitedSeconds": 1e15}).last_preemption
+    stop = STOPPED | {"startTime": timestamp(NOW - 60.0), "waitedSeconds": 1e15}
+    status = read(lastPreemption=stop, conditions=[PREEMPTED])
+    assert queued_since(status, CREATED, 1, NOW) == unix_seconds(CREATED)
+    assert status.last_preemption is not None
+    assert status.last_preemption.waited_seconds == NOW - unix_seconds(CREATED)
+
+
+def test_no_job_was_preempted_before_its_creation() -> None:
+    stop = read(lastPreemption=STOPPED | {"startTime": "1970-01-01T00:00:00Z"}).last_preemption
     assert stop is not None
-    assert queued_since(stop) == unix_seconds(CREATED)
+    assert stop.start_time == CREATED
 
 
 def test_a_release_in_the_future_delays_the_next_plan_no_longer_than_one_of_now() -> None:
@@ -92,8 +100,3 @@ def test_an_mpijob_that_starts_or_ends_in_the_future_has_no_such_time() -> None:
     cache.see_mpijob(mpijob() | {"status": {"startTime": CREATED, "completionTime": NEVER}})
     view = cache.mpijobs[CORA]
     assert (view.start_time, view.completion_time) == (CREATED, "")
-
-
-def test_a_start_that_nobody_dates_adds_nothing_to_the_wait() -> None:
-    status = JobStatus(last_preemption=LastPreemption(CREATED, ("team/cora",), 1.0, 5.0))
-    assert waited_for_others(status, unix_seconds("")) == 5.0

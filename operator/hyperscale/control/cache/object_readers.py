@@ -178,7 +178,7 @@ def judged_status(wire: object, now: float, created: str) -> tuple[JobStatus, st
         return JobStatus(), "times, figures or a plan that the operator cannot have written"
     status = replace(status, measured=checked(status.measured)) if status.measured is not None else status
     plausible = settled(status, now, unix_seconds(created) if created else -math.inf)
-    return plausible, "" if plausible is status else "times in the future, or a wait longer than the job is old"
+    return plausible, "" if plausible is status else "times in the future or before the job, or a wait longer than the job is old"
 
 
 def unreadable_job(resource: Json, fault: IntakeFault, now: float) -> JobRecord:

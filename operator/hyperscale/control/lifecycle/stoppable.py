@@ -60,18 +60,10 @@ def preemption_blocker(job: JobSpec, view: MpiJobView, status: JobStatus, policy
     """
     if policy.order is QueueOrder.ARRIVAL:
         return "spec.queue.order of the PlannerPolicy is Arrival: a preempted job would start again at once"
-    waited_seconds = waited_for_others(status, unix_seconds(view.start_time))
+    waited_seconds = status.last_preemption.waited_seconds if status.last_preemption is not None else 0.0
     if 0.0 < policy.starvation_seconds <= waited_seconds:
         return f"it has waited {waited_seconds:.4g} s for others already, spec.queue.starvationSeconds of the PlannerPolicy allows no more"
     return migration_blocker(job, view, status.plan_changes)
-
-
-def waited_for_others(status: JobStatus, started: float) -> float:
-    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds; inf where it is not stated)."""
-    last = status.last_preemption
-    if last is None:
-        return 0.0
-    return last.waited_seconds + (max(0.0, started - unix_seconds(last.start_time)) if math.isfinite(started) else 0.0)
 
 
 def epochs_kept(status: JobStatus) -> float:
@@ -93,15 +85,10 @@ def epochs_left(job: JobSpec, stop: LastPreemption) -> int:
     return max(1, math.ceil(job.model.epochs - stop.completed_epochs))
 
 
-def queued_since(stop: LastPreemption) -> float:
-    """Unix seconds from which a stopped job's waiting counts: its run does not, earlier stops do."""
-    return unix_seconds(stop.start_time) - stop.waited_seconds
-
-
-def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastPreemption:
+def begun(status: JobStatus, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastPreemption:
     """A stop that begins now (Unix seconds)."""
-    waited = waited_for_others(status, unix_seconds(view.start_time))
-    return LastPreemption(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), short(waited))
+    waited = status.last_preemption.waited_seconds if status.last_preemption is not None else 0.0
+    return LastPreemption(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), waited)
 
 
 def usable_gpus(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import short
+from hyperscale.control.lifecycle.queue_wait import is_pending
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.pending import CachedVerdict, Pending
 from hyperscale.control.scheduler.queue_entry import QueueEntry
@@ -152,7 +153,7 @@ class AdmissionScheduler:
     def _answer(self, entry: QueueEntry, verdict: CachedVerdict, status: JobStatus) -> PlanAnswer:
         if verdict.start is not None:
             if not entry.stopped:
-                self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
+                self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.waits_since))
             plan = verdict.start.plan
             granted = replace(plan, fallbacks=(*verdict.fallbacks, *plan.fallbacks)) if verdict.fallbacks else plan
             return PlanAnswer(
@@ -166,11 +167,6 @@ class AdmissionScheduler:
         if refusal is None:
             return PlanAnswer(None, verdict.snapshot, turn)
         return PlanAnswer(replace(refusal, message=turn.message), verdict.snapshot, replace(turn, reason="", message=""))
-
-
-def is_pending(state: ReconcileInput) -> bool:
-    """Neither planned nor created yet, or stopped for others since."""
-    return state.restart.preempted or (state.gang.mpijob is None and state.plan.in_force is None)
 
 
 def settled(turn: AdmissionAnswer, status: JobStatus) -> AdmissionAnswer:

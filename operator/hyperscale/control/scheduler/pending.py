@@ -14,14 +14,15 @@ from typing import Final
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
+from hyperscale.control.lifecycle.queue_wait import queued_since
 from hyperscale.control.scheduler.queue_entry import (
     QueueEntry,
     SpecRevision,
-    held_by_preflight,
+    is_held_back,
+    may_start,
     revision_of,
     taught_entry,
     taught_since,
-    waits,
 )
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import (
@@ -122,8 +123,8 @@ class Pending:
             if entry is not None and unchanged:  # it is no new arrival, and its answer stands until it is asked about again
                 fresh.asked, fresh.run_seconds = entry.asked, entry.run_seconds
             entry = self._entries[key] = fresh
-        decided = not waits(record, self._cache.plans_of(key).recorded)
-        return None if decided or held_by_preflight(record, self._reader, self._cache.policies) else entry
+        entry.waits_since = queued_since(record.status, record.created, record.generation, self._clock())
+        return entry if may_start(record, self._cache.plans_of(key).recorded, self._reader, self._cache.policies) else None
 
     async def read_all(self, policy: PolicySpec) -> None:
         """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""
@@ -140,13 +141,12 @@ class Pending:
         entries = []
         for other in self._cache.unstarted:
             record = self._cache.jobs.get(other)
-            if other == key or record is None or other in self._cache.assumed_plans or self.kept_back(other) is not None:
+            if other == key or record is None or is_held_back(record) or other in self._cache.assumed_plans or self.kept_back(other):
                 continue
-            theirs = self._reader.policy_of(record.resource, self._cache.policies)
-            entry = self.entry(other, policy) if theirs == policy else None
+            entry = self.entry(other, policy) if self._reader.policy_of(record.resource, self._cache.policies) == policy else None
             if entry is not None and not entry.hopeless:
                 entries.append(entry)
-        return sorted(entries, key=lambda entry: (entry.created, entry.key))
+        return sorted(entries, key=lambda entry: (entry.waits_since, entry.key))
 
     def kept_back(self, key: Key) -> Key | None:
         """A job that is giving its GPUs to others than this one, which therefore must not start yet.
@@ -168,10 +168,10 @@ class Pending:
         now = self._clock()
 
         def starving(entry: QueueEntry) -> bool:
-            return 0 < starvation_seconds <= now - entry.created
+            return 0 < starvation_seconds <= now - entry.waits_since
 
         may_fit = [entry for entry in others if not entry.asked or entry.least_gpus <= free_gpus or starving(entry)]
-        by_age = sorted(may_fit, key=lambda entry: (not starving(entry), entry.asked, entry.created, entry.key))
+        by_age = sorted(may_fit, key=lambda entry: (not starving(entry), entry.asked, entry.waits_since, entry.key))
         by_index = sorted(may_fit, key=lambda entry: entry.index)
         chosen, kinds = {asking.key: asking}, {asking.kind}
         late = [entry for entry in by_age if starving(entry)]
@@ -180,16 +180,16 @@ class Pending:
                 if len(chosen) < MAX_TURN_JOBS and (entry.kind in kinds or len(kinds) < limit):
                     chosen[entry.key] = entry
                     kinds.add(entry.kind)
-        return sorted(chosen.values(), key=lambda entry: (entry.created, entry.key))
+        return sorted(chosen.values(), key=lambda entry: (entry.waits_since, entry.key))
 
     def queued(self, asked: Iterable[QueueEntry]) -> tuple[QueuedJob, ...]:
         """The jobs as a question has them; `asked` are the oldest first."""
         now, before = self._clock(), self._last_arrival
         queued = []
         for entry in asked:
-            gap = None if entry.asked or entry.stopped else max(0.0, entry.created - before) if before else 0.0
-            before = before if entry.asked or entry.stopped else max(before, entry.created)
-            queued.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
+            gap = None if entry.asked or entry.stopped else max(0.0, entry.waits_since - before) if before else 0.0
+            before = before if entry.asked or entry.stopped else max(before, entry.waits_since)
+            queued.append(QueuedJob(entry.request, max(0.0, now - entry.waits_since), entry.weight, gap))
         return tuple(queued)
 
     def since_last_arrival(self) -> float | None:
@@ -203,16 +203,16 @@ class Pending:
         seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
         option = Option(workers=len(plan.workers), seconds=seconds, empty_seconds=seconds)
         job = PendingJob(str(entry.key), (option,), slots_per_worker=entry.request.job.workers.gpus_per_worker)
-        gap = max(0.0, entry.created - self._last_arrival) if self._last_arrival else 0.0
+        gap = max(0.0, entry.waits_since - self._last_arrival) if self._last_arrival else 0.0
         self.arrivals = counted(self.arrivals, job, gap)
-        self._last_arrival = max(self._last_arrival, entry.created)
+        self._last_arrival = max(self._last_arrival, entry.waits_since)
         entry.asked = True
 
     def learn(self, turns: AdmissionResult, asked: Iterable[QueueEntry], snapshot: ClusterSnapshot) -> list[Key]:
         """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""
         entries = {str(entry.key): entry for entry in asked}
         self.arrivals = turns.arrivals
-        self._last_arrival = max(self._last_arrival, *(entry.created for entry in entries.values()))
+        self._last_arrival = max(self._last_arrival, *(entry.waits_since for entry in entries.values()))
         started = []
         for start in turns.starts:
             entry = entries[start.key]
@@ -275,7 +275,7 @@ class Pending:
         now = self._clock()
 
         def rank(one: QueueEntry) -> tuple[float, float, Key]:
-            waited = now - one.created
+            waited = now - one.waits_since
             return (-waited if 0 < starvation_seconds <= waited else 0.0, *one.index)
 
         ranked = tuple(sorted([entry, *self.others(entry.key, entry.policy)], key=rank))

@@ -12,9 +12,10 @@ from typing import Final, Protocol
 import msgspec
 
 from hyperscale.control.cache.records import Key
+from hyperscale.control.lifecycle.queue_wait import is_pending
 from hyperscale.control.lifecycle.stoppable import run_is_over
 from hyperscale.control.lifecycle.unscheduled import refused_nodes
-from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionScheduler, PlanAnswer, is_pending
+from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionScheduler, PlanAnswer
 from hyperscale.control.scheduler.alternative_search import AlternativeSearch
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.evaluated_question import question_as_planned

@@ -102,7 +102,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         self._telemetry.preemptions.labels(outcome="Started" if good else "Abandoned").inc()
         job = self._reader.read(record.resource, self._cache.policies)[0]
         kept = epochs_safe(job, self._cache.progress.get(key), record.status, judged.epochs_kept)
-        return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
+        return begun(record.status, judged.beneficiaries, kept, now) if good else None
 
     async def check(self) -> None:
         """Put one question, about the policy that has waited longest, where jobs wait or a running one may grow onto free GPUs."""
@@ -122,7 +122,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         policy = group.policy
         await self._admission.get_ready(policy)
         pending = self._pending.others(None, policy)
-        if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in pending):
+        if any(not entry.asked and now - entry.waits_since < UNDECIDED_SECONDS for entry in pending):
             return False
         waiting = [entry for entry in pending if entry.asked]
         snapshot = self._cache.snapshot(policy, now)

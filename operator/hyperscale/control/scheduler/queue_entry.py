@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,11 +10,12 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import resizable
-from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, queued_since, run_is_over
+from hyperscale.control.lifecycle.queue_wait import joins
+from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, run_is_over
 from hyperscale.control.specs.parsed_specs import JobReader, Json, metadata_of
 from hyperscale.control.specs.plan_question import question_about
-from hyperscale.model import constants
-from hyperscale.model.api.job import JobSpec, PlannerChoice, PreflightMode, StartPolicy
+from hyperscale.control.status.reason_sets import HELD_BACK
+from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
 from hyperscale.model.api.preflight import is_held
 from hyperscale.model.history.corrections import Corrections
@@ -21,7 +23,6 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.planner.queue.job_class import kind_of
-from hyperscale.util.rfc3339 import unix_seconds
 
 SpecRevision = tuple[str, int, str]
 
@@ -36,10 +37,10 @@ class QueueEntry:
     request: PlanRequest
     """Without free GPUs."""
     weight: float
-    created: float
-    """Unix seconds since when it waits; for one that was stopped for others its run is left out."""
     kind: bytes
     """Jobs of one kind are placed alike."""
+    waits_since: float = math.inf
+    """Unix seconds from which its wait counts, as of the last look at its status."""
     volumes: tuple[NodeRule, ...] = ()
     """Part of `request`: nodes from which its claims can be reached."""
     run_seconds: float | None = None
@@ -95,7 +96,6 @@ def read_entry(
         policy=policy,
         request=request,
         weight=float(min(job.queue_weight, policy.queue.max_queue_weight)),
-        created=queued_since(stop) if stop is not None else unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
         kind=kind_of(request),
         volumes=volumes,
         stopped=stop is not None,
@@ -118,6 +118,16 @@ def taught_since(entry: QueueEntry, reader: JobReader) -> bool:
     return entry.request.corrections is not reader.placement_corrections(entry.request.job, entry.policy, entry.key.namespace)
 
 
+def is_held_back(record: JobRecord) -> bool:
+    """Whether the status of the present spec says that free GPUs do not help. Only the job's own reconcile finds out when that changes."""
+    return record.reported and record.status.reason in HELD_BACK
+
+
+def may_start(record: JobRecord, recorded: Plan | None, reader: JobReader, policies: Mapping[str, Json]) -> bool:
+    """Whether the queue may start a job whose recorded plan this is."""
+    return waits(record, recorded) and not held_by_preflight(record, reader, policies)
+
+
 def held_by_preflight(record: JobRecord, reader: JobReader, policies: Mapping[str, Json]) -> bool:
     """Whether a required preflight holds a job back, so that it must get no GPUs."""
     spec = record.resource.get("spec")
@@ -137,17 +147,6 @@ def revision_of(record: JobRecord) -> SpecRevision:
     """Differs where the spec does, or where the job was stopped for others again."""
     stop = record.status.last_preemption
     return record.uid, record.generation, stop.start_time if stop is not None and is_preempted(record.status) else ""
-
-
-def joins(job: JobSpec, labels: dict[str, str]) -> bool:
-    """Whether the operator decides when it starts: not a queue, not a person."""
-    return (
-        not labels.get(constants.KUEUE_QUEUE_LABEL)
-        and job.planner is not PlannerChoice.NONE
-        and job.start_policy is not StartPolicy.NEVER
-        and job.start_policy is StartPolicy.AUTOMATIC
-        and not job.run_policy.suspend
-    )
 
 
 def waits(record: JobRecord, recorded: Plan | None) -> bool:

@@ -17,7 +17,7 @@ from hyperscale.model.api.job import OBJECT_NAME_HELP, JobSpec, is_object_name
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.meta import JobMetadata, RenderDefaults
-from hyperscale.model.plan import Calibration, Infeasible
+from hyperscale.model.plan import VOLUME_MISSING, Calibration, Infeasible
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule
 from hyperscale.model.pods import WORKER
 from hyperscale.observe.kube.demand import pod_demand
@@ -27,7 +27,6 @@ from hyperscale.spec import errors
 _ANY_JOB: Final = JobMetadata(namespace="any", name="any", uid="")
 _ANY_IMAGE: Final = RenderDefaults(worker_image="any")
 """What a pod asks of its node depends on neither."""
-VOLUME_MISSING: Final = "VolumeMissing"
 SHOWN_CLAIMS: Final = 3
 TEMPLATE: Final = "spec.workers.template.spec"
 

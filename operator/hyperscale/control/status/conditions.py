@@ -7,12 +7,14 @@ from msgspec.structs import replace
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
 from hyperscale.control.lifecycle.offered import alternatives_of, prior_plan
 from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
+from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, stop_after
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
 from hyperscale.control.status.evaluation_condition import evaluated, evaluation_of
 from hyperscale.control.status.fields import columns, dataset_status
 from hyperscale.control.status.preflight_condition import preflighted
+from hyperscale.control.status.queue_condition import waiting
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED, UNSIZED
 from hyperscale.control.status.run_conditions import new_condition, run_conditions
 from hyperscale.model import constants
@@ -40,6 +42,8 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     measured = _measured(state)
     if decision.reason in UNSIZED or requires_preflight(state):
         plan = None  # of another graph, or of code that has not been tried
+    conditions = _conditions(state, decision, job)
+    waits = any(condition.type == WAITING_CONDITION for condition in conditions)
     return replace(
         _run_fields(status, job),
         dataset=dataset_status(state),
@@ -47,7 +51,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         queue=metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
         columns=columns(workers, plan, measured, ended=decision.reason in ENDED),
         workers=workers,
-        conditions=_conditions(state, decision, job),
+        conditions=conditions,
         plan=bounded(plan) if plan else None,
         alternatives=_recommending(state) if plan else None,
         prior_plan=prior_plan(state),
@@ -55,6 +59,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         preflight=outcome_of(state),
         proposed_migration=_move(state, decision, job),
         proposed_preemption=_stop(state, job),
+        last_preemption=stop_after(status, state.clock.now, waits=waits),
         scheduling=observed(state),
         measured=measured,
         queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
@@ -126,7 +131,7 @@ def _kept_decision(state: ReconcileInput) -> QueueDecision | None:
 def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
     wanted = [_planned(state, decision), _degraded(state), _approved(state, decision), _partitioned(state, decision)]
-    wanted += [evaluated(evaluation_of(state)), preflighted(state)]
+    wanted += [evaluated(evaluation_of(state)), preflighted(state), waiting(state, decision)]
     wanted += [_kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
     wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
     wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)
@@ -231,9 +236,10 @@ def _partitioned(state: ReconcileInput, decision: Decision) -> Condition | None:
 
 
 def _dated(condition: Condition, before: Condition | None, state: ReconcileInput) -> Condition:
-    """With generation and transition time; the time stays as long as the status does."""
+    """With generation and transition time; the time stays as long as the status does, where the condition does not come with its own."""
     if before is condition:
         return condition
     same = before is not None and before.status == condition.status
-    time = before.last_transition_time if before is not None and same else timestamp(state.clock.now)
+    kept = before.last_transition_time if before is not None and same else timestamp(state.clock.now)
+    time = condition.last_transition_time or kept
     return replace(condition, observed_generation=state.job.metadata.generation, last_transition_time=time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.model.decision import Reason
-from hyperscale.model.plan import NEVER_FITS
+from hyperscale.model.plan import NEVER_FITS, VOLUME_MISSING
 
 STALLED: Final = frozenset(
     {
@@ -39,6 +39,8 @@ AT_REST: Final = STALLED | {
 }
 """Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
 
+HELD_BACK: Final = AT_REST | {VOLUME_MISSING}
+"""Reasons for which the queue cannot start a job, whatever GPUs are free: that time is no wait."""
 
 ENDED: Final = frozenset({Reason.SUCCEEDED, Reason.FAILED})
 """The run has ended: its pods are gone, or going."""

@@ -85,7 +85,7 @@ class Telemetry:
         )
         self.queue_waiting_seconds = self._histogram(
             "hyperscale_queue_waiting_seconds",
-            "From the creation of a job to its plan, where it was decided on together with others.",
+            "Wait of a job until its plan, where it was decided on together with others.",
             _WAITING_SECONDS,
         )
         self.planner_failures = self._counter(
