@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.control.cache.records import Key
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, queued_since
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_blocker
@@ -17,7 +18,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.decision import Reason, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileClock, ReconcileInput, SpecFault
-from hyperscale.model.plan import NEVER_FITS, VOLUME_MISSING, Infeasible
+from hyperscale.model.plan import NEVER_FITS, VOLUME_MISSING, Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastPreemption, StateWord
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from tests.builders.seen import changed, job_spec, mpijob, plan, seen, status
@@ -192,3 +193,45 @@ def test_the_queue_counts_all_waits_of_a_preempted_job_and_none_of_its_runs() ->
     assert CREATED + 1900.0 - queued_since(waits, timestamp(CREATED), 1, CREATED + 1900.0) == 1500.0
     forged = replace(waits, last_preemption=replace(STOP, waited_seconds=1e12))
     assert queued_since(forged, timestamp(CREATED), 1, CREATED + 1900.0) == CREATED
+
+
+def planned_before(stage: Stage, generation: int, made: Plan, **spec: Any) -> Key:
+    """A job without an MPIJob whose status has a plan of its first generation."""
+    accepted = Condition("Planned", "True", "PlanAccepted", observed_generation=1, last_transition_time=timestamp(stage.now))
+    told = JobStatus(observed_generation=1, plan=made, conditions=(accepted,))
+    return stage.add("planned", created=stage.now, version=generation, status=told, **SMALL, **spec)
+
+
+SMALL: dict[str, Any] = {"epochs": 10**6, "workers": {"minReplicas": 2, "maxReplicas": 2}}
+
+
+async def test_a_plan_that_nothing_follows_from_is_no_way_around_the_queue() -> None:
+    stage = Stage(nodes=1, gpus=4)
+    stage.now = CREATED + 3.0 * BOUND_SECONDS
+    held = stage.add("held", created=stage.now, **SMALL)
+    made = (await stage.run(held))[held]
+    stage.add("starving", workers={"minReplicas": 4, "maxReplicas": 4})
+    planned = planned_before(stage, 1, made, startPolicy="Never")
+    assert stage.cache.plans_of(planned).in_force == made
+    released = planned_before(stage, 2, made)
+    answer = await stage.ask(released)
+    assert stage.cache.plans_of(released).in_force is None
+    assert answer.turn is not None
+    assert answer.turn.reason == Reason.WAITING_FOR_ADMISSION
+
+
+@pytest.mark.parametrize(("generation", "spec", "kept"), [(1, {}, True), (2, {}, False), (2, {"startPolicy": "Manual"}, True)])
+async def test_a_recorded_plan_is_void_after_a_spec_change_unless_a_person_decides_on_it(
+    generation: int, spec: dict[str, Any], kept: bool
+) -> None:
+    stage = Stage()
+    made = (await stage.run(stage.add("other", **SMALL)))[Key("team", "other")]
+    assert (stage.cache.plans_of(planned_before(stage, generation, made, **spec)).recorded == made) is kept
+
+
+async def test_the_plan_of_an_mpijob_stays_after_a_spec_change() -> None:
+    stage = Stage()
+    made = (await stage.run(stage.add("other", **SMALL)))[Key("team", "other")]
+    started = planned_before(stage, 2, made)
+    stage.start(started, made)
+    assert stage.cache.plans_of(started).recorded == made

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import held_gpus, holds_plan, is_moving
 from hyperscale.control.lifecycle.unscheduled import is_released
-from hyperscale.model.api.job import PlannerChoice
+from hyperscale.model.api.job import PlannerChoice, StartPolicy
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -114,6 +114,22 @@ class PlanRecord(NamedTuple):
     def in_force(self) -> Plan | None:
         """The newest plan."""
         return self.unwritten or self.recorded
+
+
+def plan_in_status(record: JobRecord, view: MpiJobView | None) -> Plan | None:
+    """Return the plan that the status records; None where it is void, because its job is the queue's and nothing was created from it.
+
+    Such a plan is void once the spec changed or the plan no longer fits. The job would else be planned again before jobs that wait.
+    """
+    status = record.status
+    planned = status.condition("Planned")
+    if status.plan is None or view is not None or status.mpi_job_ref is not None or planned is None:
+        return status.plan
+    if planned.status == "True" and planned.observed_generation == record.generation:
+        return status.plan
+    spec = record.resource.get("spec")
+    automatic = isinstance(spec, Mapping) and spec.get("startPolicy", StartPolicy.AUTOMATIC) == StartPolicy.AUTOMATIC
+    return None if automatic else status.plan
 
 
 THOUSANDTHS: Final = 1000

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.assumed_plans import AssumedPlans, PlanRecord
+from hyperscale.control.cache.assumed_plans import AssumedPlans, PlanRecord, plan_in_status
 from hyperscale.control.cache.intake import BATCH_JOB, JOB, MPIJOB, NODE, POD, POLICY, Intake
 from hyperscale.control.cache.job_standing import Standing, standing
 from hyperscale.control.cache.listings import EVERYWHERE, Listing, Listings
@@ -166,7 +166,8 @@ class ClusterCache:
     def plans_of(self, key: Key) -> PlanRecord:
         """Return all plans of a job; the unwritten one is the one that `assume` was called with."""
         record, view = self.jobs.get(key), self.mpijobs.get(key)
-        return PlanRecord(self.assumed_plans.get(key), record.status.plan if record else None, view.plan if view else None)
+        in_status = plan_in_status(record, view) if record else None
+        return PlanRecord(self.assumed_plans.get(key), in_status, view.plan if view else None)
 
     def changed(self) -> set[Key]:
         """Jobs of which something has changed since this was last asked."""
