@@ -119,13 +119,13 @@ class PlanRecord(NamedTuple):
 def plan_in_status(record: JobRecord, view: MpiJobView | None) -> Plan | None:
     """Return the plan that the status records; None where it is void, because its job is the queue's and nothing was created from it.
 
-    Such a plan is void once the spec changed or the plan no longer fits. The job would else be planned again before jobs that wait.
+    Such a plan is void once the spec changed. The job would else be planned again before jobs that wait.
     """
     status = record.status
     planned = status.condition("Planned")
-    if status.plan is None or view is not None or status.mpi_job_ref is not None or planned is None:
+    if status.plan is None or view is not None or status.mpi_job_ref is not None:
         return status.plan
-    if planned.status == "True" and planned.observed_generation == record.generation:
+    if planned is None or planned.observed_generation == record.generation:
         return status.plan
     spec = record.resource.get("spec")
     automatic = isinstance(spec, Mapping) and spec.get("startPolicy", StartPolicy.AUTOMATIC) == StartPolicy.AUTOMATIC
