@@ -187,6 +187,18 @@ def test_a_changed_spec_voids_a_plan_from_which_nothing_was_created() -> None:
     assert decision.reason == Reason.SPEC_CHANGED
 
 
+def test_a_plan_of_an_earlier_spec_is_not_carried_out_where_there_is_none_for_the_present_one() -> None:
+    metadata = JobMetadata(
+        namespace="team", name="cora", uid=UID, generation=2, annotations={constants.APPROVED_PLAN_ANNOTATION: TWO.plan_id}
+    )
+    larger = job_spec(startPolicy="Manual", workers={"minReplicas": 4, "maxReplicas": 4})
+    planned = status(StateWord.PLANNED, condition("Planned", generation=1), plan=TWO)
+    refused = seen(larger, plan=TWO, metadata=metadata, status=planned, refusal=Infeasible("InsufficientGPUs", "4 GPUs are needed"))
+    told = derive(refused, decide(refused))
+    assert told.plan is None
+    assert isinstance(decide(seen(larger, plan=told.plan, metadata=metadata, status=told)), MakePlan)
+
+
 def test_no_gate_opens_while_a_rank_has_no_pod() -> None:
     decision = decide(placed(pods=(worker(0, gated=True),)))
     assert isinstance(decision, Wait)

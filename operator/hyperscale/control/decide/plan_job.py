@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.control.lifecycle.offered import preference_note
+from hyperscale.control.lifecycle.offered import is_of_earlier_spec, preference_note
 from hyperscale.model import constants
 from hyperscale.model.api.job import PlannerChoice, StartPolicy
 from hyperscale.model.decision import CreateMpiJob, Decision, MakePlan, Reason, Wait
@@ -28,7 +28,7 @@ def lacks_plan(state: ReconcileInput) -> Decision | None:
 
 def spec_changed_before_start(state: ReconcileInput) -> Decision | None:
     """Replace a plan of an earlier generation as long as nothing was created from it."""
-    if state.gang.mpijob is not None or state.plan.in_force is None or not _planned_generation_differs(state):
+    if state.gang.mpijob is not None or state.plan.in_force is None or not is_of_earlier_spec(state):
         return None
     return request_plan(state, MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made"))
 
@@ -86,10 +86,3 @@ def request_plan(state: ReconcileInput, step: MakePlan) -> Decision:
 def misfits_text(state: ReconcileInput) -> str:
     """Return the first misfits with their nodes, for a message."""
     return "; ".join(f"{misfit.node}: {misfit.message or misfit.reason}" for misfit in state.capacity.misfits[:3])
-
-
-def _planned_generation_differs(state: ReconcileInput) -> bool:
-    """Whether the recorded plan was made for another generation of the spec."""
-    job = state.job
-    planned = job.status.condition("Planned")
-    return planned is not None and state.plan.metrics is None and planned.observed_generation != job.metadata.generation

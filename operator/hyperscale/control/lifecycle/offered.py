@@ -43,6 +43,13 @@ def prior_plan(state: ReconcileInput) -> PriorPlan | None:
     return prior_of(status.plan) if replaced and status.plan is not None else status.prior_plan
 
 
+def is_of_earlier_spec(state: ReconcileInput) -> bool:
+    """Whether the recorded plan was made for another generation of the spec."""
+    job = state.job
+    planned = job.status.condition("Planned")
+    return planned is not None and state.plan.metrics is None and planned.observed_generation != job.metadata.generation
+
+
 def annotated_plan(state: ReconcileInput, annotation: str) -> str:
     """Return the id of a plan that an annotation names; "" where it is absent or can be none."""
     text = state.job.metadata.annotations.get(annotation, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
-from hyperscale.control.lifecycle.offered import alternatives_of, prior_plan
+from hyperscale.control.lifecycle.offered import alternatives_of, is_of_earlier_spec, prior_plan
 from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
 from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, stop_after
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
@@ -40,8 +40,8 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     job = mpijob if mpijob is not None and mpijob.owner_uid == metadata.uid else None
     workers = _worker_counts(state, job)
     measured = _measured(state)
-    if decision.reason in UNSIZED or requires_preflight(state):
-        plan = None  # of another graph, or of code that has not been tried
+    if decision.reason in UNSIZED or requires_preflight(state) or _is_void(state):
+        plan = None  # of another graph or spec, or of code that has not been tried
     conditions = _conditions(state, decision, job)
     waits = any(condition.type == WAITING_CONDITION for condition in conditions)
     return replace(
@@ -64,6 +64,11 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         measured=measured,
         queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
     )
+
+
+def _is_void(state: ReconcileInput) -> bool:
+    """Whether the plan is of an earlier spec, nothing was created from it, and there is none for the present spec."""
+    return state.gang.mpijob is None and state.plan.refusal is not None and is_of_earlier_spec(state)
 
 
 def _recommending(state: ReconcileInput) -> PlanAlternatives | None:
