@@ -148,7 +148,6 @@ class Rejection(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
 NEVER_FITS = "NeverFits"
 """Reason of a refusal that the nodes of now would give also if they were empty and ready."""
 VOLUME_MISSING = "VolumeMissing"
-"""Reason of a refusal because a claim that the workers mount does not exist."""
 
 
 class Infeasible(Struct, frozen=True, gc=False, rename="camel"):
