@@ -52,8 +52,10 @@ def waiting_since(status: JobStatus, created: str, generation: int, now: float) 
 def queued_since(status: JobStatus, created: str, generation: int, now: float) -> float:
     """Return the same for the queue: the waits of a preempted job because of earlier preemptions count too, its runs do not."""
     since = waiting_since(status, created, generation, now)
-    stop = status.last_preemption if status.is_true(PREEMPTED_CONDITION) else None
-    return since if stop is None else max(since - stop.waited_seconds, min(unix_seconds(created), now))
+    stop = status.last_preemption
+    if stop is None or not status.is_true(PREEMPTED_CONDITION):
+        return since
+    return max(since - stop.waited_seconds, min(unix_seconds(created), now))
 
 
 def stop_after(status: JobStatus, now: float, *, waits: bool) -> LastPreemption | None:

@@ -22,6 +22,7 @@ from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NodeRule, PlanRequest
+from hyperscale.model.status import SUMMARY_CONDITION
 from hyperscale.planner.queue.job_class import kind_of
 
 SpecRevision = tuple[str, int, str]
@@ -120,7 +121,8 @@ def taught_since(entry: QueueEntry, reader: JobReader) -> bool:
 
 def is_held_back(record: JobRecord) -> bool:
     """Whether the status of the present spec says that free GPUs do not help. Only the job's own reconcile finds out when that changes."""
-    return record.reported and record.status.reason in HELD_BACK
+    last_step = record.status.condition(SUMMARY_CONDITION) if record.reported else None
+    return last_step is not None and last_step.reason in HELD_BACK
 
 
 def may_start(record: JobRecord, recorded: Plan | None, reader: JobReader, policies: Mapping[str, Json]) -> bool:
