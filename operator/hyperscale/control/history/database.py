@@ -7,19 +7,20 @@ import logging
 import re
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sql
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from hyperscale.control.history.database_calls import note_connection
+from hyperscale.control.history.database_calls import HistoryError as HistoryError
+from hyperscale.control.history.database_calls import RightMissingError, RowRefusedError, note_connection
 from hyperscale.control.history.runs_table import METADATA, RUNS
-from hyperscale.control.history.table_columns import add_indexes, present_columns
+from hyperscale.control.history.table_columns import add_indexes, make_table, present_columns
 
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 60
@@ -40,8 +41,14 @@ WRITES: Final = (1 << 2) | (1 << 3) | (1 << 4)
 """Bits of pg_relation_is_updatable for UPDATE, INSERT and DELETE (PostgreSQL's CmdType)."""
 PRINTS_ROW: Final = ("23502", "23514", "44000")
 """PostgreSQL's codes whose detail is the whole refused row: a missing value, and a table's or a view's check."""
-REFUSES_ROWS: Final = ("44", "54")
-"""Classes of PostgreSQL's codes for what a view's CHECK OPTION refuses, and what is too large, as a name that no index takes."""
+REFUSES_ROWS: Final = ("44", "54", "P0")
+"""Classes of PostgreSQL's codes for what a view's CHECK OPTION or a trigger refuses, and what is too large for an index."""
+NO_RIGHT: Final = "42501"
+"""PostgreSQL's code for a row that row-level security or a trigger's rights refuse, and for a table without a grant."""
+OVERTAKEN: Final = ("23505", "40001", "40P01")
+"""PostgreSQL's codes where another writer may have been faster: a key that is there by now, and a transaction to begin again."""
+MAX_TRIES: Final = 3
+"""Of a transaction that other writers overtake."""
 UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
 LOST: Final = "the database took the row and does not keep it"
@@ -57,19 +64,12 @@ SHOWN_OPTIONS: Final = frozenset(
     }
 )
 """Options of a URL whose values are printed; any other may be a mistyped password."""
+T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _MAKING: Final = threading.Lock()
 """Stores of one process open side by side: one makes the tables, the others find them."""
 _refused: set[tuple[str, str]] = set()
 """Database and table that could not be made, each named in the log once."""
-
-
-class HistoryError(OSError):
-    """The database cannot be used; one line, without the password of its URL."""
-
-
-class RowRefusedError(HistoryError):
-    """The database does not keep a row, and will not if asked again."""
 
 
 class Database:
@@ -115,7 +115,7 @@ class Database:
             if sql.inspect(self.engine).has_table(table.name):
                 continue
             try:
-                _made(self.engine, table)
+                make_table(self.engine, table)
             except SQLAlchemyError as error:
                 if table.name == wanted:
                     raise
@@ -157,12 +157,30 @@ class Database:
         """Close all connections."""
         self.engine.dispose()
 
+    def write(self, work: Callable[[sql.Connection], T]) -> T:
+        """Return what `work` returns, in one transaction; where another writer overtakes it, it begins again. Raises HistoryError.
+
+        RowRefusedError: a row is not kept. A row that the other one wrote in the same moment is no such row: the next try finds it.
+        """
+        for left in reversed(range(MAX_TRIES)):
+            try:
+                with self.engine.begin() as connection:
+                    return work(connection)
+            except (SQLAlchemyError, *UNKEEPABLE) as error:
+                if not left or _state(error) not in OVERTAKEN:
+                    raise self.fault(error) from error
+        raise AssertionError("the last try has returned or raised")
+
     def fault(self, error: Exception) -> HistoryError:
-        """Return an error as one line; a RowRefusedError where it is about what a row holds."""
-        said = without_password(cause_text(error), self._address)
-        code = str(getattr(getattr(error, "orig", None), "sqlstate", ""))
-        kind = RowRefusedError if isinstance(error, UNKEEPABLE) or code.startswith(REFUSES_ROWS) else HistoryError
-        return kind(f"{self._shown}: {said[:300]}")
+        """Return an error as one line; a RowRefusedError where it is about a row, and a RightMissingError where perhaps about every row."""
+        said, state = without_password(cause_text(error), self._address), _state(error)
+        kind = RowRefusedError if isinstance(error, UNKEEPABLE) or state.startswith(REFUSES_ROWS) else HistoryError
+        return (RightMissingError if state == NO_RIGHT else kind)(f"{self._shown}: {said[:300]}")
+
+
+def _state(error: Exception) -> str:
+    """PostgreSQL's code of an error; "" where it has none."""
+    return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
 
 
 def cause_text(error: Exception) -> str:
@@ -231,15 +249,6 @@ def _read_only(engine: sql.Engine) -> dict[str, str]:
             if column in METADATA.tables[name].columns:
                 computed.setdefault(name, []).extend([column] if takes_rows else [])
     return {name: f", it computes {', '.join(columns)}" if columns else "" for name, columns in computed.items()}
-
-
-def _made(engine: sql.Engine, table: sql.Table) -> None:
-    """Make a table; raises SQLAlchemyError where it is still missing then: another operator may make it in the same moment."""
-    try:
-        table.create(engine, checkfirst=True)
-    except SQLAlchemyError:
-        if not sql.inspect(engine).has_table(table.name):
-            raise
 
 
 def _is_there(address: sql.URL) -> bool:

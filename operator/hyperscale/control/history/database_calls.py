@@ -1,4 +1,8 @@
-"""Calls of the database of history, in threads of their own and for a bounded time."""
+"""Calls of the database of history, in threads of their own and for a bounded time, how they fail, and rows that they write.
+
+Rows are written as many at once as the database takes. A refused row is found by halving. Each try is a call with a time limit of its
+own, and what it wrote waits no longer: a slow database gets further in every round.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,40 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from hyperscale.util.threads import in_daemon_thread
 
 T = TypeVar("T")
+Key = TypeVar("Key")
+Row = TypeVar("Row")
 
 CALL_SECONDS: Final = 120.0
 LEARN_SECONDS: Final = 900.0
 """Of a call that also computes."""
 MOST_LEFT: Final = 8
 """Threads that were given up and are still busy; beyond that no call is begun."""
+MAX_DOUBTED: Final = 50
+"""Rows that are refused alone, one after the other and none taken, before the rest waits for the next round."""
 
 
 class SilentDatabaseError(OSError):
     """The database answered nothing in time."""
+
+
+class HistoryError(OSError):
+    """The database cannot be used; one line, without the password of its URL."""
+
+
+class RowRefusedError(HistoryError):
+    """The database does not keep a row, and will not if asked again."""
+
+
+class RightMissingError(RowRefusedError):
+    """The account may not write a row; perhaps it may write none."""
 
 
 class ServerConnection(Protocol):
@@ -94,6 +116,17 @@ async def call_database(work: Callable[[], T], seconds: float = CALL_SECONDS) ->
             call.end()
 
 
+async def fault_of(work: Awaitable[None]) -> Exception | None:
+    """Return how work failed: what a database does not do is no reason to leave the rest. Raises SilentDatabaseError."""
+    try:
+        await work
+    except SilentDatabaseError:
+        raise  # the rest would be silent too
+    except Exception as error:  # the caller raises it, once the rest is done
+        return error
+    return None
+
+
 def note_connection(connection: ServerConnection) -> None:
     """Make a new connection one of the call whose thread this is, if it is one's."""
     call: _Call | None = getattr(_HERE, "call", None)
@@ -105,3 +138,77 @@ def _cut(connection: ServerConnection) -> None:
     """Shut the socket down; the connection itself belongs to its thread."""
     with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as duplicate:  # it may be closed by now
         duplicate.shutdown(socket.SHUT_RDWR)
+
+
+class _Doubt(NamedTuple, Generic[Row]):
+    """A row that was refused alone."""
+
+    row: Row
+    error: RowRefusedError
+
+
+class RowWriter(Generic[Key, Row]):
+    """Writes rows that wait, the oldest first."""
+
+    def __init__(self, most: int, taken: Callable[[int], None], given_up: Callable[[Row, RowRefusedError], None]) -> None:
+        """most: rows at once; `taken` hears how many were written, `given_up` of each row that the database does not keep."""
+        self._most = self._at_once = most
+        self._taken, self._given_up = taken, given_up
+
+    async def write(self, waiting: dict[Key, Row], write: Callable[[tuple[Row, ...]], int]) -> None:
+        """Write all that waits and take it out of `waiting`; rows may come meanwhile. `write` returns how many rows were not there.
+
+        Raises what `write` raises, and SilentDatabaseError: the next round begins with half as many rows at once.
+        A missing right may be that of one row or of all. Such a row is given up once the database has taken another one in this round;
+        else it still waits, and RightMissingError is raised.
+        """
+        doubted: dict[Key, _Doubt[Row]] = {}
+        some_taken = False
+        while len(doubted) < MAX_DOUBTED and (batch := self._next(waiting, doubted)):
+            try:
+                count = await call_database(partial(write, tuple(batch.values())))
+            except RowRefusedError as error:
+                if len(batch) > 1:
+                    self._at_once = (len(batch) + 1) // 2
+                    continue
+                refused = {key: _Doubt(row, error) for key, row in batch.items()}
+                if isinstance(error, RightMissingError) and not some_taken:
+                    doubted |= refused
+                else:
+                    self._give_up(waiting, refused)
+            except Exception:
+                self._at_once = (len(batch) + 1) // 2
+                raise
+            else:
+                self._at_once = min(self._most, 2 * self._at_once)
+                _remove(waiting, batch)
+                if count:
+                    self._taken(count)
+                    self._give_up(waiting, doubted)
+                    some_taken, doubted = True, {}
+        for doubt in _put_last(waiting, doubted):
+            raise doubt.error
+
+    def _next(self, waiting: Mapping[Key, Row], doubted: Mapping[Key, _Doubt[Row]]) -> dict[Key, Row]:
+        untried = ((key, row) for key, row in waiting.items() if key not in doubted or doubted[key].row is not row)
+        return dict(islice(untried, self._at_once))
+
+    def _give_up(self, waiting: dict[Key, Row], refused: Mapping[Key, _Doubt[Row]]) -> None:
+        _remove(waiting, {key: doubt.row for key, doubt in refused.items()})
+        for doubt in refused.values():
+            self._given_up(doubt.row, doubt.error)
+
+
+def _put_last(waiting: dict[Key, Row], doubted: Mapping[Key, _Doubt[Row]]) -> list[_Doubt[Row]]:
+    """Let the next round begin with others; the rows that still wait."""
+    left = {key: doubt for key, doubt in doubted.items() if waiting.get(key) is doubt.row}
+    for key in left:
+        waiting[key] = waiting.pop(key)
+    return list(left.values())
+
+
+def _remove(waiting: dict[Key, Row], done: Mapping[Key, Row]) -> None:
+    """Take rows out; what came in the place of one meanwhile stays."""
+    for key, row in done.items():
+        if waiting.get(key) is row:
+            del waiting[key]

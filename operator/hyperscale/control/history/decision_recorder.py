@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hyperscale.control.cache.deciders import DECIDED_BY
 from hyperscale.control.cache.records import JobRecord
-from hyperscale.control.history.database_calls import LEARN_SECONDS, SilentDatabaseError, call_database
+from hyperscale.control.history.database_calls import LEARN_SECONDS, RowWriter, call_database, fault_of
 from hyperscale.control.history.namespace_weights import NamespaceWeights, Weights
 from hyperscale.control.lifecycle.offered import annotated_plan, decidable_plans
 from hyperscale.control.specs.parsed_specs import JobReader
@@ -76,6 +75,7 @@ class DecisionRecorder:
         """By uid and kind: plan and reason as last noted, "" where there was none."""
         self._waiting: dict[tuple[str, str, str], NotedDecision] = {}
         """By uid, kind and plan, oldest first."""
+        self._writer: RowWriter[tuple[str, str, str], NotedDecision] = RowWriter(MAX_WRITTEN, lambda _: None, self._give_up)
         self._something = asyncio.Event()
         self._fault = ""
         self._by_namespace = NamespaceWeights()
@@ -118,12 +118,12 @@ class DecisionRecorder:
                     if store is None:
                         store = await call_database(partial(_open_decisions, self._url))
                         at_the_end.callback(store.close)
-                    faults = [await _fault_of(self._write(store))]
+                    faults = [await fault_of(self._write(store))]
                     if now() >= read_at:  # each row that tenants have written does not read all of them
-                        faults.append(await _fault_of(self.read(store)))
+                        faults.append(await fault_of(self.read(store)))
                         if faults[-1] is None:
                             read_at = now() + READ_SECONDS
-                        faults.append(await _fault_of(self._prune(store)))
+                        faults.append(await fault_of(self._prune(store)))
                     for fault in filter(None, faults):
                         raise fault
                     self._fault = self._fault if len(faults) == 1 else ""
@@ -144,11 +144,11 @@ class DecisionRecorder:
 
     async def _write(self, store: DecisionStore) -> None:
         self._something.clear()
-        while waiting := dict(itertools.islice(self._waiting.items(), MAX_WRITTEN)):
-            self._telemetry.history_failures.inc(await call_database(partial(_record, store, tuple(waiting.values()))))
-            for key, written in waiting.items():
-                if self._waiting.get(key) is written:  # else there is a later one by now
-                    del self._waiting[key]
+        await self._writer.write(self._waiting, partial(_record, store))
+
+    def _give_up(self, noted: NotedDecision, error: Exception) -> None:
+        self._telemetry.history_failures.inc()
+        _LOG.warning("decisions: %s of %s/%s cannot be kept: %s", noted.row.kind, noted.row.namespace, noted.row.job, error)
 
     async def read(self, store: DecisionStore) -> None:
         """Learn what history says."""
@@ -158,17 +158,6 @@ class DecisionRecorder:
     async def _prune(self, store: DecisionStore) -> None:
         """Delete what is too old or too much."""
         await call_database(partial(store.prune, self._clock() - self._keep_seconds))
-
-
-async def _fault_of(work: Awaitable[None]) -> Exception | None:
-    """How it failed: a database that takes no rows is still read. Raises SilentDatabaseError: the rest would be silent too."""
-    try:
-        await work
-    except SilentDatabaseError:
-        raise
-    except Exception as error:  # the caller raises it, once the rest is done
-        return error
-    return None
 
 
 def _put(entries: dict[EntryKey, Entry], key: EntryKey, entry: Entry) -> None:
@@ -192,23 +181,14 @@ def _row(at: float, kind: str, plan_id: str, because: str, manager: str, state: 
 def _record(store: DecisionStore, waiting: tuple[NotedDecision, ...]) -> int:
     """Write what is new: at the first look since a start the newest row of the job may be this very decision.
 
-    Return how many the database does not keep: each is given up alone and named in the log. Raises HistoryError.
+    Return how many were. Raises HistoryError, RowRefusedError where the database does not keep one.
     """
-    from hyperscale.control.history.database import RowRefusedError
-
     new = []
     for row, first_look in waiting:
         last = store.last(row.uid, row.kind) if first_look else None
         if last is None or (last.plan_id, last.because) != (row.plan_id, row.because):
             new.append(row)
-    try:
-        store.record(new)
-    except RowRefusedError as error:
-        if len(waiting) > 1:
-            return sum(_record(store, (each,)) for each in waiting)
-        _LOG.warning("decisions: %s of %s/%s cannot be kept: %s", new[0].kind, new[0].namespace, new[0].job, error)
-        return 1
-    return 0
+    return store.record(new) if new else 0
 
 
 def _decided_by(record: JobRecord | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
-from hyperscale.control.history.database import LOST, UNKEEPABLE, Database
+from hyperscale.control.history.database import LOST, Database
 from hyperscale.control.history.decisions_table import DECISIONS, PersonDecision
 
 MAX_EACH: Final = 1_000
@@ -45,15 +45,15 @@ class DecisionStore:
         A decision about a job takes the place of the earlier one of its kind about the same plan, and its offers where it has none.
         The newest MAX_EACH about the jobs of a namespace stay.
         """
-        try:
-            with self._database.engine.begin() as connection:
-                new = sum(_keep(connection, one) for one in decisions)
-                namespaces = sorted({one.namespace for one in decisions if one.uid})
-                if new and namespaces:
-                    _prune_namespaces(connection, DECISIONS.c.namespace.in_(namespaces))
-        except (SQLAlchemyError, *UNKEEPABLE) as error:
-            raise self._database.fault(error) from error
-        return new
+
+        def keep(connection: sql.Connection) -> int:
+            new = sum(_keep(connection, one) for one in decisions)
+            namespaces = sorted({one.namespace for one in decisions if one.uid})
+            if new and namespaces:
+                _prune_namespaces(connection, DECISIONS.c.namespace.in_(namespaces))
+            return new
+
+        return self._database.write(keep)
 
     def last(self, uid: str, kind: str) -> PersonDecision | None:
         """Return the newest decision of a kind about a job. Raises HistoryError."""

@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hyperscale.control.history.database_calls import LEARN_SECONDS, call_database
+from hyperscale.control.history.database_calls import LEARN_SECONDS, RowWriter, call_database, fault_of
 from hyperscale.control.history.node_watch import Json, NodeWatch
 from hyperscale.control.history.run_record import RunBeginnings, finished_run
 from hyperscale.control.history.teaching import Teacher
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.evaluate.calibration.calibration_report import CalibrationReport
+from hyperscale.evaluate.calibration.lessons import NodeLife
 from hyperscale.model.api.datasets import is_sized
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.observed.reconcile_input import ReconcileInput
@@ -37,6 +38,8 @@ MOST_WAITING: Final = 20_000
 """Runs kept while the database is away; beyond that the oldest are given up, and found again after a restart."""
 PRUNE_SECONDS: Final = 3600.0
 """Between two deletions of runs that are too old."""
+MAX_LEARN_PAUSE_SECONDS: Final = 900.0
+"""Between two readings that fail."""
 DAY_SECONDS: Final = 86_400.0
 SETTLE_SECONDS: Final = 1.0
 """Runs that end together are written together."""
@@ -85,7 +88,11 @@ class RunRecorder:
         self._waiting: dict[str, FinishedRun] = {}
         self._something = asyncio.Event()
         self._fault = ""
-        self._given_up = 0
+        self._run_writer: RowWriter[str, FinishedRun] = RowWriter(BATCH, self._have_taken, self._give_up_run)
+        self._life_writer: RowWriter[tuple[str, float], NodeLife] = RowWriter(BATCH, self._have_taken, self._give_up_life)
+        self._unlearnt = False
+        """Rows have changed since history was read."""
+        self._learn_at = self._learn_pause = 0.0
 
     def note(self, state: ReconcileInput, status: JobStatus) -> None:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
@@ -128,58 +135,52 @@ class RunRecorder:
                 if history is None:
                     history = await call_database(partial(_open, url))
                     at_the_end.callback(history.close)
+                    self._unlearnt = True
                     await call_database(partial(history.redate, self._clock()))
-                    await self._prune(history)
-                    await self._learn(history)
-                await self._wait(history)
+                await self._wait()
                 await asyncio.sleep(SETTLE_SECONDS)
-                await self._write(history)
+                steps = (self._look_at_nodes, self._write_runs, self._write_lives, self._prune, self._learn)
+                for fault in filter(None, [await fault_of(step(history)) for step in steps]):
+                    raise fault
                 self._fault = ""
             except Exception as error:  # whatever a database holds, it ends no operator
                 self._telemetry.history_failures.inc()
-                fault = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"  # HistoryError is an OSError
-                if fault != self._fault:
-                    _LOG.warning("history: %s", fault, exc_info=None if isinstance(error, OSError) else error)
-                self._fault = fault
+                fault_text = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"  # HistoryError is an OSError
+                if fault_text != self._fault:
+                    _LOG.warning("history: %s", fault_text, exc_info=None if isinstance(error, OSError) else error)
+                self._fault = fault_text
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _write(self, history: RunStore) -> None:
+    async def _wait(self) -> None:
+        """Until runs are to be written, nodes to be looked at, or lessons to be read."""
+        learn_in = max(0.0, self._learn_at - asyncio.get_running_loop().time()) if self._unlearnt else None
+        look_in = NODE_LOOK_SECONDS if self._nodes is not None else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min((each for each in (learn_in, look_in) if each is not None), default=None)):
+                await self._something.wait()
+
+    async def _write_runs(self, history: RunStore) -> None:
         self._something.clear()
-        while self._waiting:
-            batch = dict(list(self._waiting.items())[:BATCH])
-            try:
-                new = await call_database(partial(history.record, tuple(batch.values())))
-            except Exception:
-                self._something.set()
-                raise
-            finally:
-                self._count_given_up(history)
-            self._waiting = {uid: run for uid, run in self._waiting.items() if batch.get(uid) is not run}
-            if new + await self._prune(history):
-                await self._learn(history)
-        if self._watch.pending:
-            lives = dict(self._watch.pending)
-            await call_database(partial(history.keep_lives, self._cluster, tuple(lives.values())))
-            self._count_given_up(history)
-            for key, life in lives.items():
-                if self._watch.pending.get(key) is life:
-                    del self._watch.pending[key]
-            await self._learn(history)
+        try:
+            await self._run_writer.write(self._waiting, history.record)
+        except Exception:
+            self._something.set()
+            raise
 
-    def _count_given_up(self, history: RunStore) -> None:
-        """Rows that the database did not keep since the last count are failures too."""
-        self._telemetry.history_failures.inc(history.given_up - self._given_up)
-        self._given_up = history.given_up
+    async def _write_lives(self, history: RunStore) -> None:
+        await self._life_writer.write(self._watch.pending, partial(history.keep_lives, self._cluster))
 
-    async def _wait(self, history: RunStore) -> None:
-        """Until there is something to write; nodes are looked at meanwhile."""
-        while not self._something.is_set():
-            await self._look_at_nodes(history)
-            if self._watch.pending:
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(NODE_LOOK_SECONDS if self._nodes is not None else None):
-                    await self._something.wait()
+    def _have_taken(self, _: int) -> None:
+        """Rows were written: there is more to learn."""
+        self._unlearnt = True
+
+    def _give_up_run(self, run: FinishedRun, error: Exception) -> None:
+        self._telemetry.history_failures.inc()
+        _LOG.warning("history: the run of %s/%s cannot be kept: %s", run.namespace, run.name, error)
+
+    def _give_up_life(self, life: NodeLife, error: Exception) -> None:
+        self._telemetry.history_failures.inc()
+        _LOG.warning("history: the life of the node %s cannot be kept: %s", life.node, error)
 
     async def _look_at_nodes(self, history: RunStore) -> None:
         """Note lives that began or ended; those of earlier processes are read first."""
@@ -192,16 +193,27 @@ class RunRecorder:
             self._watch.begin(await call_database(partial(history.node_lives, self._cluster)))
         self._watch.look(self._nodes.nodes(), self._clock())
 
-    async def _prune(self, history: RunStore) -> int:
-        """Delete runs that are too old, now and then; their number."""
+    async def _prune(self, history: RunStore) -> None:
+        """Delete runs that are too old, now and then."""
         now = self._clock()
         if now - self._pruned_at < PRUNE_SECONDS or self._keep_seconds == math.inf:
-            return 0
+            return
         self._pruned_at = now
-        return await call_database(partial(history.prune, now - self._keep_seconds))
+        if await call_database(partial(history.prune, now - self._keep_seconds)):
+            self._unlearnt = True
 
     async def _learn(self, history: RunStore) -> None:
-        taught = await call_database(partial(self._teacher.teach, history, self._cluster, self._clock()), LEARN_SECONDS)
+        """Read what changed rows teach; where that fails, again after a pause, which doubles."""
+        now = asyncio.get_running_loop().time
+        if not self._unlearnt or now() < self._learn_at:
+            return
+        try:
+            taught = await call_database(partial(self._teacher.teach, history, self._cluster, self._clock()), LEARN_SECONDS)
+        except Exception:
+            self._learn_pause = min(MAX_LEARN_PAUSE_SECONDS, 2.0 * self._learn_pause or RETRY_SECONDS)
+            self._learn_at = now() + self._learn_pause
+            raise
+        self._unlearnt, self._learn_pause = False, 0.0
         self._reader.calibrations, self._reader.taught = taught.calibrations, taught.curves
         self._reader.corrections = taught.corrections
         self._reader.lessons, self.report = taught.lessons, taught.report

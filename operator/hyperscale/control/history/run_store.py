@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
 from hyperscale.control.history.calibration import MeasuredStep, calibrate, heard, heard_steps, placement
-from hyperscale.control.history.database import LOST, UNKEEPABLE, Database, RowRefusedError
+from hyperscale.control.history.database import LOST, Database
 from hyperscale.control.history.database import HistoryError as HistoryError
 from hyperscale.control.history.nodes_table import NODES, prune_lives, read_lives, write_lives
 from hyperscale.control.history.runs_table import (
@@ -60,47 +61,31 @@ class RunStore:
         self._keeps_lives = NODES.name in self._database.tables
         self._row_faults: set[str] = set()
         """Each named in the log once."""
-        self.given_up = 0
-        """Rows that the database did not keep since it was opened."""
 
     def close(self) -> None:
         """Close all connections."""
         self._database.close()
 
     def record(self, runs: Sequence[FinishedRun]) -> int:
-        """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError.
+        """Keep these runs, in one transaction; how many of them were not there just so.
 
-        A run that the database refuses for what it holds, or takes and does not keep, is given up and named in the log; others are kept.
+        Raises HistoryError; RowRefusedError where the database refuses one of them for what it holds, or takes and does not keep it.
         """
-        rows = {run.uid: msgspec.structs.asdict(run) for run in runs}
-        try:
-            return self._keep(rows)
-        except RowRefusedError as error:
-            if len(rows) > 1:
-                return sum(self.record([run]) for run in {run.uid: run for run in runs}.values())
-            for row in rows.values():
-                _LOG.warning("history: the run of %s/%s cannot be kept: %s", row["namespace"], row["name"], error)
-            self.given_up += len(rows)
-            return 0
+        # In one order for all writers: two that write the same runs do not wait for each other.
+        rows = {run.uid: msgspec.structs.asdict(run) for run in sorted(runs, key=lambda run: run.uid)}
+        return self._database.write(partial(self._keep, rows)) if rows else 0
 
-    def _keep(self, rows: Mapping[str, dict[str, Any]]) -> int:
-        if not rows:
-            return 0
-        try:
-            with self._engine.begin() as connection:
-                recorded = {
-                    row.uid: row.measured for row in connection.execute(sql.select(RUNS.c.uid, RUNS.c.measured).where(RUNS.c.uid.in_(rows)))
-                }
-                new = [row for uid, row in rows.items() if recorded.get(uid) != row["measured"]]
-                if new:
-                    connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
-                    connection.execute(sql.insert(RUNS), [{name: row[name] for name in self._columns} for row in new])
-                    uids = {row["uid"] for row in new}
-                    # No count of inserted rows: a rule or a trigger may have put them elsewhere.
-                    if uids - set(connection.scalars(sql.select(RUNS.c.uid).where(RUNS.c.uid.in_(uids)))):
-                        raise ValueError(LOST)  # what was there before stays
-        except (SQLAlchemyError, *UNKEEPABLE) as error:
-            raise self._fault(error) from error
+    def _keep(self, rows: Mapping[str, dict[str, Any]], connection: sql.Connection) -> int:
+        """Return how many rows were written. ValueError: one is not kept."""
+        there = sql.select(RUNS.c.uid, RUNS.c.measured).where(RUNS.c.uid.in_(rows))
+        recorded = {row.uid: row.measured for row in connection.execute(there)}
+        new = {uid: row for uid, row in rows.items() if recorded.get(uid) != row["measured"]}
+        if new:
+            connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_(new)))
+            connection.execute(sql.insert(RUNS), [{name: row[name] for name in self._columns} for row in new.values()])
+            # No count of inserted rows: a rule or a trigger may have put them elsewhere.
+            if new.keys() - set(connection.scalars(sql.select(RUNS.c.uid).where(RUNS.c.uid.in_(new)))):
+                raise ValueError(LOST)  # what was there before stays
         return len(new)
 
     def redate(self, now: float) -> int:
@@ -251,25 +236,15 @@ class RunStore:
         except SQLAlchemyError as error:
             raise self._fault(error) from error
 
-    def keep_lives(self, cluster: str, lives: Sequence[NodeLife]) -> None:
-        """Write lives of a cluster's nodes, in one transaction; nothing is kept in a database without their table. Raises HistoryError.
+    def keep_lives(self, cluster: str, lives: Sequence[NodeLife]) -> int:
+        """Write lives of a cluster's nodes, in one transaction; their number, 0 in a database without their table.
 
-        A life that the database does not keep is given up and named in the log.
+        Raises HistoryError, RowRefusedError where the database does not keep one.
         """
         if not self._keeps_lives:
-            return
-        try:
-            with self._engine.begin() as connection:
-                write_lives(connection, cluster, tuple(lives))
-        except (SQLAlchemyError, *UNKEEPABLE) as error:
-            fault = self._fault(error)
-            if not isinstance(fault, RowRefusedError):
-                raise fault from error
-            for life in lives if len(lives) > 1 else ():
-                self.keep_lives(cluster, [life])
-            if len(lives) == 1:
-                self.given_up += 1
-                _LOG.warning("history: the life of the node %s cannot be kept: %s", lives[0].node, fault)
+            return 0
+        self._database.write(partial(write_lives, cluster=cluster, lives=tuple(lives)))
+        return len(lives)
 
     def _read_columns(self) -> list[sql.Column[Any]]:
         """Of the runs; a database of an earlier version lacks some."""

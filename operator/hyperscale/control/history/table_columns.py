@@ -21,6 +21,15 @@ _BUSY_CODES: Final = (5, 6)
 _LOG = logging.getLogger(__name__)
 
 
+def make_table(engine: sql.Engine, table: sql.Table) -> None:
+    """Make a table; raises SQLAlchemyError where it is still missing then: another operator may make it in the same moment."""
+    try:
+        table.create(engine, checkfirst=True)
+    except SQLAlchemyError:
+        if not sql.inspect(engine).has_table(table.name):
+            raise
+
+
 def present_columns(engine: sql.Engine, table: sql.Table, *, add: bool) -> frozenset[str]:
     """Return the names of the table's columns that the database has. Raises SQLAlchemyError where it cannot be read.
 

@@ -18,6 +18,7 @@ from hyperscale.model.plan import Correction, Prediction
 from hyperscale.observe.run_report import read_measured
 from hyperscale.spec.plausible import is_plan
 from tests.builders.history import RUN
+from tests.unit.control.history.recording import Desk
 from tests.unit.control.history.test_finished_runs import history, run, server
 from tests.unit.control.partition_cases import SAID, TWO, ended
 
@@ -46,7 +47,7 @@ LONG = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(2
 def test_a_run_that_the_database_refuses_is_given_up_and_the_others_are_kept(
     history: RunStore, bad: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    history.record([run(1), run(2, **bad), run(3)])
+    Desk(history._engine.url.render_as_string(hide_password=False), run(1), run(2, **bad), run(3)).work()
     kept = {one.uid for one in history.runs(10)}
     assert kept >= {"1", "3"}
     assert "2" in kept or "team/cora" in caplog.text, "SQLite keeps a NUL"

@@ -17,6 +17,7 @@ from hyperscale.control.history.nodes_table import NODES
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import RUNS
 from hyperscale.evaluate.calibration.lessons import NodeLife
+from tests.unit.control.history.recording import Desk, named
 from tests.unit.control.history.test_finished_runs import run, server
 
 __all__ = ["server"]
@@ -82,10 +83,10 @@ def test_a_run_that_a_view_refuses_is_given_up_alone_and_named_without_its_value
 ) -> None:
     caplog.set_level(logging.WARNING)
     database.execute("CREATE VIEW hyperscale_runs AS SELECT * FROM kept WHERE namespace = 'other' WITH CHECK OPTION")
+    Desk(server, run(6, name="mine"), run(7, namespace="other")).work()
     with closing(RunStore(server)) as store:
-        assert store.record([run(6, name="mine"), run(7, namespace="other")]) == 1
         assert [each.uid for each in store.runs(10)] == ["7"]
-    (said,) = [record.getMessage() for record in caplog.records if "cannot be kept" in record.getMessage()]
+    (said,) = named(caplog)
     assert said.startswith("history: the run of team/mine cannot be kept: ")
     assert said.endswith('new row violates check option for view "hyperscale_runs"')
 
