@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -22,11 +22,21 @@ MOST_LEFT_OUT: Final = 4
 """Namespaces that are left out in turn: a curve takes the time of some fits."""
 
 
+class _OwnCurve(NamedTuple):
+    """What a namespace's own runs of a workload taught."""
+
+    runs: tuple[MeasuredStep, ...]
+    curve: StepTime | None
+    """None where they teach none."""
+
+
 class _Fitted(NamedTuple):
     """What the runs of one workload taught."""
 
     runs: tuple[MeasuredStep, ...]
     """All, newest first."""
+    own: dict[str, _OwnCurve]
+    """By namespace, of those with enough runs."""
     calibrations: dict[str, Calibration]
     """By namespace, "" for that of all; with a curve each."""
 
@@ -48,7 +58,8 @@ class Curves:
         for workload, runs in history.steps(least, wanted).items():
             last_fit = self._known.get(workload)
             if last_fit is None or last_fit.runs != runs:
-                last_fit = _Fitted(runs, _calibrations(workload, runs, least))
+                own = _own_curves(runs, least, last_fit.own if last_fit is not None else {})
+                last_fit = _Fitted(runs, own, _calibrations(workload, runs, least, own))
                 self._known[workload] = last_fit  # at once: after a deadline the next try continues from here
             fitted[workload] = last_fit
         self._known = fitted
@@ -57,8 +68,8 @@ class Curves:
         }
 
 
-def _calibrations(workload: Workload, runs: Sequence[MeasuredStep], least: int) -> dict[str, Calibration]:
-    curves = _own_curves(runs, least)
+def _calibrations(workload: Workload, runs: Sequence[MeasuredStep], least: int, own: Mapping[str, _OwnCurve]) -> dict[str, Calibration]:
+    curves = {namespace: (each.runs, each.curve) for namespace, each in own.items() if each.curve is not None}
     if len({run.namespace for run in runs}) > 1 and (curve := shared_curve(runs, least)) is not None:
         curves[""] = heard_steps(runs, least), curve
     return {
@@ -110,8 +121,11 @@ def _attempt(steps: Sequence[MeasuredStep], runs: Sequence[MeasuredStep]) -> tup
     return (curve if _agree(curve, runs) else None), list(decided)
 
 
-def _own_curves(runs: Sequence[MeasuredStep], least: int) -> dict[str, tuple[tuple[MeasuredStep, ...], StepTime]]:
-    """Return runs and curve by namespace, of those with `least` runs whose own runs teach one."""
+def _own_curves(runs: Sequence[MeasuredStep], least: int, before: Mapping[str, _OwnCurve]) -> dict[str, _OwnCurve]:
+    """Return by namespace, of those with `least` runs, what its own runs teach; `before` is kept where these are the same.
+
+    With many namespaces these fits take most of the time, and a new run is one of a single namespace.
+    """
     from hyperscale.planner.cost.steptime_fit import learn
 
     counts = Counter(run.namespace for run in runs)
@@ -119,9 +133,10 @@ def _own_curves(runs: Sequence[MeasuredStep], least: int) -> dict[str, tuple[tup
     for namespace, count in sorted(counts.items()):
         if count >= least:
             own = tuple(run for run in runs if run.namespace == namespace)
-            curve = learn([run.step for run in own], [run.predicted_seconds for run in own])
-            if curve is not None:
-                curves[namespace] = own, curve
+            fitted = before.get(namespace)
+            if fitted is None or fitted.runs != own:
+                fitted = _OwnCurve(own, learn([run.step for run in own], [run.predicted_seconds for run in own]))
+            curves[namespace] = fitted
     return curves
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -14,6 +15,7 @@ from hyperscale.control.history.workload_curves import Curves, shared_curve
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.history.step_curves import Step, StepTime, workload_of
 from hyperscale.model.plan import Calibration
+from hyperscale.planner.cost import steptime_fit
 from hyperscale.planner.cost.steptime import predict
 from tests.unit.control.history.test_runs_that_teach_curves import TRUTH, history, job, known, measured, runs
 
@@ -105,3 +107,22 @@ def test_curves_fitted_before_a_fault_are_not_fitted_again(
         curves.learn(history, 5)
     curves.learn(history, 5)
     assert len(fits) == 3
+
+
+def test_a_run_of_one_namespace_fits_no_curve_of_another_again(
+    history: RunStore, runs: list[FinishedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for namespace in ("a", "b"):
+        history.record([msgspec.structs.replace(run, uid=f"{run.uid} {namespace}", namespace=namespace) for run in runs])
+    curves = Curves()
+    curves.learn(history, 5)
+    history.record([msgspec.structs.replace(runs[0], uid="one more", namespace="b", finished_at=9000.0)])
+    afresh, fits, learn = Curves().learn(history, 5), list[int](), steptime_fit.learn
+
+    def counted(rows: Sequence[Step], plain: Sequence[float], owners: Sequence[str] = ()) -> StepTime | None:
+        fits.append(len(rows))
+        return learn(rows, plain, owners)
+
+    monkeypatch.setattr(steptime_fit, "learn", counted)
+    assert curves.learn(history, 5) == afresh
+    assert fits == [len(runs) + 1, 2 * len(runs)], "the namespace's own, and that of all"

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import pytest
 
 from hyperscale.control.history.calibration import MeasuredStep
-from hyperscale.control.history.workload_curves import _calibrations, shared_curve
+from hyperscale.control.history.workload_curves import _calibrations, _own_curves, shared_curve
 from hyperscale.model.history.step_curves import StepTime, placed, workload_of
 from hyperscale.planner.cost.steptime import predict
 from tests.builders.clusters import training
@@ -97,14 +97,14 @@ def test_forged_runs_everywhere_take_no_reach_from_three_that_agree(factor: floa
 
 
 def test_a_curve_that_one_namespace_alone_taught_is_for_its_own_jobs() -> None:
-    calibrations = _calibrations(workload_of(training(), "A100"), honest("a", 48), 12)
+    calibrations = _calibrations(workload_of(training(), "A100"), honest("a", 48), 12, _own_curves(honest("a", 48), 12, {}))
     assert list(calibrations) == ["a"]
     assert calibrations["a"].curve == shared_curve(honest("a", 48), 12)
 
 
 def test_a_namespace_goes_by_its_own_curve_beyond_what_others_measured() -> None:
     steps = [*honest("a", 48), *ran("bc", 16, 2)]
-    calibrations = _calibrations(workload_of(training(), "A100"), steps, 12)
+    calibrations = _calibrations(workload_of(training(), "A100"), steps, 12, _own_curves(steps, 12, {}))
     for namespace, reached in (("a", True), ("", False)):
         curve = calibrations[namespace].curve
         assert curve is not None
