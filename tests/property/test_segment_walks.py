@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -33,6 +36,7 @@ def test_a_tournament_is_never_worse_than_its_start_and_counts_right(drawn: tupl
     assert (np.bincount(found[~fixed], minlength=len(slots)) <= spare).all()
 
 
+LONG_WORK = 20_000
 UPLINKS = (11, 13, "Equal", 0.0)
 """Shared uplinks, which bounds leave out: hardly one of 884 paths is ruled out before its end."""
 ORDER_OF_NODES = ((114, 8, "Equal", 0.0), (195, 8, "Capacity", 0.0))
@@ -134,6 +138,57 @@ def test_the_seed_decides_where_segments_lead_and_the_clock_only_cuts_off() -> N
     cut, seconds = tournament(costs, slots + 1, order[None, :], seed=5, work=50_000_000, expired=twice)
     assert len(looks) == 3
     assert seconds == pytest.approx(predict(costs, cut).objective, rel=1e-9)
+
+
+def few_free_of_many() -> tuple[Costs, IntArray, IntArray, BoolArray]:
+    """Costs, slots, an order of 128 ranks and which of them stay: two are free, and shared uplinks decide, which bounds leave out."""
+    nodes, workers = 200, 128
+    rng = np.random.default_rng(0)
+    plain, domains = case((0, nodes, "Equal", 0.0))[0], np.arange(nodes)[None, :] % 4
+    costs = replace(plain, uplink_domains=domains, uplink_seconds_per_byte=np.full((1, 4), 1e-6))
+    slots = np.full(nodes, 4)
+    order = drawn_orders(slots, workers, rng, 1)[0]
+    fixed = np.arange(workers) >= 2
+    return costs, slots - np.bincount(order[fixed], minlength=nodes), order, fixed
+
+
+def test_a_long_search_of_paths_looks_at_the_clock_and_is_the_same_whoever_looks() -> None:
+    costs, slots, order, fixed = few_free_of_many()
+    kernel = kernel_for(costs, slots, len(order))
+    assert kernel is not None
+    before, rows = predict(costs, order).objective, fixed.astype(np.uint8)
+
+    def searched(*expired: Callable[[], bool]) -> tuple[float, int, bytes]:
+        """Objective, work and order after the first search of paths that takes long."""
+        at, best, seconds, state, spent = order.astype(np.int32), order.astype(np.int32), before, 0, 0
+        while spent < LONG_WORK:
+            seconds, state, spent = _segment.segments(kernel, at, rows, state, 1, 0.02, seconds, best, *expired)
+        return seconds, spent, best.tobytes()
+
+    looks: list[int] = []
+
+    def look() -> bool:
+        looks.append(1)
+        return False
+
+    assert searched(look) == searched()
+    assert len(looks) > 50
+    found = predict(costs, np.frombuffer(searched()[2], dtype=np.int32).astype(np.int64)).objective
+    assert searched()[0] == pytest.approx(found, rel=1e-9)
+
+
+def test_a_long_search_of_paths_ends_soon_after_the_deadline() -> None:
+    costs, slots, order, fixed = few_free_of_many()
+    overruns = []
+    for cut in (0.1, 0.15, 0.2, 0.25, 0.3):
+        end = time.perf_counter() + cut
+
+        def expired(end: float = end) -> bool:
+            return time.perf_counter() > end
+
+        tournament(costs, slots, order[None, :], fixed, seed=1, work=10**12, expired=expired)
+        overruns.append(time.perf_counter() - end)
+    assert np.median(overruns) < 0.02
 
 
 def test_a_tournament_loses_to_none_of_its_starts_and_needs_only_one_that_works() -> None:

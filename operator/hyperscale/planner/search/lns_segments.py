@@ -36,7 +36,7 @@ HOT: Final = 0.02
 COLD: Final = 5e-3
 """Last heat."""
 SLICE_WORK: Final = 2_500
-"""Work between two looks at the clock: some hundred microseconds; up to 0.4 s with 128 ranks of which few are free, and uplinks."""
+"""Work between two looks at the clock: some hundred microseconds. Where that takes longer, the compiled search looks at it, too."""
 MIN_WORKERS: Final = 4
 """Fewer have one ring, and local search finds their best places."""
 SEEDS: Final = 1000
@@ -96,6 +96,7 @@ class _Walker:
         state, rows = seed + self.number & 0xFFFFFFFFFFFFFFFF, stays.view(np.uint8)
         while done < work and not expired():
             heat = HOT * math.pow(COLD / HOT, done / work)
-            seconds, state, spent = _segment.segments(kernel, at, rows, state, min(SLICE_WORK, work - done), heat, seconds, best)
+            most = min(SLICE_WORK, work - done)
+            seconds, state, spent = _segment.segments(kernel, at, rows, state, most, heat, seconds, best, expired)
             done += spent
         self.order, self.seconds = best, seconds

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,4 +14,5 @@ def segments(
     heat: float,
     best: float,
     best_order: npt.NDArray[np.int32],
+    expired: Callable[[], bool] | None = None,
 ) -> tuple[float, int, int]: ...

@@ -4,7 +4,7 @@ Where the slowest hop of the ring decides, good hops are rare: of a hundred cand
 paths of three or four between two that stay there are many, and few of their first hops are cheap enough to go on from. Like the search by
 pairs, a path that is somewhat worse may be taken; the nodes that were taken away only in a better order, so that the walk moves on. A search
 of paths is exact unless its work is spent before; bounds leave uplinks out, so that it is where they are loosest. What a step does follows
-from the seed and the work spent, never from the time.
+from the seed and the work spent, never from the time; the clock only ends a search.
 """
 
 from libc.math cimport log
@@ -29,6 +29,7 @@ cdef int TRIAL_RATIO = 4
 cdef int LIST_RATIO = 8
 cdef int REACH_RATIO = 16
 cdef int LAST_PLACES = 200  # tried for the ring of the path that is taken
+cdef long long LOOK_ELEMENTS = 400_000  # numbers touched between two looks at the clock: less than a millisecond
 cdef double BETTER = 1.0 - 1e-12
 cdef int AIMED = 50      # percent of the trials that take away the slowest hop or the slowest worker
 
@@ -73,6 +74,22 @@ cdef struct Segment:
     long long work
     long long until
     long long most        # work of one search of paths
+    void *expired         # a Python callable, alive for the whole search; NULL where nothing ends it
+    long long touched     # numbers since the last look at the clock: steps of equal work take unequal time
+    bint stopped
+
+
+cdef bint _has_expired(void *expired) noexcept with gil:
+    return bool((<object> expired)())
+
+
+cdef inline bint _time_is_up(Segment *s, long long touched) noexcept nogil:
+    """Whether the search must end, after so many more numbers."""
+    s.touched += touched
+    if s.touched > LOOK_ELEMENTS and s.expired != NULL:
+        s.touched = 0
+        s.stopped = s.stopped or _has_expired(s.expired)
+    return s.stopped
 
 
 cdef int _aim(Segment *s) noexcept nogil:
@@ -243,6 +260,8 @@ cdef bint _reach(Segment *s) noexcept nogil:
             s.reach[place * m + x] = 0
             if place == 0 and s.bound[x] + _over(s, s.before, s.list[x]) >= s.limit:
                 continue
+            if _time_is_up(s, s.listed):
+                return False
             for y in range(s.listed):
                 if s.reach[(place + 1) * m + y] and max(s.bound[x], s.bound[y]) + _over(s, s.list[x], s.list[y]) < s.limit:
                     s.reach[place * m + x] = some = True
@@ -286,7 +305,7 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
     cdef double w, lat, spb, most, bar, ring, own, own_spb
     cdef bint found = False
     for x in range(s.listed):
-        if s.bound[x] >= s.limit or s.work > s.until:
+        if s.bound[x] >= s.limit or s.work > s.until or _time_is_up(s, s.n):
             break
         c = s.list[x]
         if not s.reach[place * q.m + x] or not _room(s, c, place):
@@ -317,6 +336,7 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double bet
             if not s.exact or q.levels > 0 or repeats(q, s.tried):  # so far as if each hop had cards and uplinks for itself
                 if s.fixed == NULL:
                     gather(q, s.tried, s.spare)
+                s.touched += <long long> k * k
                 if q.levels > 0:
                     most = objective(q, s.tried)
                 else:
@@ -368,7 +388,7 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
     cdef double weight, squares
     cdef int i
     s.now = objective(s.q, s.order)
-    while s.work < work:
+    while s.work < work and not s.stopped:
         s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
         if not _choose(s):
             continue
@@ -405,10 +425,10 @@ cdef int _segments(const Segment *s) noexcept nogil:
 
 
 def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint64_t random, long long work, double heat, double best,
-             int[::1] best_order):
+             int[::1] best_order, object expired=None):
     """(best objective, state of the random numbers, work done) after about `work` from `order` (k,), which is where the walk then stands.
 
-    heat: part of the objective by which a path may be worse · best_order: (k,) of the objective `best`.
+    heat: part of the objective by which a path may be worse · best_order: (k,) of the objective `best` · expired: ends the search where true.
     Raises MemoryError, and ValueError where a size or a candidate is wrong.
     """
     cdef Segment s
@@ -422,6 +442,7 @@ def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
         release(reach)
         raise MemoryError()
     s.q, s.ws, s.random, s.order, s.work, s.reach = &kernel.q, kernel.ws, random, &order[0], 0, reach
+    s.expired, s.touched, s.stopped = (<void *> expired if expired is not None else NULL), 0, False
     s.fixed = &fixed[0] if free < k else NULL
     s.found, s.member, s.tried, s.spare = whole, whole + k, whole + 2 * k, whole + 3 * k
     s.list, s.row = whole + 4 * k, whole + 4 * k + m
