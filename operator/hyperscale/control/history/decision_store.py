@@ -87,11 +87,7 @@ class DecisionStore:
         Their number. Raises HistoryError.
         """
         old = sql.delete(DECISIONS).where(DECISIONS.c.at < before, DECISIONS.c.uid != "")
-        try:
-            with self._database.engine.begin() as connection:
-                return connection.execute(old).rowcount + _prune_namespaces(connection)
-        except SQLAlchemyError as error:
-            raise self._database.fault(error) from error
+        return self._database.write(lambda connection: connection.execute(old).rowcount + _prune_namespaces(connection))
 
     def _read(self, wanted: sql.Select[Any]) -> tuple[PersonDecision, ...]:
         try:

@@ -94,21 +94,17 @@ class RunStore:
         Else they would be the newest for ever.
         """
         late = sql.update(RUNS).where(RUNS.c.finished_at > now + CLOCK_SKEW_SECONDS).values(finished_at=now)
-        try:
-            with self._engine.begin() as connection:
-                return connection.execute(late).rowcount
-        except SQLAlchemyError as error:
-            raise self._fault(error) from error
+        return self._database.write(lambda connection: connection.execute(late).rowcount)
 
     def prune(self, before: float) -> int:
         """Delete runs that finished before this time (Unix seconds); their number. Raises HistoryError."""
-        try:
-            with self._engine.begin() as connection:
-                if self._keeps_lives:
-                    prune_lives(connection, before)
-                return connection.execute(sql.delete(RUNS).where(RUNS.c.finished_at < before)).rowcount
-        except SQLAlchemyError as error:
-            raise self._fault(error) from error
+
+        def delete(connection: sql.Connection) -> int:
+            if self._keeps_lives:
+                prune_lives(connection, before)
+            return connection.execute(sql.delete(RUNS).where(RUNS.c.finished_at < before)).rowcount
+
+        return self._database.write(delete)
 
     def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
         """The newest runs, newest first. Raises HistoryError."""
