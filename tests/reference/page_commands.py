@@ -150,7 +150,7 @@ TRY: Final[dict[str, Run]] = {
 """Of try.md: run by tests/unit/layout/test_commands_run.py, with the packages of this interpreter."""
 
 _WAITS: Final = "needs a job that waits for a person; tests/api/test_approvals.py and e2e/test_people.py run it"
-_DECIDED: Final = "needs decisions in history; tests/unit/control/history/test_decisions_of_people.py runs it"
+_DECIDED: Final = "needs decisions in history; tests/unit/cli/test_cli_preferences.py runs it"
 NOT_RUN: Final[dict[str, str]] = {
     "hyperscale prefer JOB PLAN --dry-run": _WAITS,
     'hyperscale prefer JOB PLAN --because "cost matters more this week"': _WAITS,
@@ -179,7 +179,7 @@ NOT_RUN: Final[dict[str, str]] = {
         "needs a running pod; tests/unit/control/test_topology_page.py reads the page over HTTP"
     ),
     "kubectl -n hyperscale-system exec deploy/hyperscale -- hyperscale preferences": (
-        "needs a running pod; test_decisions_of_people.py runs the command, and the chart gives the pod its database"
+        "needs a running pod; test_cli_preferences.py runs the command, and the chart gives the pod its database"
     ),
     "kubectl logs -n NAMESPACE job/JOB-preflight": "needs a running pod; e2e/test_preflights.py reads what such a pod reports",
     "open http://localhost:8081/topology": "opens a browser",
