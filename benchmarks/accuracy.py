@@ -18,6 +18,8 @@ DGL 0.4), not the public split.
     --threads          workers are threads of one process: for machines too busy for processes
 
 MolHIV: benchmarks.molhiv.
+
+One file, though longer than others, so that the whole measurement can be read at once.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ optimizer do not follow the parts; the graph is one of communities that METIS fi
 points of an epoch where workers wait for each other the last of them decides, whose thread may just have used up its quota: that is 100 ms
 or so with four workers whatever they compute, and an epoch has to be long for it to be little. `processor` is what the computing threads
 used, waiting left out: other programs on this machine can delay them, and can make them use more by taking their cache.
+
+One file, though longer than others, so that the whole measurement can be read at once.
 """
 
 from __future__ import annotations

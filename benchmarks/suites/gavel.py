@@ -25,6 +25,8 @@ speeds inside one host; where a job must be spread, the simulator runs it at the
 `runs to the end`, `makespan`, `shortest left` and the reference, not to the others. The goals are judged against the better of the two
 published readings, with the time left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest
 type; `every job alone on its fastest type` is a floor: no policy gets below it.
+
+One file, though longer than others, so that the whole measurement can be read at once.
 """
 
 from __future__ import annotations

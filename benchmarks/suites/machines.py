@@ -3,6 +3,8 @@
 With one card a node, sixteen ranks whose workers have fewer than 8 GPUs are spread: 8 of 16 parts on one node send 8 × 8 pairs through its
 card, 2 of 16 only 2 × 14. With a card for every GPU two full nodes are best: fewer ranks leave cards idle. What two full nodes would cost
 instead is printed.
+
+One file, though longer than others, so that the whole measurement can be read at once.
 """
 
 from __future__ import annotations

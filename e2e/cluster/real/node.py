@@ -2,6 +2,8 @@
 
 containerd makes the node's mount namespace, in which the fixed paths of kubelet and CNI are folders of this node; kubelet joins it. Nothing
 of that is mounted outside, so ending the processes unmounts everything, and the cluster's directory can be removed safely.
+
+Longer than other modules: one node, so that what begins it stands beside what ends it.
 """
 
 from __future__ import annotations

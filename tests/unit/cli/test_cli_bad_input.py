@@ -1,4 +1,7 @@
-"""Every bad input ends with exit code 2 and one line that names the place and says what to write instead."""
+"""Every bad input ends with exit code 2 and one line that names the place and says what to write instead.
+
+Longer than other modules: one list, so that no input is tried twice in different words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`hyperscale evaluate`: what it prints, what it refuses, what it writes."""
+"""`hyperscale evaluate`: what it prints, what it refuses, what it writes.
+
+Longer than other modules: one command, so that what it prints stands beside what it refuses.
+"""
 
 from __future__ import annotations
 

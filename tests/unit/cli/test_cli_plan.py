@@ -1,4 +1,7 @@
-"""`hyperscale plan`: the three forms, exit codes, determinism, what is imported."""
+"""`hyperscale plan`: the three forms, exit codes, determinism, what is imported.
+
+Longer than other modules: one command, so that what it prints stands beside what it refuses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Preflights are begun and read beside the passes: once each, again when due, and nothing waits for the API server."""
+"""Preflights are begun and read beside the passes: once each, again when due, and nothing waits for the API server.
+
+Longer than other modules: one stage of preflights and an API server, in the order of a preflight's life.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a watcher answers to calls that reach for files, processes and addresses of others. The test's own process asks."""
+"""What a watcher answers to calls that reach for files, processes and addresses of others. The test's own process asks.
+
+Longer than other modules: one list of calls, so that what is refused stands beside what is let through.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Objects of the API before ADR 9 get the names of today: each field of the table, once and for all."""
+"""Objects of the API before ADR 9 get the names of today: each field of the table, once and for all.
+
+Longer than other modules: one table of fields, read against the table of ADR 9.
+"""
 
 from __future__ import annotations
 
