@@ -186,8 +186,8 @@ class RowWriter(Generic[Key, Row]):
                     self._taken(count)
                     self._give_up(waiting, doubted)
                     some_taken, doubted = True, {}
-        for doubt in _put_last(waiting, doubted):
-            raise doubt.error
+        if left := _put_last(waiting, doubted):
+            raise left[0].error
 
     def _next(self, waiting: Mapping[Key, Row], doubted: Mapping[Key, _Doubt[Row]]) -> dict[Key, Row]:
         untried = ((key, row) for key, row in waiting.items() if key not in doubted or doubted[key].row is not row)
