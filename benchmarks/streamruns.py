@@ -43,8 +43,8 @@ FIRST_SEED: Final = 20_000
 JOBS: Final = 150
 RULE: Final = "tuned rule"
 SHORTEST: Final = "shortest job first"
-PATIENT: Final = "tuned rule, patience bounded"
-"""It waits for better nodes only as long as poor ones would cost the job: what the operator's rule does (planner/queue/options.py)."""
+ENDLESS: Final = "tuned rule, patience without end"
+"""It waits for better nodes for as long as others run; the operator's rule only as long as poor ones would cost the job."""
 STRICT: Final = "tuned rule, strict at the bound"
 """From the bound on no other job starts before the one that waits longest, on whatever nodes are free."""
 WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
@@ -74,7 +74,7 @@ def run(options: Options, tune: bool = False) -> list[Row]:
     others = baselines(knobs)
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
     for case, conditions in CONDITIONS.items():
-        few = {RULE: others[RULE], SHORTEST: others[SHORTEST], PATIENT: others[PATIENT]}
+        few = {RULE: others[RULE], SHORTEST: others[SHORTEST], ENDLESS: others[ENDLESS]}
         if conditions.starvation_runs > 0.0:
             few[STRICT] = others[RULE]._replace(strict_bounds=1.0)
         methods = {**(others if case == PLAIN else few), **agents}
@@ -92,7 +92,7 @@ def baselines(knobs: RuleKnobs) -> dict[str, Policy]:
     """The other methods, by name."""
     return {
         RULE: index(knobs),
-        PATIENT: index(knobs)._replace(bounded_patience=True),
+        ENDLESS: index(knobs)._replace(bounded_patience=False),
         SHORTEST: index(SHORTEST_FIRST),
         "smallest area first": index(SMALLEST_FIRST),
         "first in, first out": fifo(),

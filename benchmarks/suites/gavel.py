@@ -51,7 +51,6 @@ from benchmarks.suites.gavel_rounds import ROUNDS, ROUNDS_UNKNOWN, ElasticRounds
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.preempt.preempt import advise
 from hyperscale.planner.queue.kinds import Contender, KindDemand
-from hyperscale.planner.queue.options import patient
 from hyperscale.planner.queue.queue_policies import choosers, settings_of
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
 from hyperscale.planner.rounds.round_types import RoundSettings
@@ -188,7 +187,7 @@ class Operator:
         best = work[job.number] / max(job.packed)
         waited = now - self._waits.get(job.number, job.arrival)
         option = Option(job.gpus, _quickest(job, work[job.number], free)[0], best)
-        return PendingJob(str(job.number), patient((option,), best, waited), job.weight, waited)
+        return PendingJob(str(job.number), (option,), job.weight, waited)
 
 
 def _seconds(steps: float, speed: float) -> float:

@@ -155,7 +155,7 @@ cdef class Stream:
     cdef bint contention
     cdef double starvation
     cdef double strict_bounds        # starvation bounds after which no other job starts before the one that waits longest
-    cdef bint bounded_patience       # the rule waits for better nodes no longer than poor ones cost, as the operator's does
+    cdef bint bounded_patience       # the rule waits for better nodes no longer than poor ones cost
     cdef double wait_price           # what a second of waiting costs more for each second waited before
     cdef double idle_runs            # own best runs that a job which fits lets the agent wait beyond its patience; inf: no bound
     cdef readonly double mean_area
@@ -263,7 +263,7 @@ cdef class Stream:
         self._draw_near()
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
-        self.strict_bounds, self.idle_runs, self.bounded_patience = 1.0, INFINITY, False
+        self.strict_bounds, self.idle_runs, self.bounded_patience = 1.0, INFINITY, True
 
     def __dealloc__(self):
         release(self.speed)
@@ -569,7 +569,7 @@ cdef class Stream:
     cdef double _patient_best(self, int j) noexcept nogil:
         """What the rule's patience is counted from: the best seconds, or those on the free nodes once the job has waited for the difference.
 
-        planner/queue/options.py, `patient`.
+        planner/queue/rule.py, `measure_seconds`.
         """
         cdef int o
         cdef double least = INFINITY

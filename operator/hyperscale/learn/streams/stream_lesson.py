@@ -35,7 +35,7 @@ WORST: Final = 1.25
 """Largest ratio of a stream's time to its time under the rule."""
 TUNING_STREAMS: Final = 75
 HARDENING: Final = Training(
-    steps=200,
+    steps=300,
     sequences=12,
     jobs=120,
     mixed=0.5,
@@ -45,7 +45,7 @@ HARDENING: Final = Training(
     high_load=1.3,
     rate=4e-4,
     entropy=0.004,
-    wait_price=0.6,
+    wait_price=1.5,
     risk=2.0,
 )
 """How weights are trained further (--start): three times the streams a step, harder conditions, bad streams and long waits count more."""
@@ -70,12 +70,12 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
 
 
 def weights_to_start(folder: Path, config: Training) -> tuple[Network, Training]:
-    """The network in `folder`, and the configuration that names it. Raises LessonError."""
+    """The network in `folder`, and the configuration that names it; the rule among its inputs is today's. Raises LessonError."""
     try:
-        start, knobs = network_of(load_agent(folder))
+        start, _ = network_of(load_agent(folder))
     except AgentUnavailableError as error:
         raise LessonError(f"cannot start from {folder}: {error}; name a folder with weights of the agent") from None
-    return start, dataclasses.replace(config, knobs=knobs, start=hashlib.sha256(start.tobytes()).hexdigest())
+    return start, dataclasses.replace(config, start=hashlib.sha256(start.tobytes()).hexdigest())
 
 
 def guarded(network: Network, knobs: RuleKnobs) -> tuple[PolicyVerdict, JudgedStreams]:

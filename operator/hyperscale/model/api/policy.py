@@ -182,11 +182,11 @@ class QueuePolicy(Spec, frozen=True):
 
     order: QueueOrder = QueueOrder.AUTO
     """Who decides which pending job starts next."""
-    min_scaling_exponent: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.02
+    min_scaling_exponent: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.15
     """α: a larger worker count must shorten the run by the ratio of counts to this power."""
-    min_scaling_exponent_alone: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.21
+    min_scaling_exponent_alone: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.23
     """α where only one job is pending, which leaves more GPUs to later jobs."""
-    max_start_slowdown: Annotated[float, Meta(ge=1, le=1000, extra=DECIMAL)] = 2.6
+    max_start_slowdown: Annotated[float, Meta(ge=1, le=1000, extra=DECIMAL)] = 2.35
     """Start only where the run takes at most this multiple of its time on the empty cluster."""
     max_queue_weight: Annotated[int, Meta(ge=1, le=1000)] = 1000
     """Most that queueWeight counts: authors write it themselves; 1 makes all jobs equal."""

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.options import patient
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
 
 NOWHERE: Final = math.inf
@@ -156,8 +155,7 @@ def taken_by(demand: KindDemand, room: Sequence[int]) -> tuple[int, ...]:
 def pending(job: Contender, waited_seconds: float, room: Sequence[int], capacity: Sequence[int]) -> PendingJob:
     """The job as the rule sees it."""
     options = tuple(Option(demand.gpus, seconds_on(demand, room), seconds_on(demand, capacity)) for demand in job.demands)
-    best = min(option.empty_seconds for option in options)
-    return PendingJob(job.key, patient(options, best, waited_seconds), job.weight, waited_seconds)
+    return PendingJob(job.key, options, job.weight, waited_seconds)
 
 
 def _next(

@@ -164,10 +164,9 @@ class Catalogue:
 
     def pending(self, entry: CatalogueEntry, ledger: FreeGpus) -> PendingJob:
         """The job as a chooser sees it."""
-        options = tuple(self.options(entry, ledger).values())
         return PendingJob(
             key=entry.key,
-            options=patient(options, entry.best_seconds, entry.queued.waited_seconds),
+            options=tuple(self.options(entry, ledger).values()),
             weight=entry.queued.weight,
             waited_seconds=entry.queued.waited_seconds,
             slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
@@ -181,19 +180,8 @@ class Catalogue:
 
 
 def patience_seconds(entry: CatalogueEntry, options: tuple[Option, ...]) -> float:
-    """How long waiting for better nodes can be worth it: as long as the run would be longer on those that are free.
-
-    A job that waits that long and then starts on poor nodes ends after at most twice the best time there was (the ski rental argument).
-    """
+    """How long waiting for better nodes can be worth it: as long as those that are free cost it more (`rule.measure_seconds`)."""
     return min(option.seconds for option in options) - entry.best_seconds
-
-
-def patient(options: tuple[Option, ...], best_seconds: float, waited_seconds: float) -> tuple[Option, ...]:
-    """The options of a job; one that has waited as long as poor nodes would cost it need not wait for better ones."""
-    best = min(option.seconds for option in options)
-    if waited_seconds < best - best_seconds:
-        return options
-    return tuple(replace(option, empty_seconds=best) for option in options)
 
 
 def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:

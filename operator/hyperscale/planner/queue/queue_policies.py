@@ -6,6 +6,7 @@ it decides. With Learned it is asked on every cluster, and each choice must be n
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -56,8 +57,7 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     if policy.order not in {QueueOrder.AUTO, QueueOrder.LEARNED}:
         return Choosers(by_rule, None)
     agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
-    # Late jobs are joint.py's affair: to the agent, options of a job that has waited long look as good as its best.
-    by_agent = agent.choose if agent is not None else None
+    by_agent = partial(agent.choose, starvation_seconds=policy.starvation_seconds or math.inf) if agent is not None else None
     if policy.order is QueueOrder.AUTO:
         judged = agent.manifest.judged if agent is not None else None
         if judged is None:

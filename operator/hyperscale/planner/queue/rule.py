@@ -2,7 +2,8 @@
 
 Every pending job is looked at with one worker count: of those that fit the free slots, the smallest, or a larger one that pays (`thrift`).
 The job with the least index, seconds / weight, starts. One refinement is worth more than the order (docs/benchmarks/streams.md): while
-others run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster.
+others run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster. That patience ends when
+the job has waited as long as the free nodes would cost it (`measure_seconds`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class RuleSettings(NamedTuple):
     thrift: float
     """α with several."""
     patience: float
-    """c."""
+    """c, see `measure_seconds`."""
     starvation_seconds: float = math.inf
     """A job that has waited longer goes first on good nodes, whatever its index; see `wait_bounds.STRICT_BOUNDS`."""
 
@@ -90,6 +91,15 @@ def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float
     return best
 
 
+def measure_seconds(job: PendingJob) -> float:
+    """What patience is counted from: the best run on the empty cluster; that on the free nodes after a wait as long as they cost it more.
+
+    A job that waits that long and then starts on poor nodes ends after at most twice the best time there was (the ski rental argument).
+    """
+    now = min(option.seconds for option in job.options)
+    return job.best_empty_seconds if job.waited_seconds < now - job.best_empty_seconds else now
+
+
 def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: RuleSettings) -> QueueChoice:
     """What the rule starts next. Scores are indices: seconds (or slot seconds) / weight, less is better."""
     aged, alpha = by_age(pending), settings.alpha(len(pending))
@@ -103,7 +113,7 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     scores: list[Score] = []
     impatient = False
     for job in aged:
-        limit = settings.patience * job.best_empty_seconds if running else math.inf
+        limit = settings.patience * measure_seconds(job) if running else math.inf
         option = thrifty(job, cluster.free_slots, alpha, limit)
         if option is not None:
             scores.append(Score(job.key, option.workers, index(job, option, settings.order)))

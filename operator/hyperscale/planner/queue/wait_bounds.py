@@ -25,8 +25,8 @@ def quickest(job: PendingJob, free_slots: int) -> Option | None:
 def idle_seconds_left(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> float | None:
     """Seconds for which a chooser may still start nothing although this job fits; below 0 it may not; None where it does not fit.
 
-    A job that fits waits no longer than the free nodes cost it over the best ones (the ski rental argument, see `options.patient`), and
-    `idle_runs` of its best run more. Other jobs may start before it: that is what `starvation_seconds` bounds.
+    A job that fits waits no longer than the free nodes cost it over the best ones (see `rule.measure_seconds`), and `idle_runs` of its best
+    run more. Other jobs may start before it: that is what `starvation_seconds` bounds.
     """
     option = quickest(job, free_slots)
     if option is None:

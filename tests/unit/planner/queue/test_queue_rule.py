@@ -58,6 +58,16 @@ def test_no_start_on_poor_nodes_while_others_run() -> None:
     assert rule.choose(poor, [], EMPTY, RULE).job == "ns/a", "nothing better is to come on an idle cluster"
 
 
+def test_patience_ends_when_the_wait_has_cost_as_much_as_poor_nodes_would() -> None:
+    assert rule.choose([job("ns/a", 100.0, waited=79.0, empty=20.0)], BUSY, EMPTY, RULE).job is None
+    assert rule.choose([job("ns/a", 100.0, waited=80.0, empty=20.0)], BUSY, EMPTY, RULE).job == "ns/a"
+
+
+def test_after_the_end_of_patience_a_worker_count_much_slower_than_the_best_free_one_is_left_out() -> None:
+    late = job("ns/a", 300.0, 100.0, waited=80.0, empty=20.0)
+    assert rule.choose([late], BUSY, EMPTY, RULE._replace(thrift_alone=1.0)).workers == 2
+
+
 def test_a_job_beyond_the_bound_goes_first_on_good_nodes_and_others_may_start_while_there_are_none() -> None:
     settings = RULE._replace(starvation_seconds=1000.0)
     old = job("ns/old", 500.0, waited=1001.0)
