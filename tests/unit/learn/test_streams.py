@@ -15,6 +15,7 @@ from hyperscale.learn.streams import stream_lesson, tuning
 from hyperscale.learn.streams.compare import cases, compare
 from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect, gallery, initial
 from hyperscale.learn.streams.gradient import log_probabilities
+from hyperscale.learn.streams.policy_guard import PolicyVerdict
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
     FEATURES,
@@ -233,3 +234,19 @@ def test_the_gate_lets_nothing_in_that_is_no_better_than_the_rule(tmp_path: Path
     assert verdict.figures["ratio_to_rule"] >= 0.99
     with pytest.raises(LessonError, match="no usable"):
         stream_lesson.judge(tmp_path / "nothing", None, 0)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_weights_in_use_are_no_measure_where_the_guard_refuses_them_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    monkeypatch.setattr(stream_lesson, "VALIDATION_STREAMS", 10)
+    in_use, candidate = (stream_lesson.write(initial(Training(seed=seed)), Training(), tmp_path / str(seed))[0].parent for seed in (0, 1))
+    seconds = {"agent": 0.9, "used": 0.8}
+    monkeypatch.setattr(stream_lesson.tuning, "tune", lambda seed, streams: (tuning.Tried(TUNED, 1.0),))
+    monkeypatch.setattr(stream_lesson, "outcomes", lambda policies, streams, seed: {name: [name] for name in policies})
+    monkeypatch.setattr(stream_lesson, "completions", lambda names: np.full(20, seconds.get(names[0], 1.0)) + np.arange(20) * 1e-3)
+    verdicts = {1: PolicyVerdict(True), 0: PolicyVerdict(allowed)}
+    of_seed = {stream_lesson.network_of(load_agent(tmp_path / str(seed)))[0].tobytes(): verdicts[seed] for seed in (0, 1)}
+    monkeypatch.setattr(stream_lesson, "guarded", lambda network, knobs: (of_seed[network.tobytes()], None))
+    assert stream_lesson.judge(candidate, in_use, 0).accepted is not allowed

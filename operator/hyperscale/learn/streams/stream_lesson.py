@@ -130,7 +130,10 @@ def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None) 
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
-    """Better than the freshly tuned rule, beyond chance and on no stream much worse; and no worse than the weights in use."""
+    """Better than the freshly tuned rule, beyond chance and on no stream much worse; and no worse than the weights in use.
+
+    Weights in use that today's guard refuses are no measure: in their place the rule decides.
+    """
     try:
         own, knobs = network_of(load_agent(candidate))
         used = network_of(load_agent(in_use)) if in_use is not None else None
@@ -154,10 +157,11 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         figures["ratio_to_used"] = to_used
     verdict, _ = guarded(own, knobs)
     figures |= verdict.figures
-    accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and to_used <= 1.0 and verdict.accepted
+    no_loss = used is None or to_used <= 1.0 or not guarded(*used)[0].accepted
+    accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and no_loss and verdict.accepted
     reason = (
         f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}, worst of {VALIDATION_STREAMS} "
-        f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1"
+        f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1 where the guard accepts those"
     )
     reason = "; ".join((reason, *verdict.refusals))
     return LessonVerdict(accepted, reason, figures)
