@@ -241,6 +241,7 @@ def test_weights_in_use_are_no_measure_where_the_guard_refuses_them_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     monkeypatch.setattr(stream_lesson, "VALIDATION_STREAMS", 10)
+    monkeypatch.setattr(stream_lesson, "guarded", lambda network, knobs: (PolicyVerdict(True), None))
     in_use, candidate = (stream_lesson.write(initial(Training(seed=seed)), Training(), tmp_path / str(seed))[0].parent for seed in (0, 1))
     seconds = {"agent": 0.9, "used": 0.8}
     monkeypatch.setattr(stream_lesson.tuning, "tune", lambda seed, streams: (tuning.Tried(TUNED, 1.0),))

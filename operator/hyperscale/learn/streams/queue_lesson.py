@@ -34,7 +34,16 @@ HISTORY: Final = "history.json"
 RECORDED: Final = "later history"
 DRAWN: Final = "streams drawn from the later history"
 RETRAINING: Final = Training(
-    seed=0, steps=150, jobs=150, mixed=0.25, least_bound=8.0, most_bound=20.0, rate=4e-4, entropy=0.004, wait_price=0.3
+    seed=0,
+    steps=450,
+    sequences=12,
+    jobs=150,
+    mixed=0.25,
+    least_bound=8.0,
+    most_bound=20.0,
+    rate=4e-4,
+    entropy=0.004,
+    wait_price=1.5,
 )
 MAX_TO_USED: Final = 1.0
 """Ratio to the weights in use on the later history."""

@@ -161,7 +161,8 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and no_loss and verdict.accepted
     reason = (
         f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}, worst of {VALIDATION_STREAMS} "
-        f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1 where the guard accepts those"
+        f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1 "
+        "where the guard accepts those"
     )
     reason = "; ".join((reason, *verdict.refusals))
     return LessonVerdict(accepted, reason, figures)
