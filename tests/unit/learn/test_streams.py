@@ -244,7 +244,7 @@ def test_weights_in_use_are_no_measure_where_the_guard_refuses_them_today(
     monkeypatch.setattr(stream_lesson, "guarded", lambda network, knobs: (PolicyVerdict(True), None))
     in_use, candidate = (stream_lesson.write(initial(Training(seed=seed)), Training(), tmp_path / str(seed))[0].parent for seed in (0, 1))
     seconds = {"agent": 0.9, "used": 0.8}
-    monkeypatch.setattr(stream_lesson.tuning, "tune", lambda seed, streams: (tuning.Tried(TUNED, 1.0),))
+    monkeypatch.setattr(tuning, "tune", lambda seed, streams: (tuning.Tried(TUNED, 1.0),))
     monkeypatch.setattr(stream_lesson, "outcomes", lambda policies, streams, seed: {name: [name] for name in policies})
     monkeypatch.setattr(stream_lesson, "completions", lambda names: np.full(20, seconds.get(names[0], 1.0)) + np.arange(20) * 1e-3)
     verdicts = {1: PolicyVerdict(True), 0: PolicyVerdict(allowed)}
