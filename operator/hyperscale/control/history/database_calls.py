@@ -178,6 +178,8 @@ class RowWriter(Generic[Key, Row]):
                     self._give_up(waiting, refused)
             except Exception:
                 self._at_once = (len(batch) + 1) // 2
+                if len(batch) == 1:  # the fault may be this row's own, though its kind does not say so
+                    _put_last(waiting, batch)
                 raise
             else:
                 self._at_once = min(self._most, 2 * self._at_once)
@@ -186,8 +188,8 @@ class RowWriter(Generic[Key, Row]):
                     self._taken(count)
                     self._give_up(waiting, doubted)
                     some_taken, doubted = True, {}
-        if left := _put_last(waiting, doubted):
-            raise left[0].error
+        if left := _put_last(waiting, {key: doubt.row for key, doubt in doubted.items()}):
+            raise doubted[left[0]].error
 
     def _next(self, waiting: Mapping[Key, Row], doubted: Mapping[Key, _Doubt[Row]]) -> dict[Key, Row]:
         untried = ((key, row) for key, row in waiting.items() if key not in doubted or doubted[key].row is not row)
@@ -199,12 +201,12 @@ class RowWriter(Generic[Key, Row]):
             self._given_up(doubt.row, doubt.error)
 
 
-def _put_last(waiting: dict[Key, Row], doubted: Mapping[Key, _Doubt[Row]]) -> list[_Doubt[Row]]:
-    """Let the next round begin with others; the rows that still wait."""
-    left = {key: doubt for key, doubt in doubted.items() if waiting.get(key) is doubt.row}
+def _put_last(waiting: dict[Key, Row], rows: Mapping[Key, Row]) -> list[Key]:
+    """Let the next round begin with others; those of the rows that still wait."""
+    left = [key for key, row in rows.items() if waiting.get(key) is row]
     for key in left:
         waiting[key] = waiting.pop(key)
-    return list(left.values())
+    return left
 
 
 def _remove(waiting: dict[Key, Row], done: Mapping[Key, Row]) -> None:

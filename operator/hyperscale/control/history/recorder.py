@@ -40,6 +40,8 @@ PRUNE_SECONDS: Final = 3600.0
 """Between two deletions of runs that are too old."""
 MAX_LEARN_PAUSE_SECONDS: Final = 900.0
 """Between two readings that fail."""
+LEARN_REST: Final = 5.0
+"""The next reading begins no sooner than after this multiple of the last one's time: it costs at most a sixth of one core's."""
 DAY_SECONDS: Final = 86_400.0
 SETTLE_SECONDS: Final = 1.0
 """Runs that end together are written together."""
@@ -207,13 +209,14 @@ class RunRecorder:
         now = asyncio.get_running_loop().time
         if not self._unlearnt or now() < self._learn_at:
             return
+        began = now()
         try:
             taught = await call_database(partial(self._teacher.teach, history, self._cluster, self._clock()), LEARN_SECONDS)
         except Exception:
             self._learn_pause = min(MAX_LEARN_PAUSE_SECONDS, 2.0 * self._learn_pause or RETRY_SECONDS)
             self._learn_at = now() + self._learn_pause
             raise
-        self._unlearnt, self._learn_pause = False, 0.0
+        self._unlearnt, self._learn_pause, self._learn_at = False, 0.0, now() + LEARN_REST * (now() - began)
         self._reader.calibrations, self._reader.taught = taught.calibrations, taught.curves
         self._reader.corrections = taught.corrections
         self._reader.lessons, self.report = taught.lessons, taught.report

@@ -84,10 +84,15 @@ class QueueAgent:
         running: Sequence[QueueRunningJob],
         cluster: ClusterState,
         starvation_seconds: float = float("inf"),
+        max_start_slowdown: float = float("inf"),
     ) -> QueueChoice:
-        """What the agent starts next. Scores are logits, more is better; only a candidate can be chosen, and those are feasible."""
+        """What the agent starts next. Scores are logits, more is better; only a candidate can be chosen, and those are feasible.
+
+        max_start_slowdown: of the cluster's policy; where it is stricter than in training, nodes that it refuses are not good ones
+        """
         prior = self.manifest.prior
-        settings = rule.RuleSettings(prior.order, prior.thrift_alone, prior.thrift, prior.patience, starvation_seconds)
+        patience = min(prior.patience, max_start_slowdown)
+        settings = rule.RuleSettings(prior.order, prior.thrift_alone, prior.thrift, patience, starvation_seconds)
         now = features.situation(pending, running, cluster, settings, self.manifest.patience)
         if not now.candidates:
             return QueueChoice(None, waits_for_better_nodes=now.rule.waits_for_better_nodes)

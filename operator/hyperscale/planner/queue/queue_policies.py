@@ -57,7 +57,10 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     if policy.order not in {QueueOrder.AUTO, QueueOrder.LEARNED}:
         return Choosers(by_rule, None)
     agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
-    by_agent = partial(agent.choose, starvation_seconds=policy.starvation_seconds or math.inf) if agent is not None else None
+    bound_seconds = policy.starvation_seconds or math.inf
+    by_agent = None
+    if agent is not None:
+        by_agent = partial(agent.choose, starvation_seconds=bound_seconds, max_start_slowdown=policy.max_start_slowdown)
     if policy.order is QueueOrder.AUTO:
         judged = agent.manifest.judged if agent is not None else None
         if judged is None:

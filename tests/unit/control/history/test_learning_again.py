@@ -73,3 +73,14 @@ async def test_the_pause_doubles_up_to_a_quarter_of_an_hour_and_ends_with_a_read
         await recorder._learn(store)
     assert pauses == [30, 60, 120, 240, 480, 900, 900]
     assert (recorder._unlearnt, recorder._learn_pause) == (False, 0.0)
+
+
+async def test_between_two_readings_the_operator_rests_for_several_times_what_one_took(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Failing(monkeypatch, 0)
+    recorder, now = Desk(url).recorder, asyncio.get_running_loop().time
+    recorder._unlearnt = True
+    with closing(RunStore(url)) as store:
+        began = now()
+        await recorder._learn(store)
+        took = now() - began
+        assert recorder._learn_at - now() == pytest.approx(module.LEARN_REST * took, rel=0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from hyperscale.control.history.database_calls import call_database
+from hyperscale.control.history.database_calls import RowWriter, call_database
 from hyperscale.control.history.recorder import BATCH
 from hyperscale.control.history.run_store import RunStore
 from tests.unit.control.history.recording import Desk, named
@@ -171,3 +171,18 @@ def test_many_runs_that_row_security_refuses_hold_up_no_other(
     desk_with(clerk, 200, *range(199)).work()
     assert database.execute("SELECT FROM hyperscale_runs").rowcount == 1
     assert len(named(caplog)) == 199
+
+
+async def test_a_row_whose_fault_looks_like_the_database_s_holds_up_none_behind_it() -> None:
+    waiting, given_up = {number: number for number in range(20)}, []
+    writer: RowWriter[int, int] = RowWriter(20, lambda count: None, lambda row, error: given_up.append(row))
+
+    def write(rows: tuple[int, ...]) -> int:
+        if 0 in rows:
+            raise OSError("cancelled by a trigger")
+        return len(rows)
+
+    for _ in range(10):
+        with suppress(OSError):
+            await writer.write(waiting, write)
+    assert (waiting, given_up) == ({0: 0}, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob, RunningShare
-from hyperscale.model.api.policy import PolicySpec, QueuePolicy
+from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
@@ -14,6 +14,7 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import both_ways, gpu_node, snapshot, training
 
@@ -65,3 +66,19 @@ def test_late_jobs_are_no_reason_to_pass_the_deadline() -> None:
     turns = decide(late, QueuePolicy(starvation_seconds=BOUND_SECONDS), starts_before_hurry=2)
     assert [start.key for start in turns.starts] == ["team/late5", "team/late4"], "those that waited longest"
     assert {hold.key for hold in turns.holds} == {f"team/late{number}" for number in range(4)}
+
+
+def test_the_agent_calls_no_nodes_good_that_the_policy_refuses() -> None:
+    late = PendingJob("late", (Option(2, 20_000.0, 10_000.0, 1.0, 0.5),), 1.0, 1.2 * BOUND_SECONDS)
+    short = PendingJob("short", (Option(1, 100.0, 100.0, 1.0, 1.0),), 1.0, 10.0)
+    cluster = ClusterState(2, 8, 1.0, ArrivalHistory(50, 600.0, 5000.0, 20_000.0))
+
+    def compared(max_start_slowdown: float) -> set[str | None]:
+        """Jobs among the agent's candidates."""
+        policy = QueuePolicy(order=QueueOrder.LEARNED, starvation_seconds=BOUND_SECONDS, max_start_slowdown=max_start_slowdown)
+        agent = choosers(policy).agent
+        assert agent is not None
+        return {score.job for score in agent([late, short], [QueueRunningJob("running", 4, 50.0)], cluster).scores}
+
+    assert compared(2.35) == {"late"}, "twice the best time is good enough, so the late job goes first"
+    assert "short" in compared(1.2)
