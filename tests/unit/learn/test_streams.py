@@ -236,18 +236,20 @@ def test_the_gate_lets_nothing_in_that_is_no_better_than_the_rule(tmp_path: Path
         stream_lesson.judge(tmp_path / "nothing", None, 0)
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_weights_in_use_are_no_measure_where_the_guard_refuses_them_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+@pytest.mark.parametrize(
+    ("allowed", "used", "accepted"), [(True, 0.89, False), (False, 0.89, True), (False, 0.8, False), (True, 0.91, True)]
+)
+def test_weights_in_use_that_the_guard_refuses_today_may_be_a_little_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool, used: float, accepted: bool
 ) -> None:
     monkeypatch.setattr(stream_lesson, "VALIDATION_STREAMS", 10)
     monkeypatch.setattr(stream_lesson, "guarded", lambda network, knobs: (PolicyVerdict(True), None))
     in_use, candidate = (stream_lesson.write(initial(Training(seed=seed)), Training(), tmp_path / str(seed))[0].parent for seed in (0, 1))
-    seconds = {"agent": 0.9, "used": 0.8}
+    seconds = {"agent": 0.9, "used": used}
     monkeypatch.setattr(tuning, "tune", lambda seed, streams: (tuning.Tried(TUNED, 1.0),))
     monkeypatch.setattr(stream_lesson, "outcomes", lambda policies, streams, seed: {name: [name] for name in policies})
     monkeypatch.setattr(stream_lesson, "completions", lambda names: np.full(20, seconds.get(names[0], 1.0)) + np.arange(20) * 1e-3)
     verdicts = {1: PolicyVerdict(True), 0: PolicyVerdict(allowed)}
     of_seed = {stream_lesson.network_of(load_agent(tmp_path / str(seed)))[0].tobytes(): verdicts[seed] for seed in (0, 1)}
     monkeypatch.setattr(stream_lesson, "guarded", lambda network, knobs: (of_seed[network.tobytes()], None))
-    assert stream_lesson.judge(candidate, in_use, 0).accepted is not allowed
+    assert stream_lesson.judge(candidate, in_use, 0).accepted is accepted

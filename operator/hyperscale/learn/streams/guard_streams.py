@@ -49,7 +49,8 @@ def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> lis
 def judged_on(streams: Sequence[GuardStream], outcomes: Sequence[StreamEvidence], source: str) -> JudgedStreams:
     """What the streams are like, by the figures that a cluster has of its own.
 
-    outcomes: of the policy on them; a starvation bound beyond its longest wait would have changed none of them
+    outcomes: of the policy on them; a starvation bound beyond its longest wait would have let no job go first. The agent sees the bound,
+    so a bound may move single choices (docs/explanation/streams.md)
     """
     least_bound_runs = max(one.longest_wait_seconds / one.run_seconds for one in outcomes)
     rows = np.array([_figures(stream) for stream in streams])

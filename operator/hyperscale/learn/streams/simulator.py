@@ -51,7 +51,7 @@ class RuleKnobs(NamedTuple):
 SHORTEST_FIRST: Final = RuleKnobs(JobOrder.SECONDS, 0.0, 0.0, NO_PATIENCE)
 SMALLEST_FIRST: Final = RuleKnobs(JobOrder.AREA, 0.0, 0.0, NO_PATIENCE)
 TUNED: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.35)
-"""What `tune` finds."""
+"""Chosen on development streams among settings like those that `tune` finds (docs/explanation/streams.md)."""
 
 
 class Policy(NamedTuple):

@@ -94,8 +94,8 @@ def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float
 def measure_seconds(job: PendingJob) -> float:
     """What patience is counted from: the best run on the empty cluster, or after a long wait that on the free nodes.
 
-    The wait is as long as the run would be longer there. A job that then starts on poor nodes ends after at most twice the best time there
-    was (the ski rental argument).
+    The wait is as long as the run would be longer there. With the fastest worker count a job that starts then ends after at most twice the
+    best time there was (the ski rental argument); the rule may still take fewer workers, within its patience.
     """
     now = min(option.seconds for option in job.options)
     return job.best_empty_seconds if job.waited_seconds < now - job.best_empty_seconds else now
