@@ -169,7 +169,7 @@ def stopped_status(scene: Scene) -> JobStatus:
     assert last is not None
     assert scene.plan is not None
     preempted = Condition(PREEMPTED_CONDITION, "True", "PreemptedForOthers")
-    waiting = Condition(WAITING_CONDITION, "True", "InQueue", last_transition_time=last.start_time)
+    waiting = Condition(WAITING_CONDITION, "True", "InQueue", observed_generation=1, last_transition_time=last.start_time)
     return JobStatus(plan=scene.plan, conditions=(preempted, waiting), last_preemption=last, preemptions=1)
 
 

@@ -55,7 +55,7 @@ def test_a_stop_in_the_future_holds_other_jobs_back_no_longer_than_one_of_now() 
 def test_no_job_has_waited_longer_for_others_than_it_exists() -> None:
     stop = STOPPED | {"startTime": timestamp(NOW - 60.0), "waitedSeconds": 1e15}
     status = read(lastPreemption=stop, conditions=[PREEMPTED])
-    assert queued_since(status, CREATED, 1, NOW) == unix_seconds(CREATED)
+    assert queued_since(status, CREATED, 1, NOW, "") == unix_seconds(CREATED)
     assert status.last_preemption is not None
     assert status.last_preemption.waited_seconds == NOW - unix_seconds(CREATED)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.records import Key
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, queued_since
+from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, demand_digest, queued_since
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_blocker
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
@@ -29,6 +29,7 @@ BOUND_SECONDS = float(POLICY.queue.starvation_seconds)
 NO_ROOM = Infeasible("InsufficientGPUs", "2 GPUs are needed, none is free.")
 WAITING = Condition(WAITING_CONDITION, "True", "InQueue", observed_generation=1, last_transition_time=timestamp(CREATED + 100.0))
 PREEMPTED = Condition(PREEMPTED_CONDITION, "True", "PreemptedForOthers", last_transition_time=timestamp(CREATED))
+DEMAND = demand_digest(job_spec())
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 
 
@@ -86,19 +87,114 @@ def test_a_job_whose_graph_no_quota_lets_be_read_does_not_wait() -> None:
 def test_a_job_that_may_start_from_the_first_waits_since_its_creation_until_it_is_planned() -> None:
     first = reported(look(30.0, refusal=NO_ROOM))
     assert waits_from(first) == 0.0
-    later = reported(look(9000.0, status=first, refusal=replace(NO_ROOM, reason="NoMatchingNodes"), generation=2))
-    assert waits_from(later) == 0.0, "an edit of a job that waits does not end its wait"
+    later = reported(look(9000.0, status=first, refusal=replace(NO_ROOM, reason="NoMatchingNodes")))
+    assert waits_from(later) == 0.0
     planned = look(9060.0, status=later, generation=2, plan=plan("node-a", "node-b"), mpijob=mpijob(), plan_recorded=True)
     assert waits_from(reported(planned)) is None
+
+
+OTHER_DEMANDS: dict[str, dict[str, Any]] = {
+    "model": {"model": {"architecture": "GCN", "epochs": 10**6}},
+    "dataset": {"dataset": {"source": {"builtin": {"name": "PubMed"}}}},
+    "workers": {"workers": {"minReplicas": 4, "maxReplicas": 4}},
+    "partitioning": {"partitioning": {"count": 11}},
+    "placement": {"placement": {"nodeSelector": {"kubernetes.io/hostname": "node-9"}}},
+    "claim": {"checkpoint": {"claimName": "on-one-node"}},
+    "planner": {"planner": "Heuristic"},
+    "policy": {"policyRef": {"name": "batch"}},
+}
+
+
+@pytest.mark.parametrize("change", OTHER_DEMANDS.values(), ids=OTHER_DEMANDS.keys())
+def test_a_job_that_was_made_into_another_one_waits_from_that_change(change: dict[str, Any]) -> None:
+    """A job that cannot start could else collect a wait for any other one."""
+    first = reported(look(30.0, refusal=NO_ROOM))
+    other = reported(look(WEEK_SECONDS, job_spec(**change), status=first, refusal=NO_ROOM, generation=2))
+    assert waits_from(other) == WEEK_SECONDS
+    assert waits_from(reported(look(2 * WEEK_SECONDS, job_spec(**change), status=other, refusal=NO_ROOM, generation=2))) == WEEK_SECONDS
+
+
+SAME_DEMANDS: dict[str, dict[str, Any]] = {
+    "queue weight": {"queueWeight": 9},
+    "recovery": {"recovery": {"maxPlanChanges": 9}},
+    "end of the run": {"runPolicy": {"backoffLimit": 9}},
+    "default written out": {"partitioning": {"method": "Auto"}},
+}
+
+
+@pytest.mark.parametrize("change", SAME_DEMANDS.values(), ids=SAME_DEMANDS.keys())
+def test_an_edit_that_leaves_the_job_the_same_does_not_end_its_wait(change: dict[str, Any]) -> None:
+    first = reported(look(30.0, refusal=NO_ROOM))
+    assert waits_from(reported(look(9000.0, job_spec(**change), status=first, refusal=NO_ROOM, generation=2))) == 0.0
+
+
+@pytest.mark.parametrize(("generation", "since"), [(1, 100.0), (2, WEEK_SECONDS)])
+def test_a_wait_whose_job_is_not_on_record_lasts_only_without_any_edit(generation: int, since: float) -> None:
+    told = reported(look(WEEK_SECONDS, status=status(StateWord.PENDING, WAITING), refusal=NO_ROOM, generation=generation))
+    assert (waits_from(told), told.queued_spec) == (since, DEMAND)
+
+
+NO_POLICY = SpecFault("spec.policyRef.name", 'no PlannerPolicy "batch" exists', of_policy=True)
+
+
+def without_policy(now: float, told: JobStatus, **given: Any) -> ReconcileInput:
+    state = look(now, status=told, **given)
+    return replace(state, job=replace(state.job, parsed=None, fault=NO_POLICY))
+
+
+def test_a_node_or_a_policy_that_is_away_for_a_moment_ends_no_wait() -> None:
+    first = reported(look(30.0, refusal=NO_ROOM))
+    for away in (look(9000.0, status=first, refusal=Infeasible(NEVER_FITS, "no node is that large")), without_policy(9000.0, first)):
+        held = reported(away)
+        assert (waits_from(held), held.queued_spec) == (0.0, first.queued_spec)
+        assert waits_from(reported(look(9060.0, status=held, refusal=NO_ROOM))) == 0.0
+
+
+def test_an_edit_while_a_node_or_the_policy_is_away_ends_the_wait() -> None:
+    first, never = reported(look(30.0, refusal=NO_ROOM)), Infeasible(NEVER_FITS, "no node is that large")
+    other = job_spec(workers={"minReplicas": 4, "maxReplicas": 4})
+    edited = (
+        look(9000.0, other, status=first, refusal=never, generation=2),
+        without_policy(9000.0, first, generation=2),
+        without_policy(9000.0, first, labels={constants.KUEUE_QUEUE_LABEL: "batch"}),
+    )
+    assert [waits_from(reported(each)) for each in edited] == [None, None, None]
+
+
+def test_the_reader_says_which_faults_are_those_of_the_policy() -> None:
+    stage = Stage()
+    faults = [stage.reader.read(stage.cache.jobs[stage.add(name, **spec)].resource, {})[1] for name, spec in FAULTY.items()]
+    assert [fault is not None and fault.of_policy for fault in faults] == [True, False]
+
+
+FAULTY: dict[str, dict[str, Any]] = {
+    "lacks-policy": {"policyRef": {"name": "batch"}},
+    "bad": {"workers": {"minReplicas": 3, "maxReplicas": 2}},
+}
+
+
+@pytest.mark.parametrize("behind", [5.0, 600.0])
+def test_a_clock_behind_the_api_servers_moves_no_begin_of_a_wait(behind: float) -> None:
+    told, statuses = JobStatus(), []
+    for passed in range(0, 1200, 60):
+        told = reported(look(passed - behind, status=told, refusal=NO_ROOM))
+        statuses.append(told)
+    assert statuses == [statuses[0]] * len(statuses)
+    assert waits_from(told) == 0.0
+    assert queued_since(told, timestamp(CREATED), 1, CREATED - behind, DEMAND) == CREATED - behind, "it has not waited yet"
 
 
 def test_a_job_whose_spec_was_changed_before_the_operator_saw_it_may_have_been_parked() -> None:
     assert waits_from(reported(look(WEEK_SECONDS, generation=2, refusal=NO_ROOM))) == WEEK_SECONDS
 
 
+PLAIN: dict[str, Any] = {"model": {"architecture": "GCN"}, "workers": {"minReplicas": 2, "maxReplicas": 4}}
+"""As `job_spec` without changes."""
+
+
 async def waited(stage: Stage, told: JobStatus | None, *, generation: int, key: str = "cora") -> float:
     """Seconds that a question says this job has waited; another job waits as well, so that there is a question."""
-    job = stage.add(key, version=generation, status=told)
+    job = stage.add(key, version=generation, status=told, **PLAIN)
     stage.add("other", epochs=1000)
     await stage.ask(job)
     return next(queued.waited_seconds for queued in stage.planner.questions[-1].jobs if queued.request.job_key == str(job))
@@ -140,6 +236,22 @@ async def test_a_parked_job_that_is_released_blocks_no_job_that_waits() -> None:
     parked = stage.add("parked", epochs=10**6, version=2, status=suspended, workers={"minReplicas": 2, "maxReplicas": 2})
     short = stage.add("short", workers={"minReplicas": 1, "maxReplicas": 1}, created=stage.now)
     assert set(await stage.run(parked, short)) == {short}
+
+
+async def test_one_edit_gives_a_job_that_could_not_start_no_wait_in_the_queue() -> None:
+    parked = reported(look(30.0, job_spec(partitioning={"count": 11}), refusal=NO_ROOM))
+    for _ in range(2):
+        restarted = Stage()
+        restarted.now = CREATED + WEEK_SECONDS
+        assert await waited(restarted, parked, generation=2) == 0.0
+
+
+async def test_a_job_that_never_fits_holds_no_other_back_however_long_it_has_waited() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    stage.now = CREATED + 3.0 * BOUND_SECONDS
+    never = stage.add("never", workers={"minReplicas": 8, "maxReplicas": 8})
+    short = stage.add("short", created=stage.now, workers={"minReplicas": 1, "maxReplicas": 1})
+    assert set(await stage.run(never, short)) == {short}
 
 
 async def test_a_job_without_its_volume_is_in_no_question_of_others() -> None:
@@ -190,9 +302,9 @@ def test_a_preempted_job_that_a_person_suspends_has_not_waited_for_others_meanwh
 
 def test_the_queue_counts_all_waits_of_a_preempted_job_and_none_of_its_runs() -> None:
     waits = status(StateWord.QUEUED, PREEMPTED, replace(WAITING, last_transition_time=STOP.start_time), last_preemption=STOP)
-    assert CREATED + 1900.0 - queued_since(waits, timestamp(CREATED), 1, CREATED + 1900.0) == 1500.0
+    assert CREATED + 1900.0 - queued_since(waits, timestamp(CREATED), 1, CREATED + 1900.0, DEMAND) == 1500.0
     forged = replace(waits, last_preemption=replace(STOP, waited_seconds=1e12))
-    assert queued_since(forged, timestamp(CREATED), 1, CREATED + 1900.0) == CREATED
+    assert queued_since(forged, timestamp(CREATED), 1, CREATED + 1900.0, DEMAND) == CREATED
 
 
 def planned_before(stage: Stage, generation: int, made: Plan, **spec: Any) -> Key:

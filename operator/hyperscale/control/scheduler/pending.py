@@ -123,7 +123,7 @@ class Pending:
             if entry is not None and unchanged:  # it is no new arrival, and its answer stands until it is asked about again
                 fresh.asked, fresh.run_seconds = entry.asked, entry.run_seconds
             entry = self._entries[key] = fresh
-        entry.waits_since = queued_since(record.status, record.created, record.generation, self._clock())
+        entry.waits_since = queued_since(record.status, record.created, record.generation, self._clock(), entry.demand)
         return entry if may_start(record, self._cache.plans_of(key).recorded, self._reader, self._cache.policies) else None
 
     async def read_all(self, policy: PolicySpec) -> None:

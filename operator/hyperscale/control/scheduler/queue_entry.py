@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import resizable
-from hyperscale.control.lifecycle.queue_wait import joins
+from hyperscale.control.lifecycle.queue_wait import demand_digest, joins
 from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, run_is_over
 from hyperscale.control.specs.parsed_specs import JobReader, Json, metadata_of
 from hyperscale.control.specs.plan_question import question_about
@@ -40,6 +40,8 @@ class QueueEntry:
     weight: float
     kind: bytes
     """Jobs of one kind are placed alike."""
+    demand: str
+    """Digest of the spec fields whose change starts its wait again."""
     waits_since: float = math.inf
     """Unix seconds from which its wait counts, as of the last look at its status."""
     volumes: tuple[NodeRule, ...] = ()
@@ -86,6 +88,7 @@ def read_entry(
     metadata = record.resource["metadata"]
     if job is None or policy.queue.order is QueueOrder.ARRIVAL or not joins(job, metadata.get("labels") or {}):
         return None
+    demand = demand_digest(job)
     stop = record.status.last_preemption if view is not None else None
     if stop is not None:
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
@@ -98,6 +101,7 @@ def read_entry(
         request=request,
         weight=float(min(job.queue_weight, policy.queue.max_queue_weight)),
         kind=kind_of(request),
+        demand=demand,
         volumes=volumes,
         stopped=stop is not None,
     )

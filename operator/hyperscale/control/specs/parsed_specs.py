@@ -77,7 +77,7 @@ class JobReader:
             return None, policy
         if job.planner not in policy.planners:
             allowed = ", ".join(policy.planners) or "none"
-            return None, SpecFault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
+            return None, _policy_fault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
         return job, None
 
     def plannable(self, resource: Json, policies: Mapping[str, Json]) -> JobSpec | None:
@@ -123,11 +123,11 @@ class JobReader:
         resource = policies.get(name or DEFAULT_POLICY_NAME)
         if resource is None:
             if name:
-                return SpecFault("spec.policyRef.name", f'no PlannerPolicy "{name}" exists; create it or leave policyRef out')
+                return _policy_fault("spec.policyRef.name", f'no PlannerPolicy "{name}" exists; create it or leave policyRef out')
             return PolicySpec()
         parsed = self._parsed(self._policies, resource, parse_policy)
         if isinstance(parsed, SpecFault):
-            return SpecFault("spec.policyRef.name", f'PlannerPolicy "{name or DEFAULT_POLICY_NAME}": {parsed.path}: {parsed.message}')
+            return _policy_fault("spec.policyRef.name", f'PlannerPolicy "{name or DEFAULT_POLICY_NAME}": {parsed.path}: {parsed.message}')
         return parsed
 
     def _parsed(self, cache: dict[_Revision, Parsed | SpecFault], resource: Json, parse: Callable[[Json], Parsed]) -> Parsed | SpecFault:
@@ -143,6 +143,10 @@ class JobReader:
             except RenderError as error:
                 cache[key] = SpecFault(error.path, error.message, Reason.INVALID_POD_TEMPLATE)
         return cache[key]
+
+
+def _policy_fault(path: str, message: str) -> SpecFault:
+    return SpecFault(path, message, of_policy=True)
 
 
 def metadata_of(resource: Json) -> JobMetadata:

@@ -14,7 +14,7 @@ from hyperscale.control.lifecycle.unscheduled import observed
 from hyperscale.control.status.evaluation_condition import evaluated, evaluation_of
 from hyperscale.control.status.fields import columns, dataset_status
 from hyperscale.control.status.preflight_condition import preflighted
-from hyperscale.control.status.queue_condition import waiting
+from hyperscale.control.status.queue_condition import queued_spec, waiting
 from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED, UNSIZED
 from hyperscale.control.status.run_conditions import new_condition, run_conditions
 from hyperscale.model import constants
@@ -63,6 +63,7 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
         scheduling=observed(state),
         measured=measured,
         queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
+        queued_spec=queued_spec(state, waits=waits),
     )
 
 

@@ -24,6 +24,8 @@ class SpecFault(msgspec.Struct, frozen=True):
     path: str
     message: str
     reason: Reason = Reason.INVALID_SPEC
+    of_policy: bool = False
+    """The job's PlannerPolicy is missing, broken or forbids the planner."""
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
