@@ -213,7 +213,7 @@ class JobStatus(Out, frozen=True):
     """Times the plan changed after the job started."""
     queue_decision: QueueDecision | None = None
     """Absent where no other job was pending or running."""
-    queued_spec: Annotated[str, Meta(max_length=16)] = ""
+    queued_spec: Annotated[str, Meta(max_length=32)] = ""
     """Digest of the spec fields whose change starts the wait again; absent while the job does not wait."""
     proposed_migration: ProposedMigration | None = None
     last_migration: LastMigration | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from hyperscale.model.observed.reconcile_input import ReconcileClock, ReconcileI
 from hyperscale.model.plan import NEVER_FITS, VOLUME_MISSING, Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastPreemption, StateWord
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
-from tests.builders.seen import changed, job_spec, mpijob, plan, seen, status
+from tests.builders.seen import GONE, changed, job_spec, mpijob, plan, seen, status
 from tests.corpus.queue_stage import CREATED, POLICY, Stage
 
 WEEK_SECONDS = 7 * 86400.0
@@ -165,6 +166,52 @@ def test_the_reader_says_which_faults_are_those_of_the_policy() -> None:
     stage = Stage()
     faults = [stage.reader.read(stage.cache.jobs[stage.add(name, **spec)].resource, {})[1] for name, spec in FAULTY.items()]
     assert [fault is not None and fault.of_policy for fault in faults] == [True, False]
+
+
+PLANNED: dict[str, Any] = {"plan": plan("node-a", "node-b"), "plan_recorded": True}
+
+
+def test_a_planned_job_waits_until_it_holds_gpus_if_it_waited_before() -> None:
+    """Its partition Job may last, and then its plan may not fit any more."""
+    first = reported(look(30.0, refusal=NO_ROOM))
+    partitioning = look(9000.0, status=first, **PLANNED, partition_key="0123456789abcdef")
+    assert decide(partitioning).reason == Reason.PARTITIONING
+    told = reported(partitioning)
+    assert (waits_from(told), told.plan) == (0.0, PLANNED["plan"])
+    assert waits_from(reported(without_policy(9030.0, told, **PLANNED))) == 0.0
+    assert waits_from(reported(look(9060.0, status=told, **PLANNED, mpijob=mpijob()))) is None
+    assert waits_from(reported(look(9000.0, **PLANNED, partition_key="0123456789abcdef"))) is None, "it never waited"
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "kept"),
+    [({}, {}, False), ({"startPolicy": "Manual"}, {}, True), ({}, {constants.KUEUE_QUEUE_LABEL: "batch"}, True)],
+    ids=["queue", "person", "Kueue"],
+)
+def test_the_queue_takes_a_planned_job_again_whose_plan_fits_no_more(spec: dict[str, Any], labels: dict[str, str], kept: bool) -> None:
+    accepted = Condition("Planned", "True", "PlanAccepted", observed_generation=1, last_transition_time=timestamp(CREATED))
+    before = replace(reported(look(30.0, refusal=NO_ROOM)), plan=PLANNED["plan"])
+    before = replace(before, conditions=(accepted, *(one for one in before.conditions if one.type != "Planned")))
+    stale = look(9000.0, job_spec(**spec), status=before, labels=labels, **PLANNED, misfits=(GONE,), refusal=NO_ROOM)
+    told = reported(stale)
+    assert (told.plan is not None) is kept
+    assert waits_from(told) == (None if kept else 0.0)
+
+
+async def test_a_job_whose_plan_fits_no_more_goes_before_newcomers_again() -> None:
+    large: dict[str, Any] = {"workers": {"minReplicas": 4, "maxReplicas": 4}}
+    stage = Stage(nodes=1, gpus=4)
+    stage.now = CREATED + 3.0 * BOUND_SECONDS
+    waiting = reported(look(30.0, job_spec(**large), refusal=NO_ROOM))
+    old = stage.add("old", status=waiting, epochs=100, **large)
+    made = (await stage.ask(old)).outcome
+    assert isinstance(made, Plan)
+    stage.planning.pending.drop(old)
+    stage.now += 600.0
+    stale = look(stage.now - CREATED, job_spec(**large), status=replace(waiting, plan=made), plan=made, misfits=(GONE,), refusal=NO_ROOM)
+    stage.add("old", status=reported(stale), epochs=100, **large)
+    new = stage.add("new", created=stage.now, workers={"minReplicas": 2, "maxReplicas": 2})
+    assert await stage.run(new, old, new) == {old: mock.ANY}
 
 
 FAULTY: dict[str, dict[str, Any]] = {

@@ -43,9 +43,12 @@ def is_pending(state: ReconcileInput) -> bool:
 
 
 def demand_digest(job: JobSpec) -> str:
-    """8 hex digits that differ where the spec fields do that decide where and how long the job runs, defaults left out."""
+    """32 hex digits that differ where the spec fields do that decide where and how long the job runs, defaults left out.
+
+    An author finds no two jobs with one digest of this length.
+    """
     stated = {name: _stated(getattr(job, name)) for name in _DEMAND}
-    return hashlib.sha256(msgspec.json.encode(stated, order="deterministic")).hexdigest()[:8]
+    return hashlib.sha256(msgspec.json.encode(stated, order="deterministic")).hexdigest()[:32]
 
 
 def _stated(value: object) -> object:

@@ -206,7 +206,7 @@ class Pending:
         gap = max(0.0, entry.waits_since - self._last_arrival) if self._last_arrival else 0.0
         self.arrivals = counted(self.arrivals, job, gap)
         self._last_arrival = max(self._last_arrival, entry.waits_since)
-        entry.asked = True
+        entry.run_seconds, entry.asked = seconds, True
 
     def learn(self, turns: AdmissionResult, asked: Iterable[QueueEntry], snapshot: ClusterSnapshot) -> list[Key]:
         """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hyperscale.control.lifecycle.movable import MIGRATING_CONDITION, arrived, proposed, resizes
 from hyperscale.control.lifecycle.offered import alternatives_of, is_of_earlier_spec, prior_plan
 from hyperscale.control.lifecycle.preflight_outcome import outcome_of, requires_preflight
-from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, stop_after
+from hyperscale.control.lifecycle.queue_wait import WAITING_CONDITION, joins, stop_after
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import observed
@@ -68,8 +68,14 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
 
 
 def _is_void(state: ReconcileInput) -> bool:
-    """Whether the plan is of an earlier spec, nothing was created from it, and there is none for the present spec."""
-    return state.gang.mpijob is None and state.plan.refusal is not None and is_of_earlier_spec(state)
+    """Whether nothing was created from the plan, another was refused, and the plan is of an earlier spec or of a job of the queue.
+
+    Such a job was planned again because its plan fits no more: the queue, which decides only on jobs without a plan, decides again.
+    """
+    job = state.job.parsed
+    if state.gang.mpijob is not None or state.plan.refusal is None:
+        return False
+    return is_of_earlier_spec(state) or (job is not None and joins(job, state.job.metadata.labels))
 
 
 def _recommending(state: ReconcileInput) -> PlanAlternatives | None:

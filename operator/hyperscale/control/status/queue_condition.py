@@ -24,10 +24,11 @@ def waiting(state: ReconcileInput, decision: Decision) -> Condition | None:
     if job is None:
         return status.condition(WAITING_CONDITION) if _only_lacks_policy(state) else None
     demand = demand_digest(job)
-    held_back = decision.reason in HELD_BACK
-    if decision.reason == NEVER_FITS:  # a node may be away for a moment, but no wait begins
-        held_back = not continues(status, metadata.generation, demand)
-    if held_back or not _is_queued(state, job):
+    # No wait begins while the job never fits or has a plan, but one lasts: a node may be away for a moment, and a plan may fit no more.
+    lasts = continues(status, metadata.generation, demand)
+    held_back = decision.reason in HELD_BACK and not (lasts and decision.reason == NEVER_FITS)
+    pending = is_pending(state) or (lasts and state.gang.mpijob is None)
+    if held_back or not pending or not _is_queued(state, job):
         return None
     since = waiting_since(status, metadata.created, metadata.generation, state.clock.now, demand)
     condition = new_condition(WAITING_CONDITION, True, "InQueue", "the job is in the queue; its wait counts from the transition time")
@@ -49,8 +50,9 @@ def _only_lacks_policy(state: ReconcileInput) -> bool:
     fault, metadata, before = state.job.fault, state.job.metadata, state.job.status.condition(WAITING_CONDITION)
     if fault is None or not fault.of_policy or before is None or metadata.labels.get(constants.KUEUE_QUEUE_LABEL):
         return False
-    return before.status == "True" and before.observed_generation == metadata.generation and is_pending(state)
+    unstarted = is_pending(state) or state.gang.mpijob is None
+    return before.status == "True" and before.observed_generation == metadata.generation and unstarted
 
 
 def _is_queued(state: ReconcileInput, job: JobSpec) -> bool:
-    return joins(job, state.job.metadata.labels) and is_pending(state) and is_sized(job) and not requires_preflight(state)
+    return joins(job, state.job.metadata.labels) and is_sized(job) and not requires_preflight(state)
