@@ -69,7 +69,7 @@ async def test_one_question_decides_for_all_and_wakes_those_that_start() -> None
 
 
 async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() -> None:
-    stage = Stage(nodes=2, gpus=4)
+    stage = Stage(nodes=2, gpus=2)
     slow = stage.add("slow", epochs=1000)
     urgent = stage.add("urgent", epochs=900, queueWeight=100)
     quick = stage.add("quick", epochs=100)
@@ -78,7 +78,7 @@ async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() ->
     plans |= await stage.run(*(key for key in stage.woken if key not in plans))
     assert {urgent, quick} <= set(plans)
     assert slow not in plans
-    assert all(gpus <= 4 for gpus in taken(plans).values())
+    assert all(gpus <= 2 for gpus in taken(plans).values())
 
 
 async def test_two_jobs_planned_in_a_row_share_no_core_though_no_pod_is_bound_yet() -> None:

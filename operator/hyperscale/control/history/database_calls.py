@@ -168,18 +168,11 @@ class RowWriter(Generic[Key, Row]):
             try:
                 count = await call_database(partial(write, tuple(batch.values())))
             except RowRefusedError as error:
-                if len(batch) > 1:
-                    self._at_once = (len(batch) + 1) // 2
+                if self._halve(waiting, batch):
                     continue
-                refused = {key: _Doubt(row, error) for key, row in batch.items()}
-                if isinstance(error, RightMissingError) and not some_taken:
-                    doubted |= refused
-                else:
-                    self._give_up(waiting, refused)
+                doubted |= self._doubts(waiting, batch, error, some_taken=some_taken)
             except Exception:
-                self._at_once = (len(batch) + 1) // 2
-                if len(batch) == 1:  # the fault may be this row's own, though its kind does not say so
-                    _put_last(waiting, batch)
+                self._halve(waiting, batch)
                 raise
             else:
                 self._at_once = min(self._most, 2 * self._at_once)
@@ -190,6 +183,23 @@ class RowWriter(Generic[Key, Row]):
                     some_taken, doubted = True, {}
         if left := _put_last(waiting, {key: doubt.row for key, doubt in doubted.items()}):
             raise doubted[left[0]].error
+
+    def _halve(self, waiting: dict[Key, Row], batch: Mapping[Key, Row]) -> bool:
+        """Whether fewer rows at once can be tried; a row that failed alone goes last: the fault may be its own, whatever its kind says."""
+        self._at_once = (len(batch) + 1) // 2
+        if len(batch) == 1:
+            _put_last(waiting, batch)
+        return len(batch) > 1
+
+    def _doubts(
+        self, waiting: dict[Key, Row], batch: Mapping[Key, Row], error: RowRefusedError, *, some_taken: bool
+    ) -> dict[Key, _Doubt[Row]]:
+        """The refused row where the right may be missing for all rows; else it is given up."""
+        refused = {key: _Doubt(row, error) for key, row in batch.items()}
+        if isinstance(error, RightMissingError) and not some_taken:
+            return refused
+        self._give_up(waiting, refused)
+        return {}
 
     def _next(self, waiting: Mapping[Key, Row], doubted: Mapping[Key, _Doubt[Row]]) -> dict[Key, Row]:
         untried = ((key, row) for key, row in waiting.items() if key not in doubted or doubted[key].row is not row)

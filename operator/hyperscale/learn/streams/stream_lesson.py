@@ -159,7 +159,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         figures["ratio_to_used"] = to_used
     verdict, _ = guarded(own, knobs)
     figures |= verdict.figures
-    no_loss = used is None or to_used <= 1.0 or (to_used <= MAX_TO_REFUSED and not guarded(*used)[0].accepted)
+    no_loss = used is None or to_used <= _most_to(used, to_used)
     accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and no_loss and verdict.accepted
     reason = (
         f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}, worst of {VALIDATION_STREAMS} "
@@ -168,6 +168,11 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     )
     reason = "; ".join((reason, *verdict.refusals))
     return LessonVerdict(accepted, reason, figures)
+
+
+def _most_to(used: tuple[Network, RuleKnobs], ratio: float) -> float:
+    """The largest ratio to the weights in use; the guard is asked only where it matters."""
+    return 1.0 if ratio <= 1.0 or ratio > MAX_TO_REFUSED or guarded(*used)[0].accepted else MAX_TO_REFUSED
 
 
 def network_of(loaded: QueueAgent) -> tuple[Network, RuleKnobs]:
