@@ -84,7 +84,7 @@ cdef bint _has_expired(void *expired) noexcept with gil:
 
 
 cdef inline bint _time_is_up(Segment *s, long long touched) noexcept nogil:
-    """Whether the search must end, after so many more numbers."""
+    """Whether the search must end; `touched` more numbers were read or written."""
     s.touched += touched
     if s.touched > LOOK_ELEMENTS and s.expired != NULL:
         s.touched = 0
