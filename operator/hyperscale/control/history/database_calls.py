@@ -54,6 +54,10 @@ class ServerConnection(Protocol):
         """Of the socket; raises where the connection is closed."""
         ...
 
+    def close(self) -> None:
+        """End it; nothing where it is closed."""
+        ...
+
 
 class _Call:
     """One call, and the connections that it made."""
@@ -71,10 +75,13 @@ class _Call:
                 _cut(connection)
 
     def finish(self) -> None:
-        """Its thread is done."""
+        """Its thread is done; none of its connections outlives it, whatever error ended the call."""
         with self._lock:
             self._finished = True
             _LEFT.discard(self)
+            for connection in self._connections:
+                with contextlib.suppress(Exception):
+                    connection.close()
 
     def end(self) -> None:
         """Give it up: cut its connections, and those that it still makes, so that its thread ends with an error."""

@@ -8,8 +8,9 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 
+import psycopg
 import pytest
 import sqlalchemy as sql
 
@@ -108,6 +109,21 @@ async def test_a_call_that_raises_a_timeout_of_its_own_is_no_silence() -> None:
 
     with pytest.raises(TimeoutError, match="of the file"):
         await call_database(work)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_no_connection_outlives_its_call(server: str, fails: bool) -> None:
+    connections: list[psycopg.Connection] = []
+
+    def work() -> None:
+        connections.append(psycopg.connect(server.replace("+psycopg", "")))
+        database_calls.note_connection(connections[0])
+        if fails:
+            connections[0].execute("SELECT FROM nowhere")
+
+    with pytest.raises(psycopg.Error) if fails else nullcontext():
+        await call_database(work)
+    assert connections[0].closed
 
 
 async def test_a_connection_that_comes_after_the_end_of_its_call_is_cut() -> None:
