@@ -14,7 +14,7 @@ from benchmarks.common import Row
 from benchmarks.suites import Options
 from hyperscale.learn.agents import dqn, qnetwork
 from hyperscale.learn.agents.dispatch_env import RULES
-from hyperscale.learn.streams.simulator import SHORTEST_FIRST, TUNED, Simulator, StreamOutcome, agent, index
+from hyperscale.learn.streams.simulator import Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import load_agent
 
@@ -29,13 +29,14 @@ def rows(options: Options) -> Iterator[Row]:
     """Both agents and a random one against the tuned rule, on the streams with exact durations."""
     ppo = agent(*network_of(load_agent(WEIGHTS / "ppo")))
     layers = qnetwork.load(dqn.NAME, WEIGHTS / "dqn")
-    found: dict[str, list[StreamOutcome]] = {name: [] for name in (streamruns.RULE, streamruns.SHORTEST, PPO, DQN, RANDOM)}
+    references = streamruns.references()
+    found: dict[str, list[StreamOutcome]] = {name: [] for name in (*references, PPO, DQN, RANDOM)}
     for conditions, seed in streamruns.streams(streamruns.CONDITIONS[streamruns.PLAIN], options):
         simulator, rng = Simulator(seed, conditions), np.random.default_rng([seed, 29])
-        found[streamruns.RULE].append(simulator.run(index(TUNED)))
-        found[streamruns.SHORTEST].append(simulator.run(index(SHORTEST_FIRST)))
+        for name, policy in references.items():
+            found[name].append(simulator.run(policy))
         found[PPO].append(simulator.run(ppo))
-        simulator.run(index(TUNED))  # the first dispatching rule follows the method that ran last
+        simulator.run(references[streamruns.RULE])  # the first dispatching rule follows the method that ran last
         found[DQN].append(dqn.play(layers, simulator))
         found[RANDOM].append(dqn.play_with(simulator, partial(_any, rng)))
     for method in (PPO, DQN, RANDOM):

@@ -15,7 +15,7 @@ from hyperscale.learn.streams.compare import compare
 from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.policy_guard import judged
-from hyperscale.learn.streams.simulator import PARAMETERS, SHORTEST_FIRST, TUNED, Network, Policy, Simulator, StreamOutcome, agent, index
+from hyperscale.learn.streams.simulator import PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import load_agent
 
@@ -38,7 +38,7 @@ def recorded(options: Options) -> Iterator[Row]:
     if not recordedstreams.there():
         print("streams: no traces beside the repository (../shared/data)")
         return
-    methods = {streamruns.RULE: index(TUNED), streamruns.SHORTEST: index(SHORTEST_FIRST), **streamruns.trained()}
+    methods = {**streamruns.references(), **streamruns.trained()}
     for trace in recordedstreams.TRACES:
         if recordedstreams.seal(trace) != recordedstreams.SEALS[trace]:
             raise ValueError(f"{trace}: these are not the streams that were sealed")
@@ -47,9 +47,10 @@ def recorded(options: Options) -> Iterator[Row]:
         for method in methods:
             yield from streamruns.compared(trace, method, found)
         for method in streamruns.trained():
-            own, rule = ([run.mean_completion for run in found[name]] for name in (method, streamruns.RULE))
-            what = f"{trace}: weighted completion / tuned rule, upper confidence limit"
-            yield goal(streamruns.BENCHMARK, what, method, compare(own, rule).high, TO_RULE_RECORDED, "ratio")
+            for rule in (streamruns.RULE, streamruns.OWN):
+                own, other = ([run.mean_completion for run in found[name]] for name in (method, rule))
+                what = f"{trace}: weighted completion / {rule}, upper confidence limit"
+                yield goal(streamruns.BENCHMARK, what, method, compare(own, other).high, TO_RULE_RECORDED, "ratio")
 
 
 def guard(options: Options) -> Iterator[Row]:
@@ -79,7 +80,7 @@ def history(options: Options) -> Iterator[Row]:
     _, later = split(history_of(clusterhistory.runs()))
     streams = judging_streams(later)[0][:: 10 if options.quick else 1]
     shipped, agents = next(iter(streamruns.trained())), streamruns.trained()
-    methods: dict[str, Policy] = {streamruns.RULE: index(TUNED), streamruns.SHORTEST: index(SHORTEST_FIRST), shipped: agents[shipped]}
+    methods: dict[str, Policy] = {**streamruns.references(), shipped: agents[shipped]}
     methods[RETRAINED] = agent(*network_of(load_agent(folder)))
     found = _runs(methods, [Simulator(one.seed, one.conditions, recorded=one.recorded) for one in streams])
     for method in methods:

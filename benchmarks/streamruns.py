@@ -21,6 +21,7 @@ from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
     SHORTEST_FIRST,
     SMALLEST_FIRST,
+    THREE_KNOBS,
     TUNED,
     Policy,
     RuleKnobs,
@@ -42,9 +43,12 @@ FIRST_SEED: Final = 20_000
 """Training and validation take others (hyperscale.learn.topologies); those from 10,000 on were seen while training was designed."""
 JOBS: Final = 150
 RULE: Final = "tuned rule"
+"""Order, thrift and patience, the best setting found."""
+OWN: Final = "operator's rule"
+"""By default; it knows sizes and communication too."""
 SHORTEST: Final = "shortest job first"
 ENDLESS: Final = "tuned rule, patience without end"
-"""It waits for better nodes for as long as others run; the operator's rule only as long as poor ones would cost the job."""
+"""It waits for better nodes for as long as others run; the tuned rule only as long as poor ones would cost the job."""
 STRICT: Final = "tuned rule, strict at the bound"
 """From the bound on no other job starts before the one that waits longest, on whatever nodes are free."""
 WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
@@ -74,7 +78,7 @@ def run(options: Options, tune: bool = False) -> list[Row]:
     others = baselines(knobs)
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
     for case, conditions in CONDITIONS.items():
-        few = {RULE: others[RULE], SHORTEST: others[SHORTEST], ENDLESS: others[ENDLESS]}
+        few = {name: others[name] for name in (RULE, OWN, SHORTEST, ENDLESS)}
         if conditions.starvation_runs > 0.0:
             few[STRICT] = others[RULE]._replace(strict_bounds=1.0)
         methods = {**(others if case == PLAIN else few), **agents}
@@ -88,11 +92,17 @@ def run(options: Options, tune: bool = False) -> list[Row]:
     return rows
 
 
+def references() -> dict[str, Policy]:
+    """What every method is compared with."""
+    return {RULE: index(THREE_KNOBS), OWN: index(TUNED), SHORTEST: index(SHORTEST_FIRST)}
+
+
 def baselines(knobs: RuleKnobs) -> dict[str, Policy]:
     """The other methods, by name."""
     return {
-        RULE: index(knobs),
-        ENDLESS: index(knobs)._replace(bounded_patience=False),
+        RULE: index(THREE_KNOBS),
+        OWN: index(knobs),
+        ENDLESS: index(THREE_KNOBS)._replace(bounded_patience=False),
         SHORTEST: index(SHORTEST_FIRST),
         "smallest area first": index(SMALLEST_FIRST),
         "first in, first out": fifo(),
@@ -141,7 +151,7 @@ def simulated(case: str, conditions: Conditions, methods: dict[str, Policy], opt
 def compared(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> Iterator[Row]:
     """One method against the rule and against shortest job first."""
     own = found[method]
-    for name, other in (("rule", found[RULE]), ("shortest", found[SHORTEST])):
+    for name, other in (("rule", found[RULE]), ("shortest", found[SHORTEST]), ("own rule", found[OWN])):
         result = compare([run.mean_completion for run in own], [run.mean_completion for run in other])
         for metric, value in result._asdict().items():
             yield Row(BENCHMARK, case, method, f"completion / {name}: {metric}", value, "ratio")
@@ -156,6 +166,7 @@ def goals(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> Iter
     """What issue and documents promise of every training seed."""
     own = [run.mean_completion for run in found[method]]
     to_rule = compare(own, [run.mean_completion for run in found[RULE]])
+    to_own = compare(own, [run.mean_completion for run in found[OWN]])
     to_shortest = compare(own, [run.mean_completion for run in found[SHORTEST]])
     slowdown = compare([run.mean_slowdown for run in found[method]], [run.mean_slowdown for run in found[RULE]])
     late = compare([run.p95_completion for run in found[method]], [run.p95_completion for run in found[RULE]])
@@ -163,6 +174,8 @@ def goals(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> Iter
         ("weighted completion / tuned rule", to_rule.ratio, TO_RULE),
         ("p of it", to_rule.p, LARGEST_P),
         ("worst stream / tuned rule", to_rule.worst, WORST),
+        ("weighted completion / operator's rule", to_own.ratio, TO_RULE),
+        ("worst stream / operator's rule", to_own.worst, WORST),
         ("weighted completion / shortest job first", to_shortest.ratio, TO_SHORTEST),
         ("mean slowdown / tuned rule", slowdown.ratio, 1.0),
         ("p95 completion / tuned rule", late.ratio, 1.0),
@@ -187,8 +200,8 @@ def ablation(options: Options) -> Iterator[Row]:
     if not file.is_file():
         return
     networks = load_file(file)
-    methods = {name: agent(networks[name], idle_runs=math.inf) for name in sorted(networks)}
-    found = simulated("ablation", CONDITIONS[PLAIN], {RULE: index(TUNED), SHORTEST: index(SHORTEST_FIRST), **methods}, options)
+    methods = {name: agent(networks[name], THREE_KNOBS, idle_runs=math.inf) for name in sorted(networks)}
+    found = simulated("ablation", CONDITIONS[PLAIN], {**references(), **methods}, options)
     for method in methods:
         yield from compared("ablation", method, found)
 
@@ -197,7 +210,7 @@ def decision_times(options: Options) -> Iterator[Row]:
     """Milliseconds of a decision: placement search and network together in the simulator; the agent in Python on ready plans."""
     shipped = load_agent(resources.files("hyperscale.planner.learned") / "weights")
     network, knobs = network_of(shipped)
-    for name, policy in ((RULE, index(knobs)), ("agent", agent(network, knobs))):
+    for name, policy in ((OWN, index(knobs)), ("agent", agent(network, knobs))):
         spent = []
         for conditioned, seed in list(streams(CONDITIONS[PLAIN], options))[:: len(options.seeds)]:
             simulator = Simulator(seed, conditioned)

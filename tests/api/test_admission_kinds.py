@@ -52,6 +52,8 @@ def test_an_empty_policy_gets_every_figure(api: Api) -> None:
         ({"communicationWeight": 0.1}, "spec.communicationWeight"),
         ({"communicationWeight": 1}, "spec.communicationWeight"),
         ({"queue": {"maxStartSlowdown": "0.9"}}, "spec.queue.maxStartSlowdown"),
+        ({"queue": {"startSlowdownSizeExponent": "1.1"}}, "spec.queue.startSlowdownSizeExponent"),
+        ({"queue": {"communicationFactor": "-1"}}, "spec.queue.communicationFactor"),
         ({"queue": {"minScalingExponent": "50%"}}, "spec.queue.minScalingExponent"),
         ({"queue": {"minScalingExponentAlone": "NaN"}}, "spec.queue.minScalingExponentAlone"),
         ({"queue": {"starvationSeconds": 0.5}}, "spec.queue.starvationSeconds"),

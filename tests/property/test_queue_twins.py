@@ -17,7 +17,8 @@ from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.queue_agent import AgentManifest, Prior, QueueAgent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 
-SETTINGS = rule.RuleSettings(rule.QueueOrder.SECONDS, TUNED.thrift_alone, TUNED.thrift, TUNED.patience)
+PRIOR = Prior(rule.QueueOrder.SECONDS, *TUNED[1:])
+SETTINGS = PRIOR.settings()
 
 
 def network(seed: int) -> np.ndarray:
@@ -50,7 +51,7 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[QueueRunningJob],
 def test_decisions_in_python_equal_those_of_the_simulator(family: str, load: float, seed: int, noise: float, starvation: float) -> None:
     weights = network(seed)
     simulator = Simulator(seed, Conditions(family, load, jobs=24, noise=noise, starvation_runs=starvation), network=weights)
-    agent = QueueAgent(AgentManifest("", features.VERSION, Prior(*SETTINGS[:4]), MASK_PATIENCE), parts_by_name(weights))
+    agent = QueueAgent(AgentManifest("", features.VERSION, PRIOR, MASK_PATIENCE), parts_by_name(weights))
     going_on = simulator.reset()
     while going_on:
         pending, running, cluster, bound = seen(simulator)

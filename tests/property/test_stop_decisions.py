@@ -23,8 +23,8 @@ FREE = st.tuples(st.integers(0, 4), st.integers(0, 4))
 SECONDS = st.one_of(st.just(math.inf), st.integers(1, 20_000).map(float))
 RULE = settings_of(QueuePolicy())
 """As PlannerPolicy has them by default."""
-SETTINGS = st.tuples(st.sampled_from([1.0, 2.6, 1000.0]), st.sampled_from([0.02, 0.5]), st.sampled_from([0.2, 0.9])).map(
-    lambda knobs: RULE._replace(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2])
+SETTINGS = st.tuples(*(st.sampled_from(figures) for figures in ((1.0, 2.6, 1000.0), (0.02, 0.5), (0.2, 0.9), (0.5, 1.0, 1.6)))).map(
+    lambda knobs: RULE._replace(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2], patience_costs=knobs[3])
 )
 
 

@@ -54,7 +54,7 @@ def test_an_action_beyond_the_candidates_is_taken_as_waiting() -> None:
 def test_the_first_dispatching_rule_is_the_tuned_rule_itself_without_the_bound_on_waiting() -> None:
     conditions = Conditions("zones", 0.9, jobs=30)
     simulator = Simulator(5, conditions)
-    simulator.stream.set_idle_bound(math.inf)
+    simulator.stream.set_idle_bound(1.0, math.inf)
     played = dqn.play_with(simulator, lambda: 0)
     assert played.mean_completion == pytest.approx(Simulator(5, conditions).run(index(TUNED)).mean_completion)
 

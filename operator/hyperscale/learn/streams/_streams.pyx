@@ -72,6 +72,9 @@ cdef struct Rule:
     double alone         # thrift with one pending job
     double thrift        # thrift with several
     double patience
+    double size          # exponent with which patience falls as the job's best seconds grow, in mean runs
+    double communication # what a second of communication counts more
+    double costs         # patience ends after this multiple of what the free nodes would cost
 
 
 cdef struct Candidate:
@@ -157,7 +160,8 @@ cdef class Stream:
     cdef double strict_bounds        # starvation bounds after which no other job starts before the one that waits longest
     cdef bint bounded_patience       # the rule waits for better nodes no longer than poor ones cost
     cdef double wait_price           # what a second of waiting costs more for each second waited before
-    cdef double idle_runs            # own best runs that a job which fits lets the agent wait beyond its patience; inf: no bound
+    cdef double idle_costs           # as often what poor nodes cost it a job which fits lets the agent wait,
+    cdef double idle_runs            # and as many own best runs beyond that; inf: no bound
     cdef readonly double mean_area
     cdef readonly double mean_seconds
     # state of a run
@@ -263,7 +267,7 @@ cdef class Stream:
         self._draw_near()
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
-        self.strict_bounds, self.idle_runs, self.bounded_patience = 1.0, INFINITY, True
+        self.strict_bounds, self.idle_costs, self.idle_runs, self.bounded_patience = 1.0, 1.0, INFINITY, True
 
     def __dealloc__(self):
         release(self.speed)
@@ -566,18 +570,45 @@ cdef class Stream:
                 best, seconds[0] = o, value
         return best
 
-    cdef double _patient_best(self, int j) noexcept nogil:
-        """What the rule's patience is counted from: the best seconds, or those on the free nodes once the job has waited for the difference.
-
-        planner/queue/rule.py, `measure_seconds`.
-        """
+    cdef double _measure_seconds(self, const Rule *rule, int j) noexcept nogil:
+        """What the rule's patience is counted from; planner/queue/rule.py."""
         cdef int o
-        cdef double least = INFINITY
+        cdef double least = INFINITY, counted = INFINITY
         for o in range(self.job[j].options):
             least = min(least, self._estimate(j, o))
-        if not isfinite(least) or self.now - self.job[j].arrival < least - self.job[j].best:
+            counted = min(counted, self._counted_seconds(rule, j, o))
+        if not isfinite(least) or self.now - self.job[j].arrival < rule.costs * (least - self.job[j].best):
             return self.job[j].best
-        return least
+        return counted
+
+    cdef double _counted_seconds(self, const Rule *rule, int j, int o) noexcept nogil:
+        """Seconds on the free nodes as the rule counts them."""
+        cdef Placed found
+        cdef double value
+        if self.job[j].workers[o] > self.free_count:
+            return INFINITY
+        found = self._placed(j, o)
+        value = max(found.seconds * self.job[j].noise, self.job[j].empty[o])
+        return value * (1.0 + rule.communication * found.communication / found.seconds) if isfinite(value) else INFINITY
+
+    cdef int _thrifty_counted(self, const Rule *rule, int j, double alpha, double limit, double *seconds) noexcept nogil:
+        """As `_thrifty`, by the seconds as the rule counts them."""
+        cdef int o, best = -1
+        cdef double value
+        for o in range(self.job[j].options):
+            if self.job[j].workers[o] > self.free_count:
+                break
+            value = self._counted_seconds(rule, j, o)
+            if not value <= limit or not isfinite(value):
+                continue
+            if best < 0 or value * pow(<double> self.job[j].workers[o] / self.job[j].workers[best], alpha) < seconds[0]:
+                best, seconds[0] = o, value
+        return best
+
+    cdef double _limit(self, const Rule *rule, int j) noexcept nogil:
+        """The most seconds with which the rule starts the job while others run; planner/queue/rule.py, `_limit`."""
+        cdef double measure = self._measure_seconds(rule, j) if self.bounded_patience else self.job[j].best
+        return measure * max(1.0, rule.patience * pow(self.job[j].best / self.mean_run, -rule.size))
 
     cdef int _by_rule(self, const Rule *rule, int *option) noexcept nogil:
         """The index rule: the pending job that starts, -1 to wait."""
@@ -588,8 +619,8 @@ cdef class Stream:
             j = self.pending[i]
             if (self.job[j].best if rule.order == 0 else self.job[j].area) / self.job[j].weight >= least:
                 continue
-            limit = rule.patience * (self._patient_best(j) if self.bounded_patience else self.job[j].best) if self.runnings else INFINITY
-            o = self._thrifty(j, alpha, limit, &seconds, NODES, INFINITY, 0)
+            limit = self._limit(rule, j) if self.runnings else INFINITY
+            o = self._thrifty_counted(rule, j, alpha, limit, &seconds)
             if o < 0:
                 continue
             value = seconds * (self.job[j].workers[o] if rule.order == 1 else 1) / self.job[j].weight
@@ -764,7 +795,8 @@ cdef class Stream:
                 value = self._estimate(j, o)
                 if value < least:
                     least, quickest = value, o
-            overdue = isfinite(least) and self.now - self.job[j].arrival > least + (self.idle_runs - 1.0) * self.job[j].best
+            overdue = (isfinite(least)
+                       and self.now - self.job[j].arrival > self.idle_costs * (least - self.job[j].best) + self.idle_runs * self.job[j].best)
             may_wait = may_wait and not overdue
             for o in range(self.job[j].options):
                 value = self._estimate(j, o)
@@ -790,7 +822,7 @@ cdef class Stream:
         cdef double shared[9]
         cdef Rule plain
         cdef Placed found
-        plain.order, plain.alone, plain.thrift, plain.patience = 0, 0.0, 0.0, INFINITY
+        plain.order, plain.alone, plain.thrift, plain.patience, plain.size, plain.communication, plain.costs = 0, 0.0, 0.0, INFINITY, 0.0, 0.0, 1.0
         second_job = self._by_rule(&plain, &second_option)
         for i in range(self.pendings):
             backlog += self.job[self.pending[i]].area
@@ -1144,14 +1176,15 @@ cdef class Stream:
             return self._maxmin(option)
         return self._fifo(alpha, policy == EASY, option)
 
-    def set_rule(self, int order, double alone, double thrift, double patience, double mask_patience):
+    def set_rule(self, int order, double alone, double thrift, double patience, double size, double communication, double costs,
+                 double mask_patience):
         """Parameters of the index rule, and the agent's own patience."""
-        self.rule = Rule(order=order, alone=alone, thrift=thrift, patience=patience)
+        self.rule = Rule(order=order, alone=alone, thrift=thrift, patience=patience, size=size, communication=communication, costs=costs)
         self.mask_patience = mask_patience
 
-    def set_idle_bound(self, double runs):
-        """A job that fits ends the agent's waiting once it has waited `runs` of its own best run longer than poor nodes cost it; inf: never."""
-        self.idle_runs = runs
+    def set_idle_bound(self, double costs, double runs):
+        """A job that fits ends the agent's waiting after `costs` times what poor nodes cost it and `runs` of its own best run; inf: never."""
+        self.idle_costs, self.idle_runs = costs, runs
 
     def set_strict_bounds(self, double bounds):
         """From how many starvation bounds on no other job starts before the one that waits longest; from one on it goes first on good nodes."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, STRICT_BOUNDS
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, PATIENCE_COSTS, STRICT_BOUNDS
 
 try:
     from hyperscale.learn.streams._streams import FEATURES as FEATURES
@@ -46,12 +46,20 @@ class RuleKnobs(NamedTuple):
     """α with several."""
     patience: float
     """c."""
+    size_exponent: float = 0.0
+    """ε: with which patience falls as a job's best run grows, in mean runs."""
+    communication_factor: float = 0.0
+    """κ: what a second of communication counts more."""
+    patience_costs: float = 1.0
+    """Patience ends after this multiple of what the free nodes would cost the job."""
 
 
 SHORTEST_FIRST: Final = RuleKnobs(JobOrder.SECONDS, 0.0, 0.0, NO_PATIENCE)
 SMALLEST_FIRST: Final = RuleKnobs(JobOrder.AREA, 0.0, 0.0, NO_PATIENCE)
-TUNED: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.35)
-"""Chosen on development streams among settings like those that `tune` finds (docs/explanation/streams.md)."""
+THREE_KNOBS: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.35)
+"""The best setting found of an index rule with order, thrift and patience alone: a peer."""
+TUNED: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 3.4, 0.2, 1.5, PATIENCE_COSTS)
+"""Chosen on development streams (docs/explanation/streams.md); the operator's own rule by default."""
 
 
 class Policy(NamedTuple):
@@ -182,7 +190,7 @@ class Simulator:
         self._jobs = self.stream.jobs_table()
         self._cost = 0.0
         self.stream.set_rule(*knobs, MASK_PATIENCE)
-        self.stream.set_idle_bound(IDLE_RUNS)
+        self.stream.set_idle_bound(PATIENCE_COSTS, IDLE_RUNS)
         self.stream.set_strict_bounds(STRICT_BOUNDS)
         self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
 
@@ -196,7 +204,7 @@ class Simulator:
     ) -> StreamOutcome:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
-        self.stream.set_idle_bound(policy.idle_runs)
+        self.stream.set_idle_bound(PATIENCE_COSTS, policy.idle_runs)
         self.stream.set_strict_bounds(policy.strict_bounds)
         self.stream.set_bounded_patience(policy.bounded_patience)
         if policy.network is not None:

@@ -180,4 +180,4 @@ def network_of(loaded: QueueAgent) -> tuple[Network, RuleKnobs]:
     prior = loaded.manifest.prior
     flat = np.concatenate([loaded.weights[name].ravel() for name in TENSORS]).astype(np.float32)
     order = 0 if prior.order is rule.QueueOrder.SECONDS else 1
-    return flat, RuleKnobs(type(TUNED.order)(order), prior.thrift_alone, prior.thrift, prior.patience)
+    return flat, RuleKnobs(type(TUNED.order)(order), *msgspec.structs.astuple(prior)[1:])

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
-from hyperscale.learn.streams.simulator import SHORTEST_FIRST, SMALLEST_FIRST, JobOrder, RuleKnobs, Simulator, index
+from hyperscale.learn.streams.simulator import SHORTEST_FIRST, SMALLEST_FIRST, THREE_KNOBS, JobOrder, RuleKnobs, Simulator, index
 
 TUNING_SEEDS: Final = 700_000
 LOADS: Final = (0.5, 0.7, 0.9, 1.1, 1.3)
@@ -33,7 +33,7 @@ def tune(seed: int = 0, streams: int = LAST_STREAMS, report: Callable[[int, int]
     """Settings of the last round, best first: random ones, halved twice, and neighbours of the best. Deterministic by seed."""
     rng = np.random.default_rng([seed, 17])
     cases = tuple(_case(number) for number in range(streams))
-    settings = [SHORTEST_FIRST, SMALLEST_FIRST, *(_draw(rng) for _ in range(DRAWN))]
+    settings = [SHORTEST_FIRST, SMALLEST_FIRST, THREE_KNOBS, *(_draw(rng) for _ in range(DRAWN))]
     for count, kept in ROUNDS:
         used = cases[: max(5, count * streams // LAST_STREAMS)]
         settings = [tried.knobs for tried in _ranked(settings, used, report)[:kept]]
@@ -58,9 +58,10 @@ def _ranked(settings: Sequence[RuleKnobs], cases: Sequence[Simulator], report: C
 
 def _draw(rng: np.random.Generator) -> RuleKnobs:
     order = JobOrder.SECONDS if rng.random() < 0.6 else JobOrder.AREA
-    return RuleKnobs(
-        order, float(rng.uniform(0.0, 0.8)), float(rng.uniform(0.0, 0.5)), float(math.exp(rng.uniform(math.log(1.3), math.log(6.0))))
-    )
+    patience = float(math.exp(rng.uniform(math.log(1.3), math.log(6.0))))
+    exponents = float(rng.uniform(0.0, 0.8)), float(rng.uniform(0.0, 0.5))
+    size, communication, costs = float(rng.uniform(0.0, 0.4)), float(rng.uniform(0.0, 2.5)), float(rng.uniform(0.8, 2.4))
+    return RuleKnobs(order, *exponents, patience, size, communication, costs)
 
 
 def _near(knobs: RuleKnobs, rng: np.random.Generator) -> RuleKnobs:
@@ -69,4 +70,7 @@ def _near(knobs: RuleKnobs, rng: np.random.Generator) -> RuleKnobs:
         max(0.0, knobs.thrift_alone + float(rng.normal(0.0, 0.08))),
         max(0.0, knobs.thrift + float(rng.normal(0.0, 0.04))),
         max(1.0, knobs.patience * math.exp(float(rng.normal(0.0, 0.12)))),
+        max(0.0, knobs.size_exponent + float(rng.normal(0.0, 0.05))),
+        max(0.0, knobs.communication_factor + float(rng.normal(0.0, 0.3))),
+        max(0.0, knobs.patience_costs + float(rng.normal(0.0, 0.2))),
     )

@@ -186,8 +186,12 @@ class QueuePolicy(Spec, frozen=True):
     """α: a larger worker count must shorten the run by the ratio of counts to this power."""
     min_scaling_exponent_alone: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.23
     """α where only one job is pending, which leaves more GPUs to later jobs."""
-    max_start_slowdown: Annotated[float, Meta(ge=1, le=1000, extra=DECIMAL)] = 2.35
-    """Start only where the run takes at most this multiple of its time on the empty cluster."""
+    max_start_slowdown: Annotated[float, Meta(ge=1, le=1000, extra=DECIMAL)] = 3.4
+    """Start only where a run of mean length takes at most this multiple of its time on the empty cluster."""
+    start_slowdown_size_exponent: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.2
+    """ε: longer jobs wait for better nodes, by the power -ε of their length over the mean; 0 treats all alike."""
+    communication_factor: Annotated[float, Meta(ge=0, le=10, extra=DECIMAL)] = 1.5
+    """κ: how much more than its seconds communication counts at a start; 0 counts seconds alone."""
     max_queue_weight: Annotated[int, Meta(ge=1, le=1000)] = 1000
     """Most that queueWeight counts: authors write it themselves; 1 makes all jobs equal."""
     starvation_seconds: Annotated[int, Meta(ge=0, le=31_536_000)] = 86400

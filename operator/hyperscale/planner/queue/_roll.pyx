@@ -19,6 +19,7 @@ cdef struct Roll:
     const double *waited     # (jobs,)
     const double *start      # (jobs,)
     double patience
+    double costs             # patience ends after this multiple of what the free nodes would cost
     double alpha_alone
     double alpha
     const int *rank          # (jobs,) place of the key
@@ -69,7 +70,7 @@ cdef int thrifty(const Roll *r, int job, double now, bint running, double alpha,
     quickest = best_seconds(r, job, r.room, whole)
     if not isfinite(quickest):
         return -1
-    if not r.waited[job] + now < quickest - best:
+    if not r.waited[job] + now < r.costs * (quickest - best):
         best = quickest
     limit = r.patience * best if running else INFINITY
     for demand in range(r.demands):
@@ -191,8 +192,8 @@ def roll(
         raise ValueError("seconds must be (jobs, demands, kinds)")
     if mixed.shape[0] != jobs or mixed.shape[1] != demands or figures.shape[0] != 4 or figures.shape[1] != jobs or rank.shape[0] != jobs:
         raise ValueError("mixed must be (jobs, demands), figures (4, jobs), rank (jobs,)")
-    if held.shape[0] != jobs or held.shape[1] != kinds or waits.shape[0] != jobs or knobs.shape[0] != 3:
-        raise ValueError("held must be (jobs, kinds), waits (jobs,), knobs (3,)")
+    if held.shape[0] != jobs or held.shape[1] != kinds or waits.shape[0] != jobs or knobs.shape[0] != 4:
+        raise ValueError("held must be (jobs, kinds), waits (jobs,), knobs (4,)")
     if ends.shape[0] != jobs or starts.shape[0] != jobs or starts.shape[1] != kinds:
         raise ValueError("ends must be (jobs,), starts (jobs, kinds)")
     cdef double *best = <double *>calloc(jobs, sizeof(double))
@@ -206,7 +207,7 @@ def roll(
     r.jobs, r.demands, r.kinds = <int>jobs, <int>demands, <int>kinds
     r.gpus, r.seconds, r.mixed = &gpus[0, 0], &seconds[0, 0, 0], &mixed[0, 0]
     r.weight, r.waited, r.start = &figures[0, 0], &figures[1, 0], &figures[2, 0]
-    r.rank, r.patience, r.alpha_alone, r.alpha = &rank[0], knobs[0], knobs[1], knobs[2]
+    r.rank, r.patience, r.costs, r.alpha_alone, r.alpha = &rank[0], knobs[0], knobs[1], knobs[2], knobs[3]
     r.best, r.state, r.queue, r.held, r.room, r.ends = best, whole, whole + jobs, whole + 2 * jobs, capacity + kinds, &ends[0]
     with nogil:
         for kind in range(kinds):

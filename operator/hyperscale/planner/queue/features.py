@@ -24,7 +24,7 @@ VERSION: Final = 1
 """Weights are of use for one version only."""
 OLDEST: Final = 2
 SMALLEST: Final = 6
-SHORTEST_FIRST: Final = rule.RuleSettings(rule.QueueOrder.SECONDS, thrift_alone=0.0, thrift=0.0, patience=math.inf)
+SHORTEST_FIRST: Final = rule.RuleSettings(rule.QueueOrder.SECONDS, 0.0, 0.0, math.inf, 0.0, 0.0, 1.0)
 """The second opinion among the features."""
 
 

@@ -81,7 +81,7 @@ class _Arrays:
         self.waits = np.array([not job.runs for job in jobs], dtype=np.uint8)
         self.rows = {job.key: row for row, job in enumerate(jobs)}
         self.free = np.array(free, dtype=np.int32)
-        self.knobs = np.array([settings.patience, settings.thrift_alone, settings.thrift])
+        self.knobs = np.array([settings.patience, settings.patience_costs, settings.thrift_alone, settings.thrift])
 
     def roll(
         self, stopped: Collection[str]

@@ -26,7 +26,7 @@ from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
-from hyperscale.planner.queue.rule import by_age, thrifty
+from hyperscale.planner.queue.rule import by_age, counted_seconds, start_slowdown, thrifty
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
@@ -89,7 +89,8 @@ def _begun(start: Start, chosen: _Sequence) -> BegunJob:
     queued, question = chosen.entries[start.key].queued, chosen.question
     late = 0 < chosen.policy.starvation_seconds <= queued.waited_seconds
     before = FreeGpus(chosen.ledger.base, {**chosen.ledger.base, **question.free_gpus}, reserved_amounts=dict(question.reserved_amounts))
-    slack = 1.0 if late else max(1.0, chosen.policy.max_start_slowdown * start.best_seconds / max(start.run_seconds, MIN_RUN_SECONDS))
+    most_seconds = start_slowdown(start.best_seconds, chosen.past, settings_of(chosen.policy)) * start.best_seconds
+    slack = 1.0 if late else max(1.0, most_seconds / max(start.run_seconds, MIN_RUN_SECONDS))
     return BegunJob(before.open_to(queued.request, len(start.plan.workers)), start.plan, queued.weight, slack)
 
 
@@ -146,10 +147,8 @@ class _Sequence:
         feasible: Sequence[CatalogueEntry],
         past: ArrivalHistory,
     ) -> None:
-        self.catalogue = catalogue
-        self.past = past
-        self.question = question
-        self.desk = desk
+        self.catalogue, self.past = catalogue, past
+        self.question, self.desk = question, desk
         reserved = dict(question.reserved_amounts)
         self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=reserved, asked_sizes=question.asked_sizes)
         self.pending = {entry.key: entry for entry in feasible}
@@ -268,14 +267,15 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
     if fitting:
         best = min(fitting, key=lambda option: (option.seconds, option.workers))
         left = patience_seconds(entry, options) - entry.queued.waited_seconds
-        if best.seconds <= chosen.policy.max_start_slowdown * entry.best_seconds:
+        slowdown = start_slowdown(entry.best_seconds, chosen.past, settings_of(chosen.policy))
+        if counted_seconds(best, chosen.policy.communication_factor) <= slowdown * entry.best_seconds:
             idle = idle_seconds_left(chosen.catalogue.pending(entry, chosen.ledger), chosen.ledger.free_slots)
             retry = None if idle is None else max(1.0, idle)
             return Deferral(entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, retry)
         message = (
             f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "
-            f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold; "
-            f"it waits for those at most {_seconds(left)} longer"
+            f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold, "
+            f"communication takes {best.communication_seconds / best.seconds:.0%}; it waits for those at most {_seconds(left)} longer"
         )
         return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
     if chosen.starving and entry is not chosen.starving[0]:

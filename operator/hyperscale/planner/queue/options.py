@@ -15,6 +15,7 @@ from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_types import Option, PendingJob
+from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 
 MOST_COUNTS: Final = 4
 """Worker counts that are compared for one job: the fewest, the fastest alone, and some between."""
@@ -180,8 +181,8 @@ class Catalogue:
 
 
 def patience_seconds(entry: CatalogueEntry, options: tuple[Option, ...]) -> float:
-    """How long waiting for better nodes can be worth it: as long as those that are free cost it more (`rule.measure_seconds`)."""
-    return min(option.seconds for option in options) - entry.best_seconds
+    """How long it may wait for better nodes, by what those that are free cost it more (`rule.measure_seconds`)."""
+    return PATIENCE_COSTS * (min(option.seconds for option in options) - entry.best_seconds)
 
 
 def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:

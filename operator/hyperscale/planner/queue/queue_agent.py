@@ -46,6 +46,13 @@ class Prior(msgspec.Struct, frozen=True, rename="camel"):
     thrift_alone: float
     thrift: float
     patience: float
+    size_exponent: float = 0.0
+    communication_factor: float = 0.0
+    patience_costs: float = 1.0
+
+    def settings(self) -> rule.RuleSettings:
+        """The rule as `rule.choose` takes it."""
+        return rule.RuleSettings(*msgspec.structs.astuple(self))
 
 
 class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,9 +97,8 @@ class QueueAgent:
 
         max_start_slowdown: of the cluster's policy; where it is stricter than in training, nodes that it refuses are not good ones
         """
-        prior = self.manifest.prior
-        patience = min(prior.patience, max_start_slowdown)
-        settings = rule.RuleSettings(prior.order, prior.thrift_alone, prior.thrift, patience, starvation_seconds)
+        prior = self.manifest.prior.settings()
+        settings = prior._replace(patience=min(prior.patience, max_start_slowdown), starvation_seconds=starvation_seconds)
         now = features.situation(pending, running, cluster, settings, self.manifest.patience)
         if not now.candidates:
             return QueueChoice(None, waits_for_better_nodes=now.rule.waits_for_better_nodes)

@@ -17,6 +17,7 @@ from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.likeness import JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.queue_agent import NAME, AgentUnavailableError, QueueAgent, load_agent
 from hyperscale.planner.queue.rollout import Choose
+from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 
 AGENT_UNAVAILABLE: Final = "LearnedQueueUnavailable"
 NO_WEIGHTS: Final = "the agent has no usable weights"
@@ -72,7 +73,13 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
 def settings_of(policy: QueuePolicy) -> rule.RuleSettings:
     """The rule's knobs."""
     return rule.RuleSettings(
-        rule.QueueOrder.SECONDS, policy.min_scaling_exponent_alone, policy.min_scaling_exponent, policy.max_start_slowdown
+        rule.QueueOrder.SECONDS,
+        policy.min_scaling_exponent_alone,
+        policy.min_scaling_exponent,
+        policy.max_start_slowdown,
+        size_exponent=policy.start_slowdown_size_exponent,
+        communication_factor=policy.communication_factor,
+        patience_costs=PATIENCE_COSTS,
     )
 
 

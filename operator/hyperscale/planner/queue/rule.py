@@ -1,9 +1,10 @@
 """The index rule: which pending job starts next, with how many workers. Pure and deterministic.
 
 Every pending job is looked at with one worker count: of those that fit the free slots, the smallest, or a larger one that pays (`thrift`).
-The job with the least index, seconds / weight, starts. One refinement is worth more than the order (docs/benchmarks/streams.md): while
-others run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster. That patience ends when
-the job has waited as long as the free nodes would cost it (`measure_seconds`).
+The job with the least index, seconds / weight, starts. Refinements are worth more than the order (docs/explanation/streams.md): while
+others run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster. Short jobs are content
+with poorer nodes than long ones (`start_slowdown`), communication counts more than its seconds (`counted_seconds`), and patience ends when
+the job has waited long enough for what the free nodes would cost it (`measure_seconds`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob, Score
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob, Score
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
 MAX_SCORES: Final = 8
@@ -38,7 +39,13 @@ class RuleSettings(NamedTuple):
     thrift: float
     """α with several."""
     patience: float
-    """c, see `measure_seconds`."""
+    """c, see `start_slowdown`."""
+    size_exponent: float
+    """ε, see `start_slowdown`."""
+    communication_factor: float
+    """κ, see `counted_seconds`."""
+    patience_costs: float
+    """See `measure_seconds`."""
     starvation_seconds: float = math.inf
     """A job that has waited longer goes first on good nodes, whatever its index; see `wait_bounds.STRICT_BOUNDS`."""
 
@@ -80,25 +87,49 @@ def goes_first(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettin
     return late[0] if late is not None else None
 
 
-def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float = math.inf) -> Option | None:
-    """The worker count of `job` among those that fit within the limit: a larger one must pay. None where none fits."""
+def thrifty(
+    job: PendingJob, free_slots: int, alpha: float, limit_seconds: float = math.inf, communication_factor: float = 0.0
+) -> Option | None:
+    """The worker count of `job` among those that fit within the limit: a larger one must pay. None where none fits.
+
+    communication_factor: κ of the seconds that are compared, see `counted_seconds`
+    """
     best: Option | None = None
+    least = math.inf
     for option in job.options:
-        if option.workers * job.slots_per_worker > free_slots or not option.fits or option.seconds > limit_seconds:
+        seconds = counted_seconds(option, communication_factor)
+        if option.workers * job.slots_per_worker > free_slots or not option.fits or seconds > limit_seconds:
             continue
-        if best is None or option.seconds * math.pow(option.workers / best.workers, alpha) < best.seconds:
-            best = option
+        if best is None or seconds * math.pow(option.workers / best.workers, alpha) < least:
+            best, least = option, seconds
     return best
 
 
-def measure_seconds(job: PendingJob) -> float:
-    """What patience is counted from: the best run on the empty cluster, or after a long wait that on the free nodes.
+def counted_seconds(option: Option, communication_factor: float) -> float:
+    """Seconds on the free nodes, those of communication κ more: on links that others share they grow, and slow the others too."""
+    return option.seconds + communication_factor * option.communication_seconds
 
-    The wait is as long as the run would be longer there. With the fastest worker count a job that starts then ends after at most twice the
-    best time there was (the ski rental argument); the rule may still take fewer workers, within its patience.
+
+def start_slowdown(best_seconds: float, past: ArrivalHistory, settings: RuleSettings) -> float:
+    """The largest allowed multiple of the best run on the empty cluster: c x (best run / mean run) ** -ε, at least 1.
+
+    A short job delays others little and gains little by a better node; a long one holds poor nodes for long. Without a history: c.
     """
-    now = min(option.seconds for option in job.options)
-    return job.best_empty_seconds if job.waited_seconds < now - job.best_empty_seconds else now
+    if not settings.size_exponent or not past.run_seconds > 0.0 or not best_seconds > 0.0:
+        return settings.patience
+    return max(1.0, settings.patience * math.pow(best_seconds / past.run_seconds, -settings.size_exponent))
+
+
+def measure_seconds(job: PendingJob, settings: RuleSettings) -> float:
+    """What patience is counted from: the best run on the empty cluster, or after a long wait the least counted seconds on the free nodes.
+
+    The wait is `patience_costs` times as long as the run would be longer there. At 1, with the fastest worker count, a job that starts then
+    ends after at most twice the best time there was (the ski rental argument); the rule may still take fewer workers, within its patience.
+    """
+    costs = min(option.seconds for option in job.options) - job.best_empty_seconds
+    if job.waited_seconds < settings.patience_costs * costs:
+        return job.best_empty_seconds
+    return min(counted_seconds(option, settings.communication_factor) for option in job.options)
 
 
 def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: RuleSettings) -> QueueChoice:
@@ -114,10 +145,9 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     scores: list[Score] = []
     impatient = False
     for job in aged:
-        limit = settings.patience * measure_seconds(job) if running else math.inf
-        option = thrifty(job, cluster.free_slots, alpha, limit)
+        option = thrifty(job, cluster.free_slots, alpha, _limit(job, cluster, settings, busy=bool(running)), settings.communication_factor)
         if option is not None:
-            scores.append(Score(job.key, option.workers, index(job, option, settings.order)))
+            scores.append(Score(job.key, option.workers, index(job, option, settings)))
         elif running and not impatient:
             impatient = thrifty(job, cluster.free_slots, alpha) is not None
     if not scores:
@@ -126,6 +156,14 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     return QueueChoice(ranked[0].job, ranked[0].workers, tuple(ranked[:MAX_SCORES]))
 
 
-def index(job: PendingJob, option: Option, order: QueueOrder) -> float:
+def _limit(job: PendingJob, cluster: ClusterState, settings: RuleSettings, *, busy: bool) -> float:
+    """The most counted seconds with which the job may start now."""
+    if not busy:
+        return math.inf
+    return start_slowdown(job.best_empty_seconds, cluster.history, settings) * measure_seconds(job, settings)
+
+
+def index(job: PendingJob, option: Option, settings: RuleSettings) -> float:
     """What the rule sorts by."""
-    return option.seconds * (option.workers * job.slots_per_worker if order is QueueOrder.AREA else 1) / job.weight
+    slots = option.workers * job.slots_per_worker if settings.order is QueueOrder.AREA else 1
+    return counted_seconds(option, settings.communication_factor) * slots / job.weight

@@ -6,6 +6,8 @@ from typing import Final
 
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 
+PATIENCE_COSTS: Final = 1.6
+"""Patience for better nodes ends after this multiple of what the free ones would cost the job (docs/explanation/streams.md)."""
 IDLE_RUNS: Final = 0.5
 """Own best runs that a job which fits may be kept waiting beyond its patience; see `idle_seconds_left`."""
 STRICT_BOUNDS: Final = 2.0
@@ -25,13 +27,14 @@ def quickest(job: PendingJob, free_slots: int) -> Option | None:
 def idle_seconds_left(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> float | None:
     """Seconds for which a chooser may still start nothing although this job fits; below 0 it may not; None where it does not fit.
 
-    A job that fits waits no longer than the free nodes cost it over the best ones (see `rule.measure_seconds`), and `idle_runs` of its best
-    run more. Other jobs may start before it: that is what `starvation_seconds` bounds.
+    A job that fits waits no longer than PATIENCE_COSTS times what the free nodes cost it over the best ones (see `rule.measure_seconds`),
+    and `idle_runs` of its best run more. Other jobs may start before it: that is what `starvation_seconds` bounds.
     """
     option = quickest(job, free_slots)
     if option is None:
         return None
-    return option.seconds + (idle_runs - 1.0) * job.best_empty_seconds - job.waited_seconds
+    costs = option.seconds - job.best_empty_seconds
+    return PATIENCE_COSTS * costs + idle_runs * job.best_empty_seconds - job.waited_seconds
 
 
 def overdue(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> Option | None:

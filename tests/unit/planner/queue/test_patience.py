@@ -18,6 +18,7 @@ from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import both_ways, gpu_node, snapshot, training
 
@@ -57,9 +58,9 @@ def test_the_wait_for_better_nodes_ends_and_the_agent_sees_the_empty_cluster_bef
     (option,) = shown[0].options
     cost_seconds = option.seconds - option.empty_seconds
     assert cost_seconds > option.empty_seconds
-    assert waiting.holds[0].retry_seconds == pytest.approx(cost_seconds)
+    assert waiting.holds[0].retry_seconds == pytest.approx(PATIENCE_COSTS * cost_seconds)
 
-    started = decide(cost_seconds + 1.0, shown)
+    started = decide(PATIENCE_COSTS * cost_seconds + 1.0, shown)
     assert [start.key for start in started.starts] == ["team/job"]
     assert started.score is not None
     assert started.score.used is Chooser.LEARNED

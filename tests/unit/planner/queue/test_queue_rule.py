@@ -14,6 +14,7 @@ from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_agent import AgentUnavailableError, load_agent
 from hyperscale.planner.queue.queue_policies import settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
+from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 
 EMPTY = ClusterState(free_slots=8, total_slots=8)
 BUSY = [QueueRunningJob("ns/busy", 4, 100.0)]
@@ -33,7 +34,8 @@ def test_the_policy_is_the_only_place_with_defaults_of_the_rule() -> None:
     assert rule.RuleSettings._field_defaults.keys() == {"starvation_seconds"}
     policy = QueuePolicy()
     exponents = policy.min_scaling_exponent_alone, policy.min_scaling_exponent
-    assert (rule.QueueOrder.SECONDS, *exponents, policy.max_start_slowdown, math.inf) == RULE
+    start = policy.max_start_slowdown, policy.start_slowdown_size_exponent, policy.communication_factor
+    assert (rule.QueueOrder.SECONDS, *exponents, *start, PATIENCE_COSTS, math.inf) == RULE
 
 
 def test_the_shortest_weighted_job_goes_first() -> None:
@@ -58,13 +60,53 @@ def test_no_start_on_poor_nodes_while_others_run() -> None:
     assert rule.choose(poor, [], EMPTY, RULE).job == "ns/a", "nothing better is to come on an idle cluster"
 
 
-def test_patience_ends_when_the_wait_has_cost_as_much_as_poor_nodes_would() -> None:
-    assert rule.choose([job("ns/a", 100.0, waited=79.0, empty=20.0)], BUSY, EMPTY, RULE).job is None
-    assert rule.choose([job("ns/a", 100.0, waited=80.0, empty=20.0)], BUSY, EMPTY, RULE).job == "ns/a"
+def test_patience_ends_when_the_wait_has_cost_enough_for_what_poor_nodes_would() -> None:
+    end = PATIENCE_COSTS * 80.0
+    assert rule.choose([job("ns/a", 100.0, waited=end - 1.0, empty=20.0)], BUSY, EMPTY, RULE).job is None
+    assert rule.choose([job("ns/a", 100.0, waited=end, empty=20.0)], BUSY, EMPTY, RULE).job == "ns/a"
+
+
+def known(mean_seconds: float) -> ClusterState:
+    return ClusterState(8, 8, history=ArrivalHistory(50, 10.0, mean_seconds, 4.0 * mean_seconds))
+
+
+def test_a_short_job_starts_on_nodes_that_a_long_one_does_not_take() -> None:
+    poor = [job("ns/a", 55.0, empty=20.0)]
+    assert rule.choose(poor, BUSY, known(200.0), RULE).job == "ns/a"
+    assert rule.choose(poor, BUSY, known(2.0), RULE).job is None
+    assert rule.choose(poor, BUSY, known(2.0), RULE._replace(size_exponent=0.0)).job == "ns/a"
+
+
+def test_no_length_makes_the_best_nodes_too_poor() -> None:
+    assert rule.choose([job("ns/a", 1e6)], BUSY, known(1e-3), RULE._replace(communication_factor=0.0)).job == "ns/a"
+
+
+def test_without_a_history_all_lengths_are_alike() -> None:
+    for scale in (1e-3, 1.0, 1e6):
+        assert rule.choose([job("ns/a", 2.9 * scale, empty=scale)], BUSY, EMPTY, RULE).job == "ns/a"
+        assert rule.choose([job("ns/a", 3.5 * scale, empty=scale)], BUSY, EMPTY, RULE).job is None
+
+
+def talking(key: str, seconds: float, communication: float, empty: float | None = None, waited: float = 0.0) -> PendingJob:
+    return PendingJob(key, (Option(1, seconds, seconds if empty is None else empty, communication, 0.2),), 1.0, waited)
+
+
+def test_of_two_jobs_the_one_that_talks_less_goes_first() -> None:
+    jobs = [talking("ns/talks", 100.0, 80.0), talking("ns/computes", 120.0, 0.0)]
+    assert rule.choose(jobs, [], EMPTY, RULE).job == "ns/computes"
+    assert rule.choose(jobs, [], EMPTY, RULE._replace(communication_factor=0.0)).job == "ns/talks"
+
+
+def test_a_job_that_would_mostly_talk_waits_for_better_nodes_and_not_for_ever() -> None:
+    assert rule.choose([talking("ns/a", 40.0, 0.0, empty=20.0)], BUSY, EMPTY, RULE).job == "ns/a"
+    assert rule.choose([talking("ns/a", 40.0, 30.0, empty=20.0)], BUSY, EMPTY, RULE).job is None
+    assert rule.choose([talking("ns/a", 40.0, 30.0, empty=20.0)], [], EMPTY, RULE).job == "ns/a", "nothing better is to come"
+    late = talking("ns/a", 4000.0, 3999.0, empty=2000.0, waited=PATIENCE_COSTS * 2000.0)
+    assert rule.choose([late], BUSY, known(1.0), RULE).job == "ns/a"
 
 
 def test_after_the_end_of_patience_a_worker_count_much_slower_than_the_best_free_one_is_left_out() -> None:
-    late = job("ns/a", 300.0, 100.0, waited=80.0, empty=20.0)
+    late = job("ns/a", 400.0, 100.0, waited=PATIENCE_COSTS * 80.0, empty=20.0)
     assert rule.choose([late], BUSY, EMPTY, RULE._replace(thrift_alone=1.0)).workers == 2
 
 
