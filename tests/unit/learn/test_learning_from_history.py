@@ -14,7 +14,7 @@ from hyperscale.cli.training.past_runs import past_runs
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.learn.lesson import Assignment, LessonError, PastRun
 from hyperscale.learn.streams import queue_lesson
-from hyperscale.learn.streams.history_streams import EARLY_PART, MIN_RUNS, history_of, judging_streams, resampled, split
+from hyperscale.learn.streams.history_streams import BLOCK, EARLY_PART, MIN_RUNS, history_of, judging_streams, resampled, split
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import AgentManifest, load_agent
 from tests.builders.history import RUN
@@ -41,12 +41,12 @@ def test_what_judges_is_later_than_what_teaches() -> None:
 
 def test_drawn_jobs_are_blocks_of_the_history() -> None:
     history = history_of(runs())
-    jobs = resampled(history, 40, np.random.default_rng(5))
+    jobs = resampled(history, 2 * BLOCK, np.random.default_rng(5))
     work = history.run_seconds * history.workers / 4
-    assert len(jobs.gaps) == 40
-    for first in range(0, 40, 10):
+    assert len(jobs.gaps) == 2 * BLOCK
+    for first in (0, BLOCK):
         place = int(np.flatnonzero(np.isclose(work, jobs.work_seconds[first]))[0])
-        assert np.allclose(jobs.work_seconds[first : first + 10], work[place : place + 10])
+        assert np.allclose(jobs.work_seconds[first : first + BLOCK], work[place : place + BLOCK])
 
 
 def test_recorded_streams_are_windows_of_the_later_part_in_their_order() -> None:

@@ -27,8 +27,8 @@ EARLY_PART: Final = 0.7
 """Of the runs, by arrival, that teach."""
 MAX_TIME: Final = 1e11
 """Unix seconds: 3,000 years; a time in milliseconds is more."""
-BLOCK: Final = 10
-"""Consecutive jobs that are drawn together."""
+BLOCK: Final = 50
+"""Consecutive jobs that are drawn together: longer than most sweeps, and a good part of a day."""
 FLEXIBLE: Final = 4
 """A job may run on its recorded workers over this: what the planner chose is not all that the job allows."""
 MIN_NODES: Final = 16
