@@ -601,14 +601,18 @@ cdef class Stream:
             value = self._counted_seconds(rule, j, o)
             if not value <= limit or not isfinite(value):
                 continue
-            if best < 0 or value * pow(<double> self.job[j].workers[o] / self.job[j].workers[best], alpha) < seconds[0]:
+            if best < 0 or alpha < 0.0 or value * pow(<double> self.job[j].workers[o] / self.job[j].workers[best], alpha) < seconds[0]:
                 best, seconds[0] = o, value
         return best
 
     cdef double _limit(self, const Rule *rule, int j) noexcept nogil:
         """The most seconds with which the rule starts the job while others run; planner/queue/rule.py, `_limit`."""
         cdef double measure = self._measure_seconds(rule, j) if self.bounded_patience else self.job[j].best
-        return measure * max(1.0, rule.patience * pow(self.job[j].best / self.mean_run, -rule.size))
+        return measure * self._slowdown(rule, j)
+
+    cdef double _slowdown(self, const Rule *rule, int j) noexcept nogil:
+        """planner/queue/rule.py, `start_slowdown`."""
+        return max(1.0, rule.patience * pow(self.job[j].best / self.mean_run, -rule.size))
 
     cdef int _by_rule(self, const Rule *rule, int *option) noexcept nogil:
         """The index rule: the pending job that starts, -1 to wait."""
@@ -632,18 +636,19 @@ cdef class Stream:
         """The starving job if it fits; nobody else may start before it."""
         cdef double seconds = 0.0
         cdef int j = self._starving()
-        option[0] = self._thrifty(j, alpha, INFINITY, &seconds, NODES, INFINITY, 0)
+        option[0] = self._thrifty_counted(&self.rule, j, alpha, INFINITY, &seconds)
         return j if option[0] >= 0 else -1
 
     cdef int _late_start(self, double alpha, int *option) noexcept nogil:
         """The longest waiting of the jobs beyond the bound for which the free nodes are good enough by the rule's patience; -1: none."""
         cdef int i, j
-        cdef double seconds = 0.0
+        cdef double seconds = 0.0, limit
         for i in range(self.pendings):
             j = self.pending[i]
             if not self.now - self.job[j].arrival > self.starvation:
                 return -1
-            option[0] = self._thrifty(j, alpha, self.rule.patience * self.job[j].best if self.runnings else INFINITY, &seconds, NODES, INFINITY, 0)
+            limit = self._slowdown(&self.rule, j) * self.job[j].best if self.runnings else INFINITY
+            option[0] = self._thrifty_counted(&self.rule, j, alpha, limit, &seconds)
             if option[0] >= 0:
                 return j
         return -1

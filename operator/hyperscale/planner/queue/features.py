@@ -63,7 +63,7 @@ def situation(
     """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own, `idle_runs` as in wait_bounds.py."""
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
-    first = rule.goes_first(aged, cluster.free_slots, settings, busy=bool(running))
+    first = rule.goes_first(aged, cluster, settings, busy=bool(running))
     considered = [first] if first is not None else _considered(aged, by_rule)
     limit = patience if running and rule.starving(aged, settings) is None else None
     late = _late(considered, cluster, idle_runs)

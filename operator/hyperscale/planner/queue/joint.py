@@ -26,7 +26,7 @@ from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
-from hyperscale.planner.queue.rule import by_age, counted_seconds, start_slowdown, thrifty
+from hyperscale.planner.queue.rule import by_age, counted_seconds, good_start, start_slowdown
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
@@ -217,9 +217,9 @@ class _Sequence:
             if self._out_of_time():
                 return
             strict = entry.queued.waited_seconds >= STRICT_BOUNDS * bound
-            limit = math.inf if strict or not self.running else self.policy.max_start_slowdown * entry.best_seconds
-            alpha = settings_of(self.policy).alpha(len(self.pending))
-            option = thrifty(self.catalogue.pending(entry, self.ledger), self.ledger.free_slots, alpha, limit)
+            settings, busy = settings_of(self.policy), bool(self.running) and not strict
+            job, alpha = self.catalogue.pending(entry, self.ledger), settings.alpha(len(self.pending))
+            option = good_start(job, self.cluster(), settings, alpha, busy=busy)
             if option is not None:
                 self._start(entry, option.workers)
             elif strict:

@@ -64,7 +64,9 @@ def starving(aged: Sequence[PendingJob], settings: RuleSettings) -> PendingJob |
     return aged[0] if aged and aged[0].waited_seconds > STRICT_BOUNDS * settings.starvation_seconds else None
 
 
-def late_start(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettings, *, busy: bool) -> tuple[PendingJob, Option] | None:
+def late_start(
+    aged: Sequence[PendingJob], cluster: ClusterState, settings: RuleSettings, *, busy: bool
+) -> tuple[PendingJob, Option] | None:
     """The longest waiting of the jobs beyond the bound for which the free nodes are good enough, and its worker count; None: none.
 
     aged: `by_age` · busy: others run, so that better nodes may become free
@@ -72,18 +74,25 @@ def late_start(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettin
     for job in aged:
         if not job.waited_seconds > settings.starvation_seconds:
             return None
-        option = thrifty(job, free_slots, settings.alpha(len(aged)), settings.patience * job.best_empty_seconds if busy else math.inf)
+        option = good_start(job, cluster, settings, settings.alpha(len(aged)), busy=busy)
         if option is not None:
             return job, option
     return None
 
 
-def goes_first(aged: Sequence[PendingJob], free_slots: int, settings: RuleSettings, *, busy: bool) -> PendingJob | None:
+def good_start(job: PendingJob, cluster: ClusterState, settings: RuleSettings, alpha: float, *, busy: bool) -> Option | None:
+    """How the job starts on nodes that suit it, however long it has waited; None where the free ones do not."""
+    best = job.best_empty_seconds
+    limit = start_slowdown(best, cluster.history, settings) * best if busy else math.inf
+    return thrifty(job, cluster.free_slots, alpha, limit, settings.communication_factor)
+
+
+def goes_first(aged: Sequence[PendingJob], cluster: ClusterState, settings: RuleSettings, *, busy: bool) -> PendingJob | None:
     """The only job that may start next because of its wait, whether it fits or not; None: any may. Arguments as in `late_start`."""
     blocking = starving(aged, settings)
     if blocking is not None:
         return blocking
-    late = late_start(aged, free_slots, settings, busy=busy)
+    late = late_start(aged, cluster, settings, busy=busy)
     return late[0] if late is not None else None
 
 
@@ -137,9 +146,9 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     aged, alpha = by_age(pending), settings.alpha(len(pending))
     first = starving(aged, settings)
     if first is not None:
-        option = thrifty(first, cluster.free_slots, alpha)
+        option = good_start(first, cluster, settings, alpha, busy=False)
         return QueueChoice(None) if option is None else QueueChoice(first.key, option.workers, (Score(first.key, option.workers, 0.0),))
-    late = late_start(aged, cluster.free_slots, settings, busy=bool(running))
+    late = late_start(aged, cluster, settings, busy=bool(running))
     if late is not None:
         return QueueChoice(late[0].key, late[1].workers, (Score(late[0].key, late[1].workers, 0.0),))
     scores: list[Score] = []

@@ -121,6 +121,13 @@ def test_a_job_beyond_the_bound_goes_first_on_good_nodes_and_others_may_start_wh
     assert rule.choose([job("ns/new", 1.0), poor], [], EMPTY, settings).job == "ns/old", "nothing better is to come on an idle cluster"
 
 
+def test_a_late_long_job_waits_for_better_nodes_than_a_late_short_one() -> None:
+    settings = RULE._replace(starvation_seconds=1000.0)
+    new, late = job("ns/new", 1.0), job("ns/old", 550.0, waited=1001.0, empty=200.0)
+    assert rule.choose([new, late], BUSY, known(2000.0), settings).job == "ns/old"
+    assert rule.choose([new, late], BUSY, known(20.0), settings).job == "ns/new"
+
+
 def test_of_two_jobs_beyond_the_bound_the_longer_wait_goes_first_where_its_nodes_are_good() -> None:
     settings = RULE._replace(starvation_seconds=1000.0)
     older, old = job("ns/older", 500.0, waited=1500.0), job("ns/old", 5.0, waited=1001.0)
