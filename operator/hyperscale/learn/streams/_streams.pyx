@@ -56,6 +56,8 @@ cdef int SWEEPS = 3
 cdef int EMPTY_SEEDS = 6
 cdef double LEAST_REMAINING = 0.02
 cdef double HISTORY_GAIN = 0.02
+cdef double MOST_LENGTH = 16.0   # planner/queue/rule.py
+cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
 
 
 cdef struct Placed:
@@ -599,7 +601,7 @@ cdef class Stream:
             if self.job[j].workers[o] > self.free_count:
                 break
             value = self._counted_seconds(rule, j, o)
-            if not value <= limit or not isfinite(value):
+            if not isfinite(value) or (not value <= limit and self._estimate(j, o) > min(GOOD_SLOWDOWN, rule.patience) * self.job[j].best):
                 continue
             if best < 0 or alpha < 0.0 or value * pow(<double> self.job[j].workers[o] / self.job[j].workers[best], alpha) < seconds[0]:
                 best, seconds[0] = o, value
@@ -612,7 +614,8 @@ cdef class Stream:
 
     cdef double _slowdown(self, const Rule *rule, int j) noexcept nogil:
         """planner/queue/rule.py, `start_slowdown`."""
-        return max(1.0, rule.patience * pow(self.job[j].best / self.mean_run, -rule.size))
+        cdef double length = min(max(self.job[j].best / self.mean_run, 1.0 / MOST_LENGTH), MOST_LENGTH)
+        return max(1.0, rule.patience * pow(length, -rule.size))
 
     cdef int _by_rule(self, const Rule *rule, int *option) noexcept nogil:
         """The index rule: the pending job that starts, -1 to wait."""

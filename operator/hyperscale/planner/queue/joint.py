@@ -4,6 +4,7 @@ A chooser (the index rule, or the trained agent) is asked again and again for th
 again by the planner on what is left. Guarantees hold whatever it says: a job that has waited for the bound goes first on good nodes, and
 from twice the bound on no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor nodes
 would, and soon after that no chooser may start nothing while the job fits (wait_bounds.py); where nothing runs, some job that fits starts.
+Longer than other modules: starts, and why the others wait, come from one sequence.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, patience_seconds, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
-from hyperscale.planner.queue.rule import by_age, counted_seconds, good_start, start_slowdown
+from hyperscale.planner.queue.rule import by_age, counted_seconds, good_start, is_good, start_slowdown
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
@@ -265,25 +266,32 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
     options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
     fitting = [option for option in options if option.fits]
     if fitting:
-        best = min(fitting, key=lambda option: (option.seconds, option.workers))
-        left = patience_seconds(entry, options) - entry.queued.waited_seconds
-        slowdown = start_slowdown(entry.best_seconds, chosen.past, settings_of(chosen.policy))
-        if counted_seconds(best, chosen.policy.communication_factor) <= slowdown * entry.best_seconds:
-            idle = idle_seconds_left(chosen.catalogue.pending(entry, chosen.ledger), chosen.ledger.free_slots)
-            retry = None if idle is None else max(1.0, idle)
-            return Deferral(entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, retry)
-        message = (
-            f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "
-            f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold, "
-            f"communication takes {best.communication_seconds / best.seconds:.0%}; it waits for those at most {_seconds(left)} longer"
-        )
-        return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
+        return _unstarted(entry, chosen, min(fitting, key=lambda option: (option.seconds, option.workers)))
     if chosen.starving and entry is not chosen.starving[0]:
         message = f"{chosen.starving[0].key} has waited longer than the policy allows and goes first"
         return Deferral(entry.key, WAITING_FOR_ADMISSION, message, entry.best_seconds)
     if first:
         return _refused(entry, chosen)
     return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds)
+
+
+def _unstarted(entry: CatalogueEntry, chosen: _Sequence, best: Option) -> Deferral:
+    """A job that would fit; `best` is its fastest start. The rule's patience ends first, then the bound on idle GPUs."""
+    job, settings = chosen.catalogue.pending(entry, chosen.ledger), settings_of(chosen.policy)
+    idle = idle_seconds_left(job, chosen.ledger.free_slots) or 0.0
+    slowdown = start_slowdown(entry.best_seconds, chosen.past, settings)
+    left = patience_seconds(entry, job.options) - entry.queued.waited_seconds
+    if left <= 0.0 or is_good(best, job, settings, slowdown * entry.best_seconds):
+        return Deferral(
+            entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, max(1.0, idle)
+        )
+    counted = counted_seconds(best, settings.communication_factor) / entry.best_seconds
+    message = (
+        f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, communication takes "
+        f"{best.communication_seconds / best.seconds:.0%}: that counts {counted:.1f} times the {_seconds(entry.best_seconds)} on nodes "
+        f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(max(left, idle))} longer"
+    )
+    return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
 
 
 def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:

@@ -1,7 +1,8 @@
 """Jobs over GPUs of several kinds, rolled forward by the index rule: when each ends if some of those that run are stopped now. Pure.
 
 A kind is a set of nodes that are alike for a job, such as all with one GPU product. Later placements are not known: a job that starts
-takes its time on a kind as if it had the kind to itself. That is the same for every choice, so choices may be compared by it.
+takes its time on a kind as if it had the kind to itself. That is the same for every choice, so choices may be compared by it. So are
+lengths and communication: without a history and with no communication the rule's ε and κ change nothing here.
 `_kinds` is the same compiled; both choose as `rule.choose` does.
 """
 

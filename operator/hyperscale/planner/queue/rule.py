@@ -17,6 +17,10 @@ from typing import Final, NamedTuple
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob, Score
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
+MOST_LENGTH: Final = 16.0
+"""Mean runs, and one over that: with ε 0.2 the allowed slowdown is within 0.57 and 1.74 times c."""
+GOOD_SLOWDOWN: Final = 1.5
+"""Of a start for which no job waits; a stricter c wins."""
 MAX_SCORES: Final = 8
 """Candidates named in a choice."""
 
@@ -84,7 +88,7 @@ def good_start(job: PendingJob, cluster: ClusterState, settings: RuleSettings, a
     """How the job starts on nodes that suit it, however long it has waited; None where the free ones do not."""
     best = job.best_empty_seconds
     limit = start_slowdown(best, cluster.history, settings) * best if busy else math.inf
-    return thrifty(job, cluster.free_slots, alpha, limit, settings.communication_factor)
+    return thrifty(job, cluster.free_slots, settings, alpha, limit)
 
 
 def goes_first(aged: Sequence[PendingJob], cluster: ClusterState, settings: RuleSettings, *, busy: bool) -> PendingJob | None:
@@ -96,22 +100,27 @@ def goes_first(aged: Sequence[PendingJob], cluster: ClusterState, settings: Rule
     return late[0] if late is not None else None
 
 
-def thrifty(
-    job: PendingJob, free_slots: int, alpha: float, limit_seconds: float = math.inf, communication_factor: float = 0.0
-) -> Option | None:
-    """The worker count of `job` among those that fit within the limit: a larger one must pay. None where none fits.
-
-    communication_factor: κ of the seconds that are compared, see `counted_seconds`
-    """
+def thrifty(job: PendingJob, free_slots: int, settings: RuleSettings, alpha: float, limit_seconds: float = math.inf) -> Option | None:
+    """The worker count of `job` among those that fit within the limit, by counted seconds: a larger one must pay. None where none fits."""
     best: Option | None = None
     least = math.inf
     for option in job.options:
-        seconds = counted_seconds(option, communication_factor)
-        if option.workers * job.slots_per_worker > free_slots or not option.fits or seconds > limit_seconds:
+        seconds = counted_seconds(option, settings.communication_factor)
+        if option.workers * job.slots_per_worker > free_slots or not option.fits or not is_good(option, job, settings, limit_seconds):
             continue
         if best is None or seconds * math.pow(option.workers / best.workers, alpha) < least:
             best, least = option, seconds
     return best
+
+
+def is_good(option: Option, job: PendingJob, settings: RuleSettings, limit_seconds: float) -> bool:
+    """Whether the nodes are good enough: counted seconds within the limit, or seconds within GOOD_SLOWDOWN times the best run.
+
+    A job that communicates much on its best nodes too would otherwise wait long for little.
+    """
+    if counted_seconds(option, settings.communication_factor) <= limit_seconds:
+        return True
+    return option.seconds <= min(GOOD_SLOWDOWN, settings.patience) * job.best_empty_seconds
 
 
 def counted_seconds(option: Option, communication_factor: float) -> float:
@@ -123,10 +132,12 @@ def start_slowdown(best_seconds: float, past: ArrivalHistory, settings: RuleSett
     """The largest allowed multiple of the best run on the empty cluster: c x (best run / mean run) ** -ε, at least 1.
 
     A short job delays others little and gains little by a better node; a long one holds poor nodes for long. Without a history: c.
+    Lengths beyond MOST_LENGTH count as that: no absurd job among the past ones makes every other one short.
     """
     if not settings.size_exponent or not past.run_seconds > 0.0 or not best_seconds > 0.0:
         return settings.patience
-    return max(1.0, settings.patience * math.pow(best_seconds / past.run_seconds, -settings.size_exponent))
+    length = min(max(best_seconds / past.run_seconds, 1.0 / MOST_LENGTH), MOST_LENGTH)
+    return max(1.0, settings.patience * math.pow(length, -settings.size_exponent))
 
 
 def measure_seconds(job: PendingJob, settings: RuleSettings) -> float:
@@ -154,11 +165,11 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     scores: list[Score] = []
     impatient = False
     for job in aged:
-        option = thrifty(job, cluster.free_slots, alpha, _limit(job, cluster, settings, busy=bool(running)), settings.communication_factor)
+        option = thrifty(job, cluster.free_slots, settings, alpha, _limit(job, cluster, settings, busy=bool(running)))
         if option is not None:
             scores.append(Score(job.key, option.workers, index(job, option, settings)))
         elif running and not impatient:
-            impatient = thrifty(job, cluster.free_slots, alpha) is not None
+            impatient = thrifty(job, cluster.free_slots, settings, alpha) is not None
     if not scores:
         return QueueChoice(None, waits_for_better_nodes=impatient)
     ranked = sorted(scores, key=lambda score: score.score)  # stable: among equals the one that waits longest

@@ -81,6 +81,24 @@ def test_no_length_makes_the_best_nodes_too_poor() -> None:
     assert rule.choose([job("ns/a", 1e6)], BUSY, known(1e-3), RULE._replace(communication_factor=0.0)).job == "ns/a"
 
 
+def test_no_absurd_past_job_lets_others_start_on_absurd_nodes() -> None:
+    most = rule.start_slowdown(20.0, known(20.0 * rule.MOST_LENGTH).history, RULE)
+    assert most < 2.0 * RULE.patience
+    for mean_seconds in (1e4, 1e9, 1e300):
+        assert rule.start_slowdown(20.0, known(mean_seconds).history, RULE) == most
+    assert rule.start_slowdown(1e300, known(1e-300).history, RULE) > 1.5
+
+
+def test_nodes_that_are_nearly_the_best_are_good_enough_however_much_the_job_communicates() -> None:
+    nearly = [talking("ns/a", 29.0, 28.9, empty=20.0)]
+    assert rule.choose(nearly, BUSY, known(1.0), RULE).job == "ns/a"
+    assert rule.choose(nearly, BUSY, known(1.0), RULE._replace(patience=1.0)).job is None, "the policy is stricter"
+
+
+def test_unknown_communication_is_no_good_start() -> None:
+    assert rule.choose([talking("ns/a", 60.0, math.nan, empty=20.0)], BUSY, EMPTY, RULE).job is None
+
+
 def test_without_a_history_all_lengths_are_alike() -> None:
     for scale in (1e-3, 1.0, 1e6):
         assert rule.choose([job("ns/a", 2.9 * scale, empty=scale)], BUSY, EMPTY, RULE).job == "ns/a"
