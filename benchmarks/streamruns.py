@@ -19,10 +19,10 @@ from hyperscale.learn.streams import tuning
 from hyperscale.learn.streams.compare import LOADS, compare
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
+    OPERATORS_RULE,
     SHORTEST_FIRST,
     SMALLEST_FIRST,
-    THREE_KNOBS,
-    TUNED,
+    TUNED_RULE,
     Policy,
     RuleKnobs,
     Simulator,
@@ -73,7 +73,7 @@ NUMPY_STREAMS: Final = 2
 
 def run(options: Options, tune: bool = False) -> list[Row]:
     """Rows of every condition with their goals."""
-    knobs = tuning.tune()[0].knobs if tune else TUNED
+    knobs = tuning.tune()[0].knobs if tune else OPERATORS_RULE
     agents = trained()
     others = baselines(knobs)
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
@@ -94,15 +94,15 @@ def run(options: Options, tune: bool = False) -> list[Row]:
 
 def references() -> dict[str, Policy]:
     """What every method is compared with."""
-    return {RULE: index(THREE_KNOBS), OWN: index(TUNED), SHORTEST: index(SHORTEST_FIRST)}
+    return {RULE: index(TUNED_RULE), OWN: index(OPERATORS_RULE), SHORTEST: index(SHORTEST_FIRST)}
 
 
 def baselines(knobs: RuleKnobs) -> dict[str, Policy]:
     """The other methods, by name."""
     return {
-        RULE: index(THREE_KNOBS),
+        RULE: index(TUNED_RULE),
         OWN: index(knobs),
-        ENDLESS: index(THREE_KNOBS)._replace(bounded_patience=False),
+        ENDLESS: index(TUNED_RULE)._replace(bounded_patience=False),
         SHORTEST: index(SHORTEST_FIRST),
         "smallest area first": index(SMALLEST_FIRST),
         "first in, first out": fifo(),
@@ -200,7 +200,7 @@ def ablation(options: Options) -> Iterator[Row]:
     if not file.is_file():
         return
     networks = load_file(file)
-    methods = {name: agent(networks[name], THREE_KNOBS, idle_runs=math.inf) for name in sorted(networks)}
+    methods = {name: agent(networks[name], TUNED_RULE, idle_runs=math.inf) for name in sorted(networks)}
     found = simulated("ablation", CONDITIONS[PLAIN], {**references(), **methods}, options)
     for method in methods:
         yield from compared("ablation", method, found)

@@ -9,7 +9,7 @@ three. Then recorded arrivals, the later history of one cluster, and what the gu
 
 --seeds N      streams of every family and load (5: 125 streams a condition)
 --first-seed N streams from this seed on instead of 20,000: how far the goals depend on the streams
---tune         tunes the index rule afresh and measures against that
+--tune         tunes the operator's rule afresh and measures against that, in the conditions
 --dump DIR     writes every method's assignment as {case, method, assignment: {job: [node, ...]}}
 --write-docs   writes docs/benchmarks/streams.md; with --from FILE ... from rows that --json wrote, without a run
 --section NAME only one part: conditions, recorded, history, guard, ablation, stable-baselines3, times
@@ -88,7 +88,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--first-seed", type=int, default=streamruns.FIRST_SEED, metavar="N", help=f"of the streams ({streamruns.FIRST_SEED})"
     )
-    parser.add_argument("--tune", action="store_true", help="tune the index rule afresh first (minutes)")
+    parser.add_argument("--tune", action="store_true", help="tune the operator's rule afresh first (minutes)")
     parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/streams.md")
     parser.add_argument(

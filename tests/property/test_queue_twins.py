@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
-from hyperscale.learn.streams.simulator import MASK_PATIENCE, TUNED, Simulator
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, JobOrder, RuleKnobs, Simulator
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.queue_agent import AgentManifest, Prior, QueueAgent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 
-PRIOR = Prior(rule.QueueOrder.SECONDS, *TUNED[1:])
+PRIOR = Prior(rule.QueueOrder.SECONDS, *OPERATORS_RULE[1:])
 SETTINGS = PRIOR.settings()
+KNOBS = (tuple(JobOrder), (0.0, 0.3, 0.6), (0.0, 0.2, 0.4), (1.0, 2.0, 3.4, 5.0), (0.0, 0.2, 0.5), (0.0, 1.5, 4.0), (0.0, 0.8, 1.6, 3.0))
+"""Values of each of the rule's settings, in the order of `RuleKnobs`."""
 
 
 def network(seed: int) -> np.ndarray:
@@ -38,6 +40,36 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[QueueRunningJob],
         ClusterState(free, total, speed, ArrivalHistory(arrivals, gap, run, area)),
         starvation,
     )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    family=st.sampled_from(FAMILIES),
+    load=st.floats(0.7, 1.3),
+    seed=st.integers(0, 10_000),
+    conditions=st.tuples(st.sampled_from((0.0, 0.3)), st.booleans(), st.sampled_from((0.0, 1.0, 4.0, 8.0))),
+    knobs=st.tuples(*(st.sampled_from(figures) for figures in KNOBS)),
+)
+def test_the_rule_in_python_decides_as_in_the_simulator_for_any_settings(
+    family: str,
+    load: float,
+    seed: int,
+    conditions: tuple[float, bool, float],
+    knobs: tuple[JobOrder, float, float, float, float, float, float],
+) -> None:
+    noise, contention, starvation = conditions
+    known = Conditions(family, load, jobs=60, noise=noise, contention=contention, starvation_runs=starvation)
+    simulator = Simulator(seed, known, RuleKnobs(*knobs))
+    order = rule.QueueOrder.AREA if knobs[0] is JobOrder.AREA else rule.QueueOrder.SECONDS
+    going_on = simulator.reset()
+    while going_on:
+        pending, running, cluster, bound = seen(simulator)
+        by_rule = rule.choose(pending, running, cluster, Prior(order, *knobs[1:]).settings()._replace(starvation_seconds=bound))
+        job, count = simulator.stream.rule_choice()
+        assert (by_rule.job, by_rule.workers) == (None if job < 0 else f"{job:04}", count)
+        jobs, workers = simulator.candidates()
+        chosen = np.flatnonzero((jobs == job) & (workers == count))
+        going_on = not simulator.step(int(chosen[0]) if len(chosen) else 0)[1]
 
 
 @settings(max_examples=12, deadline=None)

@@ -19,10 +19,10 @@ from hyperscale.learn.streams.policy_guard import PolicyVerdict
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
     FEATURES,
+    OPERATORS_RULE,
     PARAMETERS,
     SHORTEST_FIRST,
     SMALLEST_FIRST,
-    TUNED,
     Policy,
     Simulator,
     StreamOutcome,
@@ -39,7 +39,7 @@ from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
 WAIT_FLAG = 9
 SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
-EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), index(TUNED), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
+EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), index(OPERATORS_RULE), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
 
 
 def overlapping(simulator: Simulator, outcome: StreamOutcome) -> list[tuple[int, int]]:
@@ -69,7 +69,7 @@ def test_the_agent_before_training_is_the_rule() -> None:
     network = initial(Training())
     for number, conditions in enumerate(cases(5)):
         simulator = Simulator(number, replace(conditions, jobs=40))
-        assert simulator.run(agent(network, idle_runs=math.inf)).mean_completion == simulator.run(index(TUNED)).mean_completion
+        assert simulator.run(agent(network, idle_runs=math.inf)).mean_completion == simulator.run(index(OPERATORS_RULE)).mean_completion
 
 
 def test_under_the_bound_an_agent_that_always_waits_still_starts_what_fits() -> None:
@@ -98,14 +98,15 @@ def test_a_bound_that_is_strict_at_once_costs_the_other_jobs_more() -> None:
     conditions = [Conditions(family, 1.2, jobs=80, starvation_runs=4.0) for family in FAMILIES]
     streams = [Simulator(seed, one) for seed, one in enumerate(conditions)]
     soft, strict = (
-        [each.run(index(TUNED)._replace(strict_bounds=bounds)).mean_completion for each in streams] for bounds in (STRICT_BOUNDS, 1.0)
+        [each.run(index(OPERATORS_RULE)._replace(strict_bounds=bounds)).mean_completion for each in streams]
+        for bounds in (STRICT_BOUNDS, 1.0)
     )
     assert np.log(soft).mean() < np.log(strict).mean()
 
 
 def test_a_job_beyond_twice_the_bound_is_not_overtaken() -> None:
     simulator = Simulator(6, Conditions("random", 1.3, jobs=80, starvation_runs=3.0))
-    outcome = simulator.run(index(TUNED))
+    outcome = simulator.run(index(OPERATORS_RULE))
     bound = outcome.arrival + STRICT_BOUNDS * 3.0 * simulator.mean_seconds
     late = np.flatnonzero(outcome.start > bound + 1e-6)
     assert len(late), "the bound plays no part in this stream"
@@ -162,10 +163,10 @@ def _batch_of(simulator: Simulator, embedding: bool) -> EpisodeBatch:
 
 def test_a_long_wait_costs_more_for_each_second_waited_before() -> None:
     simulator, price = Simulator(6, Conditions("random", 1.1, jobs=60)), 0.01
-    outcome = simulator.run(index(TUNED))
+    outcome = simulator.run(index(OPERATORS_RULE))
     plain = simulator.stream.cost
     simulator.stream.set_wait_price(price)
-    again = simulator.run(index(TUNED))
+    again = simulator.run(index(OPERATORS_RULE))
     waits = outcome.start - outcome.arrival
     assert waits.max() > 0.0
     assert np.array_equal(again.start, outcome.start)
@@ -217,7 +218,7 @@ def test_comparison_says_who_is_better() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_streams(family: str) -> None:
-    outcome = Simulator(2, Conditions(family, 0.7, jobs=20)).run(index(TUNED))
+    outcome = Simulator(2, Conditions(family, 0.7, jobs=20)).run(index(OPERATORS_RULE))
     assert np.isfinite(outcome.mean_completion)
     assert outcome.mean_slowdown >= 0.9
     assert outcome.p95_completion > 0.0
@@ -246,7 +247,7 @@ def test_weights_in_use_that_the_guard_refuses_today_may_be_a_little_better(
     monkeypatch.setattr(stream_lesson, "guarded", lambda network, knobs: (PolicyVerdict(True), None))
     in_use, candidate = (stream_lesson.write(initial(Training(seed=seed)), Training(), tmp_path / str(seed))[0].parent for seed in (0, 1))
     seconds = {"agent": 0.9, "used": used}
-    monkeypatch.setattr(tuning, "tune", lambda seed, streams: (tuning.Tried(TUNED, 1.0),))
+    monkeypatch.setattr(tuning, "tune", lambda seed, streams: (tuning.Tried(OPERATORS_RULE, 1.0),))
     monkeypatch.setattr(stream_lesson, "outcomes", lambda policies, streams, seed: {name: [name] for name in policies})
     monkeypatch.setattr(stream_lesson, "completions", lambda names: np.full(20, seconds.get(names[0], 1.0)) + np.arange(20) * 1e-3)
     verdicts = {1: PolicyVerdict(True), 0: PolicyVerdict(allowed)}

@@ -1,6 +1,6 @@
 """`hyperscale learn dqn`: the agent of AGPCS (64 hidden units, Adam 1e-3, ε from 1 to 0.1 over 1,000 episodes) on the stream of jobs.
 
-It is there to be compared: nothing in the cluster runs it, so its gate only says how it does beside the tuned rule.
+It is there to be compared: nothing in the cluster runs it, so its gate only says how it does beside the operator's rule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hyperscale.learn.agents.qnetwork import Habits, Layers, Report, load, save,
 from hyperscale.learn.agents.stream_env import any_conditions
 from hyperscale.learn.lesson import Assignment, LessonVerdict
 from hyperscale.learn.streams.compare import cases, compare
-from hyperscale.learn.streams.simulator import TUNED, Simulator, StreamOutcome, index
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, StreamOutcome, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 
 NAME: Final = "dqn"
@@ -38,18 +38,16 @@ def learn(assignment: Assignment, report: Report) -> Layers:
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
-    """How it does beside the tuned rule; never accepted. Raises LessonError without weights."""
+    """How it does beside the operator's rule; never accepted. Raises LessonError without weights."""
     layers = load(NAME, candidate)
     own, rule = [], []
     for number, conditions in enumerate(cases(JUDGED_STREAMS)):
         simulator = Simulator(VALIDATION_SEEDS + number, conditions)
         own.append(play(layers, simulator).mean_completion)
-        rule.append(simulator.run(index(TUNED)).mean_completion)
+        rule.append(simulator.run(index(OPERATORS_RULE)).mean_completion)
     comparison = compare(own, rule)
     figures = {"ratio_to_rule": comparison.ratio, "p": comparison.p, "worst": comparison.worst}
-    said = (
-        f"{comparison.ratio:.3f} of the tuned rule's weighted completion time (p = {comparison.p:.1g}); this agent is for comparison only"
-    )
+    said = f"{comparison.ratio:.3f} of the operator's rule's weighted completion time (p = {comparison.p:.1g}); it is for comparison only"
     return LessonVerdict(False, said, figures)
 
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from hyperscale.learn.streams import embedding
 from hyperscale.learn.streams._streams import FEATURES, HIDDEN
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs
-from hyperscale.learn.streams.simulator import TUNED, Network, RuleKnobs, Simulator, agent, index
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Network, RuleKnobs, Simulator, agent, index
 from hyperscale.learn.topologies import TRAINING_SEEDS
 from hyperscale.model.graph import FloatArray, IntArray
 
 RULE_FLAG: Final = 25
-"""Feature that is 1 where the tuned rule would take the candidate."""
+"""Feature that is 1 where the operator's rule would take the candidate."""
 STREAMS_A_STEP: Final = 1_000_000
 """Seeds of one training's streams span at most this number."""
 LONG_WAIT: Final = 16.0
@@ -58,7 +58,7 @@ class Training:
     low_load: float = 0.6
     high_load: float = 1.2
     families: tuple[str, ...] = FAMILIES
-    knobs: RuleKnobs = TUNED
+    knobs: RuleKnobs = OPERATORS_RULE
     mixed: float = 0.25
     """Part of the sequences each with noisy durations, contention, a starvation bound."""
     least_bound: float = 4.0

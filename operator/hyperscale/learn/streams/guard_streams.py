@@ -1,4 +1,4 @@
-"""What the guard judges a trained policy by: streams run under it and under the tuned rule, and what those streams were like."""
+"""What the guard judges a trained policy by: streams run under it and under the operator's rule, and what those streams were like."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from hyperscale.learn.streams.compare import cases
 from hyperscale.learn.streams.policy_guard import StreamEvidence
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
-from hyperscale.learn.streams.simulator import TUNED, Policy, Simulator, index
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Policy, Simulator, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue.likeness import FigureRange, JudgedStreams
@@ -39,7 +39,7 @@ def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> lis
     compared = []
     for stream in streams:
         simulator = Simulator(stream.seed, stream.conditions, recorded=stream.recorded)
-        own, rule = simulator.run(policy), simulator.run(index(TUNED))
+        own, rule = simulator.run(policy), simulator.run(index(OPERATORS_RULE))
         ratio = own.mean_completion / rule.mean_completion
         waits = own.longest_wait, rule.longest_wait
         compared.append(StreamEvidence(source, stream.conditions.family, ratio, *waits, simulator.mean_seconds))

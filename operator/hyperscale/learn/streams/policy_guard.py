@@ -1,8 +1,8 @@
 """Whether a trained policy may decide by default: judged as a whole, on held-out streams and on a cluster's replayed history. Pure.
 
 Single decisions cannot be judged: a roll-forward of the rule over a short horizon is biased, over a long one noisy
-(docs/explanation/streams.md). So whole streams are compared, the policy's over the tuned rule's, with the bounds on waiting that hold in
-the cluster. One figure that fails refuses the policy.
+(docs/explanation/streams.md). So whole streams are compared, the policy's over the operator's rule's, with the bounds on waiting that
+hold in the cluster. One figure that fails refuses the policy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIDENCE_PERCENT: Final = 97.5
 
 
 class StreamEvidence(NamedTuple):
-    """One stream under the policy and under the tuned rule."""
+    """One stream under the policy and under the operator's rule."""
 
     source: str
     """Where it comes from: held-out streams, or the cluster's history."""

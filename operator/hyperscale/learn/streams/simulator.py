@@ -56,9 +56,9 @@ class RuleKnobs(NamedTuple):
 
 SHORTEST_FIRST: Final = RuleKnobs(JobOrder.SECONDS, 0.0, 0.0, NO_PATIENCE)
 SMALLEST_FIRST: Final = RuleKnobs(JobOrder.AREA, 0.0, 0.0, NO_PATIENCE)
-THREE_KNOBS: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.35)
+TUNED_RULE: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.35)
 """The best setting found of an index rule with order, thrift and patience alone: a peer."""
-TUNED: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 3.4, 0.2, 1.5, PATIENCE_COSTS)
+OPERATORS_RULE: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 3.4, 0.2, 1.5, PATIENCE_COSTS)
 """Chosen on development streams (docs/explanation/streams.md); the operator's own rule by default."""
 
 
@@ -68,7 +68,7 @@ class Policy(NamedTuple):
     kind: int
     alpha: float = 0.0
     """Thrift of FIFO and EASY; negative: as many workers as fit."""
-    knobs: RuleKnobs = TUNED
+    knobs: RuleKnobs = OPERATORS_RULE
     """Of the index rule; the agent's prior."""
     network: Network | None = None
     idle_runs: float = IDLE_RUNS
@@ -104,7 +104,7 @@ def maxmin() -> Policy:
     return Policy(4)
 
 
-def agent(network: Network, knobs: RuleKnobs = TUNED, idle_runs: float = IDLE_RUNS) -> Policy:
+def agent(network: Network, knobs: RuleKnobs = OPERATORS_RULE, idle_runs: float = IDLE_RUNS) -> Policy:
     """The trained network under the bound on waiting that holds in the cluster; `idle_runs` of inf: without it."""
     return Policy(5, 0.0, knobs, network, idle_runs)
 
@@ -164,7 +164,7 @@ class Simulator:
         self,
         seed: int,
         conditions: Conditions,
-        knobs: RuleKnobs = TUNED,
+        knobs: RuleKnobs = OPERATORS_RULE,
         network: Network | None = None,
         recorded: RecordedJobs | None = None,
     ) -> None:

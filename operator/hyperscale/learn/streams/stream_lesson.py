@@ -22,7 +22,7 @@ from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out, judged_on
 from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
 from hyperscale.learn.streams.scenario import FAMILIES
-from hyperscale.learn.streams.simulator import MASK_PATIENCE, SHORTEST_FIRST, TUNED, Network, Policy, RuleKnobs, agent, index
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, SHORTEST_FIRST, Network, Policy, RuleKnobs, agent, index
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.planner.queue import features, rule
@@ -132,7 +132,7 @@ def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None) 
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
-    """Better than the freshly tuned rule beyond chance, on no stream much worse than the operator's, and no worse than the weights in use.
+    """Better than the operator's and a freshly tuned rule beyond chance, on no stream much worse, and no worse than the weights in use.
 
     Weights in use that today's guard refuses may be better by a little: in their place the rule decides.
     """
@@ -142,7 +142,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     except AgentUnavailableError as error:
         raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
     fresh = tuning.tune(seed, TUNING_STREAMS)[0].knobs
-    policies = {"agent": agent(own, knobs), "default": index(TUNED), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
+    policies = {"agent": agent(own, knobs), "default": index(OPERATORS_RULE), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
     if used is not None:
         policies["used"] = agent(*used)
     runs = {name: completions(ended).tolist() for name, ended in outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS).items()}
@@ -163,7 +163,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     no_loss = used is None or to_used <= _most_to(used, to_used)
     accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and worst <= WORST and no_loss and verdict.accepted
     reason = (
-        f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}), worst of {VALIDATION_STREAMS} "
+        f"{by_rule.ratio:.3f} of the stronger rule's weighted completion time (p = {by_rule.p:.1g}), worst of {VALIDATION_STREAMS} "
         f"streams {worst:.2f} of the operator's rule, {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, "
         f"worst <= {WORST}, at most 1 ({MAX_TO_REFUSED} where the guard refuses those)"
     )
@@ -181,4 +181,4 @@ def network_of(loaded: QueueAgent) -> tuple[Network, RuleKnobs]:
     prior = loaded.manifest.prior
     flat = np.concatenate([loaded.weights[name].ravel() for name in TENSORS]).astype(np.float32)
     order = 0 if prior.order is rule.QueueOrder.SECONDS else 1
-    return flat, RuleKnobs(type(TUNED.order)(order), *msgspec.structs.astuple(prior)[1:])
+    return flat, RuleKnobs(type(OPERATORS_RULE.order)(order), *msgspec.structs.astuple(prior)[1:])

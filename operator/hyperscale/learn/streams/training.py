@@ -1,7 +1,7 @@
 """The training of the agent: episodes of the simulator, gradients of torch, a checkpoint every few steps.
 
-The policy starts near the tuned rule: its flag is worth `prior` in the logit, everything else nothing. A step's decisions are used several
-times, within PPO's bounds. Episodes are simulated by the compiled network; the same configuration gives the same weights.
+The policy starts near the operator's rule: its flag is worth `prior` in the logit, everything else nothing. A step's decisions are used
+several times, within PPO's bounds. Episodes are simulated by the compiled network; the same configuration gives the same weights.
 """
 
 from __future__ import annotations

@@ -9,7 +9,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
-from hyperscale.learn.streams.simulator import SHORTEST_FIRST, SMALLEST_FIRST, THREE_KNOBS, JobOrder, RuleKnobs, Simulator, index
+from hyperscale.learn.streams.simulator import (
+    OPERATORS_RULE,
+    SHORTEST_FIRST,
+    SMALLEST_FIRST,
+    TUNED_RULE,
+    JobOrder,
+    RuleKnobs,
+    Simulator,
+    index,
+)
 
 TUNING_SEEDS: Final = 700_000
 LOADS: Final = (0.5, 0.7, 0.9, 1.1, 1.3)
@@ -33,7 +42,7 @@ def tune(seed: int = 0, streams: int = LAST_STREAMS, report: Callable[[int, int]
     """Settings of the last round, best first: random ones, halved twice, and neighbours of the best. Deterministic by seed."""
     rng = np.random.default_rng([seed, 17])
     cases = tuple(_case(number) for number in range(streams))
-    settings = [SHORTEST_FIRST, SMALLEST_FIRST, THREE_KNOBS, *(_draw(rng) for _ in range(DRAWN))]
+    settings = [SHORTEST_FIRST, SMALLEST_FIRST, TUNED_RULE, OPERATORS_RULE, *(_draw(rng) for _ in range(DRAWN))]
     for count, kept in ROUNDS:
         used = cases[: max(5, count * streams // LAST_STREAMS)]
         settings = [tried.knobs for tried in _ranked(settings, used, report)[:kept]]

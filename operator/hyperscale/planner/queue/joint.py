@@ -4,7 +4,6 @@ A chooser (the index rule, or the trained agent) is asked again and again for th
 again by the planner on what is left. Guarantees hold whatever it says: a job that has waited for the bound goes first on good nodes, and
 from twice the bound on no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor nodes
 would, and soon after that no chooser may start nothing while the job fits (wait_bounds.py); where nothing runs, some job that fits starts.
-Longer than other modules: starts, and why the others wait, come from one sequence.
 """
 
 from __future__ import annotations
@@ -18,23 +17,20 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
-from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.plan import Infeasible
 from hyperscale.planner.queue.arrival_history import load
 from hyperscale.planner.queue.arrivals import counted, history_of
+from hyperscale.planner.queue.deferrals import UNSEEN_SECONDS, WAITING_FOR_ADMISSION, deferrals
 from hyperscale.planner.queue.likeness import QueueProfile
-from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, patience_seconds, run_seconds
+from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
-from hyperscale.planner.queue.rule import by_age, counted_seconds, good_start, is_good, start_slowdown
-from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left, overdue, quickest
+from hyperscale.planner.queue.rule import by_age, good_start, start_slowdown
+from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
-WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
-WAITING_FOR_BETTER_NODES: Final = "WaitingForBetterNodes"
-UNSEEN_SECONDS: Final = 1.0
-"""How soon a job is asked about again that there was no time for."""
 AGENT_FAILED: Final = "LearnedQueueFailed"
 MIN_RUN_SECONDS: Final = 1e-9
 
@@ -59,17 +55,17 @@ def take_turns(
     unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = _arrivals(question, catalogue, feasible)
-    make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
+    make = partial(StartSequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
     asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    holds = _holds(entries, chosen) + unseen
+    holds = deferrals(entries, chosen) + unseen
     starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 
 
-def _placed_together(chosen: _Sequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
+def _placed_together(chosen: StartSequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
     """The starts on nodes that suit all of them, and steps down; as chosen where time is short or nodes are reserved."""
     starts = chosen.starts()
     if together is None or len(starts) < 2 or chosen.ledger.reserved or chosen.desk.hurried():
@@ -82,10 +78,10 @@ def _placed_together(chosen: _Sequence, together: Together | None) -> tuple[tupl
     return moved, answer.fallbacks
 
 
-def _begun(start: Start, chosen: _Sequence) -> BegunJob:
+def _begun(start: Start, chosen: StartSequence) -> BegunJob:
     """A job that starts, on what was free before any did.
 
-    It may run as long as the rule would let it start; one that has waited too long may not run longer.
+    It may run as long as its length allows at a start, communication counted once; one that has waited too long may not run longer.
     """
     queued, question = chosen.entries[start.key].queued, chosen.question
     late = 0 < chosen.policy.starvation_seconds <= queued.waited_seconds
@@ -115,8 +111,8 @@ def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals
 
 
 def _best_sequence(
-    make: Callable[[], _Sequence], choosers: Choosers, desk: PlacementOracle
-) -> tuple[_Sequence, QueueScore, tuple[str, ...]]:
+    make: Callable[[], StartSequence], choosers: Choosers, desk: PlacementOracle
+) -> tuple[StartSequence, QueueScore, tuple[str, ...]]:
     """Return the starts of the learned policy or of the rule; score and fallbacks.
 
     A policy that was judged on such streams decides; of another the rollout by the rule must score the starts no worse.
@@ -136,7 +132,7 @@ def _best_sequence(
     return by_rule, QueueScore(rule=value, agent=proposed, used=Chooser.RULE), fallbacks
 
 
-class _Sequence:
+class StartSequence:
     """One chooser's starts, one after the other."""
 
     def __init__(
@@ -161,7 +157,7 @@ class _Sequence:
         self.settled = False
         """The chooser has said that nothing more starts now."""
 
-    def run(self, choose: Choose) -> _Sequence:
+    def run(self, choose: Choose) -> StartSequence:
         """Start what the chooser starts; returns itself."""
         self._late_first()
         while self.pending and not self._out_of_time():
@@ -239,7 +235,7 @@ class _Sequence:
         del self.pending[entry.key]
 
 
-def _value(sequence: _Sequence, rule: Choose) -> float:
+def _value(sequence: StartSequence, rule: Choose) -> float:
     """Weighted mean seconds to the end of all jobs of the question, this sequence first and the rule from then on."""
     entries = sequence.entries
     started = [
@@ -250,59 +246,3 @@ def _value(sequence: _Sequence, rule: Choose) -> float:
     shares = sequence.question.running
     running = tuple(QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in shares)
     return weighted_mean_seconds(started, waiting, running, sequence.cluster(), rule, settled=sequence.settled)
-
-
-def _holds(entries: Sequence[CatalogueEntry], chosen: _Sequence) -> tuple[Deferral, ...]:
-    """Why each of the others waits, in the order in which they go next; those that never fit come last."""
-    left = [entry for entry in entries if entry.key not in chosen.ledger.starts]
-    waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry not in chosen.starving[:1], entry.index))
-    holds = [_hold(entry, chosen, first=position == 0) for position, entry in enumerate(waiting)]
-    return (*holds, *(_refused(entry, chosen) for entry in left if not entry.feasible))
-
-
-def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
-    if chosen.desk.hurried():
-        return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
-    options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
-    fitting = [option for option in options if option.fits]
-    if fitting:
-        return _unstarted(entry, chosen, min(fitting, key=lambda option: (option.seconds, option.workers)))
-    if chosen.starving and entry is not chosen.starving[0]:
-        message = f"{chosen.starving[0].key} has waited longer than the policy allows and goes first"
-        return Deferral(entry.key, WAITING_FOR_ADMISSION, message, entry.best_seconds)
-    if first:
-        return _refused(entry, chosen)
-    return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds)
-
-
-def _unstarted(entry: CatalogueEntry, chosen: _Sequence, best: Option) -> Deferral:
-    """A job that would fit; `best` is its fastest start. The rule's patience ends first, then the bound on idle GPUs."""
-    job, settings = chosen.catalogue.pending(entry, chosen.ledger), settings_of(chosen.policy)
-    idle = idle_seconds_left(job, chosen.ledger.free_slots) or 0.0
-    slowdown = start_slowdown(entry.best_seconds, chosen.past, settings)
-    left = patience_seconds(entry, job.options) - entry.queued.waited_seconds
-    if left <= 0.0 or is_good(best, job, settings, slowdown * entry.best_seconds):
-        return Deferral(
-            entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, max(1.0, idle)
-        )
-    counted = counted_seconds(best, settings.communication_factor) / entry.best_seconds
-    message = (
-        f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, communication takes "
-        f"{best.communication_seconds / best.seconds:.0%}: that counts {counted:.1f} times the {_seconds(entry.best_seconds)} on nodes "
-        f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(max(left, idle))} longer"
-    )
-    return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
-
-
-def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:
-    """In the planner's own words."""
-    seconds = entry.best_seconds if entry.feasible else None
-    answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry in chosen.starving[:1]))
-    if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
-        return Deferral(entry.key, WAITING_FOR_ADMISSION, "its worker count does not fit yet", seconds, retry_seconds=1.0)
-    return Deferral(entry.key, answer.reason, answer.message, seconds, answer)
-
-
-def _seconds(seconds: float) -> str:
-    """Three significant digits."""
-    return f"{seconds:.3g} s"

@@ -15,13 +15,14 @@ from typing import Final, NamedTuple
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.likeness import JudgedStreams, QueueProfile, unlike
-from hyperscale.planner.queue.queue_agent import NAME, AgentUnavailableError, QueueAgent, load_agent
+from hyperscale.planner.queue.queue_agent import NAME, AgentManifest, AgentUnavailableError, QueueAgent, load_agent
 from hyperscale.planner.queue.rollout import Choose
 from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 
 AGENT_UNAVAILABLE: Final = "LearnedQueueUnavailable"
 NO_WEIGHTS: Final = "the agent has no usable weights"
 NOT_JUDGED: Final = "the guard has not accepted the agent's weights"
+OTHER_BOUND: Final = "the agent was judged under another bound on waiting; train it again"
 UNLIKE: Final = "the agent was judged on other streams"
 WEIGHTS: Final = "hyperscale.planner.learned.weights"
 
@@ -63,11 +64,17 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     if agent is not None:
         by_agent = partial(agent.choose, starvation_seconds=bound_seconds, max_start_slowdown=policy.max_start_slowdown)
     if policy.order is QueueOrder.AUTO:
-        judged = agent.manifest.judged if agent is not None else None
-        if judged is None:
-            return Choosers(by_rule, None, reason=NO_WEIGHTS if agent is None else NOT_JUDGED)
-        return Choosers(by_rule, by_agent, judged=judged, decides=True)
+        if agent is None or (reason := _unjudged(agent.manifest)):
+            return Choosers(by_rule, None, reason=NO_WEIGHTS if agent is None else reason)
+        return Choosers(by_rule, by_agent, judged=agent.manifest.judged, decides=True)
     return Choosers(by_rule, by_agent, () if by_agent is not None else (AGENT_UNAVAILABLE,))
+
+
+def _unjudged(manifest: AgentManifest) -> str:
+    """Why the guard's verdict on these weights does not let them decide; "" where it does."""
+    if manifest.judged is None:
+        return NOT_JUDGED
+    return "" if manifest.prior.patience_costs == PATIENCE_COSTS else OTHER_BOUND
 
 
 def settings_of(policy: QueuePolicy) -> rule.RuleSettings:

@@ -14,7 +14,8 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.joint import WAITING_FOR_ADMISSION, WAITING_FOR_BETTER_NODES, take_turns
+from hyperscale.planner.queue.deferrals import WAITING_FOR_ADMISSION, WAITING_FOR_BETTER_NODES
+from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob

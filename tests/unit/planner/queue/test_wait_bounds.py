@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import msgspec
 import pytest
 
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
+from hyperscale.planner.queue import queue_policies
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
-from hyperscale.planner.queue.queue_policies import NOT_JUDGED, UNLIKE, Choosers, choosers
+from hyperscale.planner.queue.queue_policies import NOT_JUDGED, OTHER_BOUND, UNLIKE, Choosers, choosers, packaged_agent
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice
 from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, PATIENCE_COSTS, idle_seconds_left, overdue
 
@@ -83,6 +85,16 @@ def test_the_default_order_uses_the_agent_only_with_a_judgement_in_its_manifest(
     assert (found.judged is not None) == (found.agent is not None)
     assert found.agent is not None or found.reason == NOT_JUDGED
     assert found.fallbacks == ()
+
+
+def test_weights_that_were_judged_under_another_bound_on_waiting_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = packaged_agent()
+    assert agent is not None
+    prior = msgspec.structs.replace(agent.manifest.prior, patience_costs=1.0)
+    old = dataclasses.replace(agent, manifest=msgspec.structs.replace(agent.manifest, prior=prior, judged=JUDGED))
+    monkeypatch.setattr(queue_policies, "packaged_agent", lambda: old)
+    assert choosers(QueuePolicy(order=QueueOrder.AUTO)).reason == OTHER_BOUND
+    assert choosers(QueuePolicy(order=QueueOrder.LEARNED)).agent is not None
 
 
 def test_the_order_rule_asks_no_agent() -> None:

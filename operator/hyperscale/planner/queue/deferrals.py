@@ -1,0 +1,78 @@
+"""Why the jobs that do not start wait, and when each is asked about again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from hyperscale.model.admission_query import Deferral
+from hyperscale.model.plan import Plan
+from hyperscale.planner.queue.options import CatalogueEntry, patience_seconds
+from hyperscale.planner.queue.queue_policies import settings_of
+from hyperscale.planner.queue.queue_types import Option
+from hyperscale.planner.queue.rule import counted_seconds, is_good, start_slowdown
+from hyperscale.planner.queue.wait_bounds import idle_seconds_left
+
+if TYPE_CHECKING:
+    from hyperscale.planner.queue.joint import StartSequence
+
+WAITING_FOR_ADMISSION: Final = "WaitingForAdmission"
+WAITING_FOR_BETTER_NODES: Final = "WaitingForBetterNodes"
+UNSEEN_SECONDS: Final = 1.0
+"""How soon a job is asked about again that there was no time for."""
+
+
+def deferrals(entries: Sequence[CatalogueEntry], chosen: StartSequence) -> tuple[Deferral, ...]:
+    """Why each of the others waits, in the order in which they go next; those that never fit come last."""
+    left = [entry for entry in entries if entry.key not in chosen.ledger.starts]
+    waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry not in chosen.starving[:1], entry.index))
+    holds = [_hold(entry, chosen, first=position == 0) for position, entry in enumerate(waiting)]
+    return (*holds, *(_refused(entry, chosen) for entry in left if not entry.feasible))
+
+
+def _hold(entry: CatalogueEntry, chosen: StartSequence, *, first: bool) -> Deferral:
+    if chosen.desk.hurried():
+        return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
+    options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
+    fitting = [option for option in options if option.fits]
+    if fitting:
+        return _unstarted(entry, chosen, min(fitting, key=lambda option: (option.seconds, option.workers)))
+    if chosen.starving and entry is not chosen.starving[0]:
+        message = f"{chosen.starving[0].key} has waited longer than the policy allows and goes first"
+        return Deferral(entry.key, WAITING_FOR_ADMISSION, message, entry.best_seconds)
+    if first:
+        return _refused(entry, chosen)
+    return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds)
+
+
+def _unstarted(entry: CatalogueEntry, chosen: StartSequence, best: Option) -> Deferral:
+    """A job that would fit; `best` is its fastest start. The rule's patience ends first, then the bound on idle GPUs."""
+    job, settings = chosen.catalogue.pending(entry, chosen.ledger), settings_of(chosen.policy)
+    idle = idle_seconds_left(job, chosen.ledger.free_slots) or 0.0
+    slowdown = start_slowdown(entry.best_seconds, chosen.past, settings)
+    left = patience_seconds(entry, job.options) - entry.queued.waited_seconds
+    if left <= 0.0 or is_good(best, job, settings, slowdown * entry.best_seconds):
+        return Deferral(
+            entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, max(1.0, idle)
+        )
+    counted = counted_seconds(best, settings.communication_factor) / entry.best_seconds
+    message = (
+        f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, communication takes "
+        f"{best.communication_seconds / best.seconds:.0%}: that counts {counted:.1f} times the {_seconds(entry.best_seconds)} on nodes "
+        f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(max(left, idle))} longer"
+    )
+    return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
+
+
+def _refused(entry: CatalogueEntry, chosen: StartSequence) -> Deferral:
+    """In the planner's own words."""
+    seconds = entry.best_seconds if entry.feasible else None
+    answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry in chosen.starving[:1]))
+    if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
+        return Deferral(entry.key, WAITING_FOR_ADMISSION, "its worker count does not fit yet", seconds, retry_seconds=1.0)
+    return Deferral(entry.key, answer.reason, answer.message, seconds, answer)
+
+
+def _seconds(seconds: float) -> str:
+    """Three significant digits."""
+    return f"{seconds:.3g} s"
