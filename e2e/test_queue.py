@@ -21,6 +21,8 @@ POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
 EPOCHS: Final = (400, 900, 100, 700, 300, 1000, 200, 600, 800, 500)
 """Of the ten jobs in order of creation: the queue must not follow that."""
+LONGER: Final = 50
+"""Times the epochs: a job is content with poor nodes after 1.6 times what they cost it, half an hour instead of half a minute."""
 URGENT: Final = 3
 """This one's 700 epochs count like 70."""
 IDLE_PERCENT: Final = 2
@@ -78,12 +80,12 @@ def set_policy(cluster: Cluster, **spec: object) -> None:
     cluster.api().apply(POLICY, policy)
 
 
-def ten_jobs(cluster: Cluster, space: str) -> list[Job]:
-    """They are there before the operator is, so that it finds all of them pending."""
+def ten_jobs(cluster: Cluster, space: str, *, times: int = 1) -> list[Job]:
+    """They are there before the operator is, so that it finds all of them pending; `times` their usual epochs."""
     jobs = [Job(cluster.api(), space, f"train-{number}") for number in range(len(EPOCHS))]
     for number, job in enumerate(jobs):
         weight = 10 if number == URGENT else 1
-        job.create(model={**MODEL, "epochs": EPOCHS[number]}, dataset=DATASET, workers=WORKERS, queueWeight=weight)
+        job.create(model={**MODEL, "epochs": times * EPOCHS[number]}, dataset=DATASET, workers=WORKERS, queueWeight=weight)
     return jobs
 
 
@@ -212,7 +214,9 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
 
 
 def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(installed: Cluster, space: str) -> None:
-    jobs = ten_jobs(installed, space)
+    # The free nodes are 3.7 times slower than those that the first jobs take, and no patience ends before the second operator has decided.
+    set_policy(installed, queue={"maxStartSlowdown": "2"})
+    jobs = ten_jobs(installed, space, times=LONGER)
     with operating(installed):
         expected = sizes(wait_decided(jobs))
     for job in jobs:
@@ -221,7 +225,7 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
         job.wait(job.is_gone, "something is left")
     wait_idle(installed)
 
-    jobs = ten_jobs(installed, space)
+    jobs = ten_jobs(installed, space, times=LONGER)
     dying = start_operator(installed, {**IDENTITY, "KILL_OPERATOR_AT": "created"}, name="operator-dying", wait=False)
     dying.wait_killed(60)
     created = mpijob_uids(jobs)

@@ -15,6 +15,7 @@ from typing import Final
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.queue_wait import queued_since
+from hyperscale.control.scheduler.arrivals_so_far import ArrivalsSoFar
 from hyperscale.control.scheduler.queue_entry import (
     QueueEntry,
     SpecRevision,
@@ -40,8 +41,6 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
 from hyperscale.planner.problem.amounts import amounts_of
-from hyperscale.planner.queue.arrivals import counted
-from hyperscale.planner.queue.queue_types import Option, PendingJob
 from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
@@ -102,9 +101,12 @@ class Pending:
         self._told: dict[Key, CachedVerdict] = {}
         self._grants: dict[Key, _Grant] = {}
         self._ranking: _Ranking | None = None
-        self.arrivals = Arrivals()
+        self._arrivals = ArrivalsSoFar(cache, reader)
+
+    @property
+    def arrivals(self) -> Arrivals:
         """What the jobs so far were like."""
-        self._last_arrival = 0.0
+        return self._arrivals.statistics
 
     def entry(self, key: Key, policy: PolicySpec) -> QueueEntry | None:
         """The job if it is decided together with others; None where something else decides on its start."""
@@ -184,7 +186,7 @@ class Pending:
 
     def queued(self, asked: Iterable[QueueEntry]) -> tuple[QueuedJob, ...]:
         """The jobs as a question has them; `asked` are the oldest first."""
-        now, before = self._clock(), self._last_arrival
+        now, before = self._clock(), self._arrivals.last
         queued = []
         for entry in asked:
             gap = None if entry.asked or entry.stopped else max(0.0, entry.waits_since - before) if before else 0.0
@@ -194,25 +196,18 @@ class Pending:
 
     def since_last_arrival(self) -> float | None:
         """Seconds since the newest job that was decided on was created; None where there was none yet."""
-        return max(0.0, self._clock() - self._last_arrival) if self._last_arrival else None
+        return max(0.0, self._clock() - self._arrivals.last) if self._arrivals.last else None
 
     def alone(self, entry: QueueEntry, plan: Plan) -> None:
         """A job was planned without a question: it counts among the arrivals too."""
         if entry.asked or entry.stopped:
             return
-        seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
-        option = Option(workers=len(plan.workers), seconds=seconds, empty_seconds=seconds)
-        job = PendingJob(str(entry.key), (option,), slots_per_worker=entry.request.job.workers.gpus_per_worker)
-        gap = max(0.0, entry.waits_since - self._last_arrival) if self._last_arrival else 0.0
-        self.arrivals = counted(self.arrivals, job, gap)
-        self._last_arrival = max(self._last_arrival, entry.waits_since)
-        entry.run_seconds, entry.asked = seconds, True
+        entry.run_seconds, entry.asked = self._arrivals.alone(entry, plan), True
 
     def learn(self, turns: AdmissionResult, asked: Iterable[QueueEntry], snapshot: ClusterSnapshot) -> list[Key]:
         """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""
         entries = {str(entry.key): entry for entry in asked}
-        self.arrivals = turns.arrivals
-        self._last_arrival = max(self._last_arrival, *(entry.waits_since for entry in entries.values()))
+        self._arrivals.learn(turns.arrivals, entries.values())
         started = []
         for start in turns.starts:
             entry = entries[start.key]

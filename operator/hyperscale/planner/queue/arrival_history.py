@@ -7,8 +7,10 @@ from typing import Final
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob
 from hyperscale.util.float_sums import sum_in_order
 
-GAIN: Final = 0.02
-"""Weight of the newest arrival once there are fifty: older ones fade."""
+FADING_JOBS: Final = 50
+"""Arrivals after which older ones fade."""
+GAIN: Final = 1.0 / FADING_JOBS
+"""Weight of the newest arrival from then on."""
 
 
 def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> ArrivalHistory:

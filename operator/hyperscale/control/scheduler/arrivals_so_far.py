@@ -1,0 +1,92 @@
+"""What the jobs so far were like: how often they came and how long they run. The rule's limits follow from it, also after a restart."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Final
+
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import JobRecord, Key
+from hyperscale.control.lifecycle.queue_wait import joins
+from hyperscale.control.scheduler.queue_entry import QueueEntry
+from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
+from hyperscale.model.admission_query import Arrivals
+from hyperscale.model.plan import Plan
+from hyperscale.planner.queue.arrival_history import FADING_JOBS
+from hyperscale.planner.queue.arrivals import counted
+from hyperscale.planner.queue.queue_types import Option, PendingJob
+from hyperscale.util.rfc3339 import unix_seconds
+
+MOST_RECALLED: Final = 2 * FADING_JOBS
+"""Started jobs, the newest, from which a new process takes up what the last one knew; the weight of older ones has faded."""
+
+
+class ArrivalsSoFar:
+    """Statistics of the jobs that questions were about; before the first question, of the jobs that the queue had started before."""
+
+    def __init__(self, cache: ClusterCache, reader: JobReader) -> None:
+        self._cache = cache
+        self._reader = reader
+        self._last = 0.0
+        self._statistics = Arrivals()
+        self._recalled = False
+
+    @property
+    def statistics(self) -> Arrivals:
+        """As questions carry them."""
+        self._recall()
+        return self._statistics
+
+    @property
+    def last(self) -> float:
+        """Unix seconds from which the newest of the jobs waits; 0 without any."""
+        self._recall()
+        return self._last
+
+    def learn(self, statistics: Arrivals, asked: Iterable[QueueEntry]) -> None:
+        """Take the statistics of an answer about these jobs."""
+        self._statistics = statistics
+        self._last = max(self._last, *(entry.waits_since for entry in asked))
+
+    def alone(self, entry: QueueEntry, plan: Plan) -> float:
+        """Count a job that was planned without a question; its predicted seconds."""
+        seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
+        gpus = entry.request.job.workers.gpus_per_worker
+        self._recall()
+        self._count(_as_pending(entry.key, len(plan.workers), seconds, gpus), entry.waits_since)
+        return seconds
+
+    def _recall(self) -> None:
+        """A process that has just started knows of no arrival: the jobs that the queue started before stand for them.
+
+        Their seconds are those on the nodes that they got, which may be more than the best.
+        """
+        if self._recalled:
+            return
+        self._recalled = True
+        jobs = self._cache.jobs
+        started = sorted((key for key in jobs if key not in self._cache.unstarted), key=lambda key: (jobs[key].created, key), reverse=True)
+        recalled = (self._started(key, jobs[key]) for key in started if jobs[key].created)
+        newest = itertools.islice((job for job in recalled if job is not None), MOST_RECALLED)
+        for job, since in reversed(list(newest)):
+            self._count(job, since)
+
+    def _started(self, key: Key, record: JobRecord) -> tuple[PendingJob, float] | None:
+        """The job as it was pending, and since when; None where the queue did not start it, or its plan is not known."""
+        plan, job = self._cache.plans_of(key).recorded, self._reader.read(record.resource, self._cache.policies)[0]
+        if plan is None or job is None or not joins(job, metadata_of(record.resource).labels):
+            return None
+        seconds = plan.predicted.epoch_seconds * job.model.epochs
+        return _as_pending(key, len(plan.workers), seconds, job.workers.gpus_per_worker), unix_seconds(record.created)
+
+    def _count(self, job: PendingJob, since: float) -> None:
+        gap = max(0.0, since - self._last) if self._last else 0.0
+        self._statistics = counted(self._statistics, job, gap)
+        self._last = max(self._last, since)
+
+
+def _as_pending(key: Key, workers: int, seconds: float, gpus_per_worker: int) -> PendingJob:
+    """A job of whose counts only one is known."""
+    option = Option(workers=workers, seconds=seconds, empty_seconds=seconds)
+    return PendingJob(str(key), (option,), slots_per_worker=gpus_per_worker)

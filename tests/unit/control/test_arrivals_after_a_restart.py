@@ -1,0 +1,67 @@
+"""What the queue knows of the jobs so far: a new process takes it up from the jobs that have started."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperscale.control.cache.records import Key
+from hyperscale.control.scheduler.arrivals_so_far import MOST_RECALLED
+from hyperscale.control.scheduler.pending import Pending
+from hyperscale.control.scheduler.planner_client import Planning
+from hyperscale.model import constants
+from tests.corpus.queue_stage import CREATED, Stage
+
+EPOCHS = (100, 10, 1000, 30, 400, 20, 60, 500)
+
+
+def restarted(stage: Stage) -> Pending:
+    """A process that finds the jobs as they are."""
+    return Pending(stage.cache, stage.reader, lambda: stage.now)
+
+
+async def started(stage: Stage) -> None:
+    """Eight jobs, of which some have started."""
+    keys = [stage.add(f"job-{number}", epochs=epochs, created=CREATED + 10.0 * number) for number, epochs in enumerate(EPOCHS)]
+    stage.now = CREATED + 100.0
+    plans = await stage.run(*keys)
+    assert 0 < len(plans) < len(keys)
+
+
+async def test_the_mean_run_is_the_same_after_a_restart() -> None:
+    stage = Stage(nodes=4, gpus=2)
+    await started(stage)
+    before = stage.planning.pending.arrivals
+    restarted_planning = Planning(stage.context, stage.planner)
+    stage.planning = restarted_planning
+    waiting = sorted(stage.cache.unstarted)
+    assert restarted_planning.pending.arrivals.arrivals == len(EPOCHS) - len(waiting)
+    await stage.ask(waiting[0])
+    after = restarted_planning.pending.arrivals
+    assert after.arrivals == before.arrivals == len(EPOCHS)
+    assert after.run_seconds == pytest.approx(before.run_seconds, rel=0.2)
+    assert after.interval_seconds == pytest.approx(before.interval_seconds, rel=0.2)
+
+
+async def test_only_jobs_that_the_queue_started_count() -> None:
+    stage = Stage(nodes=4, gpus=2)
+    await started(stage)
+    count = restarted(stage).arrivals.arrivals
+    stage.add("pending")
+    stage.add("elsewhere", labels={constants.KUEUE_QUEUE_LABEL: "batch"})
+    stage.add("unreadable", model={"architecture": "GCN", "epochs": -1})
+    assert restarted(stage).arrivals.arrivals == count
+
+
+async def test_the_newest_started_jobs_are_recalled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=64, gpus=8)
+    keys = [stage.add(f"job-{number:03d}", created=CREATED + number) for number in range(MOST_RECALLED + 20)]
+    stage.now = CREATED + 1000.0
+    plans = await stage.run(*keys)
+    plans |= await stage.run(*(key for key in keys if key not in plans))
+    assert len(plans) == len(keys)
+    pending = restarted(stage)
+    assert pending.arrivals.arrivals == MOST_RECALLED
+    assert pending.arrivals.interval_seconds == pytest.approx(1.0, rel=0.2)
+    assert pending.since_last_arrival() == stage.now - (CREATED + len(keys) - 1)
+    del stage.cache.jobs[Key("team", "job-100")]
+    assert pending.arrivals.arrivals == MOST_RECALLED
