@@ -1,7 +1,8 @@
 """The history of one simulated cluster, unlike the streams that the shipped agent was trained on: a trial of `hyperscale learn queue`.
 
-Run: python -m benchmarks.clusterhistory FILE.csv
+Run: python -m benchmarks.clusterhistory FILE.csv FAMILY SNAPSHOT.json
 
+The same runs on three clusters, one of each of CLUSTERS with 24 machines: what is learned, and from what, differs by the links.
 A working day and a quiet night; three kinds of jobs: sweeps of many small alike jobs that come at once, middling jobs, and a few large
 ones of hours. 1,500 runs on about 24 workers at a load of about 0.9.
 """
@@ -15,7 +16,11 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.families import snapshot_of
 from hyperscale.learn.lesson import PastRun
+from hyperscale.learn.topologies import generate
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.observe.files.snapshot_files import write_snapshot
 
 RUNS: Final = 1500
 SEED: Final = 7
@@ -25,6 +30,7 @@ DAY_SECONDS: Final = 86_400.0
 SWEEP_PART: Final = 0.3
 """Of the submissions; a sweep is 4 to 16 jobs."""
 LARGE_PART: Final = 0.1
+CLUSTERS: Final = ("fattree", "geo", "zones")
 
 
 def runs(seed: int = SEED) -> tuple[PastRun, ...]:
@@ -55,8 +61,14 @@ def _by_day(seconds: float) -> float:
     return (day + part + 0.12 * float(np.sin(2.0 * np.pi * part))) * DAY_SECONDS
 
 
+def cluster(family: str) -> ClusterSnapshot:
+    """The machines of one of CLUSTERS; each holds one worker of GPUS_PER_WORKER GPUs, some of zones two."""
+    return snapshot_of(generate(family, WORKERS, SEED))
+
+
 def main() -> int:
-    """Write the runs as `hyperscale learn queue --history FILE` reads them."""
+    """Write the runs and the cluster as `hyperscale learn queue --history FILE --snapshot FILE` reads them."""
+    write_snapshot(Path(sys.argv[3]), cluster(sys.argv[2]))
     with Path(sys.argv[1]).open("w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(("arrival_seconds", "run_seconds", "workers"))

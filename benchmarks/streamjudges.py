@@ -10,10 +10,12 @@ import numpy as np
 
 from benchmarks import clusterhistory, recordedstreams, streamruns
 from benchmarks.common import Row, goal
+from benchmarks.streampage import WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
 from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
+from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import judged
 from hyperscale.learn.streams.simulator import PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
@@ -30,7 +32,9 @@ WAIT_FLAG, AREA, RULE_FLAG = 9, 11, 25
 WAITS: Final = "always waits"
 STARVES: Final = "starves large jobs"
 EQUALS: Final = "equals the rule"
-HISTORY: Final = "later history of one cluster"
+HISTORY: Final = "later history"
+GENERATED: Final = "generated"
+"""Clusters of every family, as the history alone has it."""
 
 
 def recorded(options: Options) -> Iterator[Row]:
@@ -74,22 +78,36 @@ def guard(options: Options) -> Iterator[Row]:
 
 def history(options: Options) -> Iterator[Row]:
     """The agent retrained from a simulated cluster's earlier history, on its later one, against the agent that ships."""
-    folder = WEIGHTS / "retrained"
-    if not (folder / "stream.json").is_file():
-        return
-    _, later = split(history_of(clusterhistory.runs()))
-    streams = judging_streams(later)[0][:: 10 if options.quick else 1]
+    for family in (GENERATED, *clusterhistory.CLUSTERS):
+        folder = WEIGHTS / "retrained" / family
+        if (folder / "stream.json").is_file():
+            yield from _later_history(family, agent(*network_of(load_agent(folder))), options)
+
+
+def _later_history(family: str, retrained: Policy, options: Options) -> Iterator[Row]:
+    """On one cluster; GENERATED: on those of all families, as without --snapshot."""
+    runs, case = clusterhistory.runs(), f"{HISTORY}, {family}"
+    history = history_of(runs)
+    if family != GENERATED:
+        seen = clusterhistory.cluster(family)
+        history = history.on(own_nodes(seen, usual_gpus(runs, seen)))
+    streams = judging_streams(split(history)[1])[0][:: 10 if options.quick else 1]
     shipped, agents = next(iter(streamruns.trained())), streamruns.trained()
-    methods: dict[str, Policy] = {**streamruns.references(), shipped: agents[shipped]}
-    methods[RETRAINED] = agent(*network_of(load_agent(folder)))
-    found = _runs(methods, [Simulator(one.seed, one.conditions, recorded=one.recorded) for one in streams])
+    methods: dict[str, Policy] = {**streamruns.references(), shipped: agents[shipped], RETRAINED: retrained}
+    simulators = [one.simulator() for one in streams]
+    found = _runs(methods, simulators)
     for method in methods:
-        yield from streamruns.compared(HISTORY, method, found)
+        yield from streamruns.compared(case, method, found)
+        waits = [
+            max(own.longest_wait, one.mean_seconds) / max(rule.longest_wait, one.mean_seconds)
+            for own, rule, one in zip(found[method], found[streamruns.OWN], simulators, strict=True)
+        ]
+        yield Row(streamruns.BENCHMARK, case, method, WAIT, float(np.exp(np.log(waits).mean())), "ratio")
     own, other = ([run.mean_completion for run in found[name]] for name in (RETRAINED, shipped))
     result = compare(own, other)
     for metric, value in result._asdict().items():
-        yield Row(streamruns.BENCHMARK, HISTORY, RETRAINED, f"completion / shipped agent: {metric}", value, "ratio")
-    yield goal(streamruns.BENCHMARK, f"{HISTORY}: weighted completion / shipped agent", RETRAINED, result.ratio, TO_SHIPPED, "ratio")
+        yield Row(streamruns.BENCHMARK, case, RETRAINED, f"completion / shipped agent: {metric}", value, "ratio")
+    yield goal(streamruns.BENCHMARK, f"{case}: weighted completion / shipped agent", RETRAINED, result.ratio, TO_SHIPPED, "ratio")
 
 
 def _runs(methods: dict[str, Policy], simulators: list[Simulator]) -> dict[str, list[StreamOutcome]]:

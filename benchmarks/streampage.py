@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from benchmarks.clusterhistory import CLUSTERS
 from benchmarks.common import Row, table
 from benchmarks.summary import GOAL_HEADER, figure, goal_cells, markdown
 
@@ -12,6 +13,7 @@ HEADER: Final = (
     *("method", "/ tuned rule", "95 % interval", "p", "wins", "worst", "/ operator's rule", "/ shortest first"),
     *("slowdown", "p95", "communication"),
 )
+WAIT: Final = "longest wait / operator's rule"
 Section = tuple[str, str, Sequence[str], list[list[str]]]
 """Title, sentence, header, cells."""
 
@@ -53,6 +55,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     cases = dict.fromkeys(row.case for row in rows if row.metric == "streams")
     found = [
         *(_by_method(rows, figures, case) for case in cases),
+        _waits(rows),
         _by_part(rows, figures),
         _guard(rows),
         _decisions(rows),
@@ -87,6 +90,17 @@ def _guard(rows: Sequence[Row]) -> Section:
     return "The guard", f"Figures of: {' · '.join(sources)}.", ("chooser", *names, "refused because"), cells
 
 
+def _waits(rows: Sequence[Row]) -> Section:
+    """Of the methods on later histories."""
+    own = [row for row in rows if row.metric == WAIT]
+    return (
+        "Longest waits, / operator's rule",
+        "Geometric mean over streams.",
+        ("case", "method", "ratio"),
+        [[row.case, row.method, figure(row.value)] for row in own],
+    )
+
+
 def _decisions(rows: Sequence[Row]) -> Section:
     return (
         "Time of a decision",
@@ -101,7 +115,11 @@ def _knobs(rows: Sequence[Row]) -> list[list[str]]:
 
 
 SENTENCES: Final = {
-    "later history of one cluster": "Windows of the last part of a simulated history (benchmarks/clusterhistory.py); the first taught.",
+    **{
+        f"later history, {cluster}": "Windows of the last part of a simulated history (benchmarks/clusterhistory.py); the first taught. "
+        + ("Clusters of all families." if cluster == "generated" else "All on one cluster, which training knew too.")
+        for cluster in ("generated", *CLUSTERS)
+    },
     **dict.fromkeys(
         ("Gavel, max_min_fairness", *(f"Pollux, workload {number}" for number in range(1, 5))),
         "Recorded arrivals and GPU counts, sealed before the design (benchmarks/recordedstreams.py); families, loads and seeds vary.",

@@ -10,6 +10,8 @@ from typing import Protocol
 import msgspec
 from safetensors import SafetensorError
 
+from hyperscale.model.cluster import ClusterSnapshot
+
 
 class LessonProgress(msgspec.Struct, frozen=True):
     """How far a training is."""
@@ -30,6 +32,8 @@ class PastRun(msgspec.Struct, frozen=True, rename="camel"):
     workers: int
     start_seconds: float | None = None
     """When it began, on the clock of `arrival_seconds`; None where that is unknown."""
+    gpus_per_worker: int | None = None
+    """None where that is unknown."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -46,6 +50,8 @@ class Assignment(msgspec.Struct, frozen=True):
     """Folder of weights that are trained further; None begins afresh."""
     history: tuple[PastRun, ...] = ()
     """The cluster's own runs, for `queue`."""
+    snapshot: ClusterSnapshot | None = None
+    """The cluster itself, for `queue`: its nodes and links instead of generated ones."""
 
 
 class LessonVerdict(msgspec.Struct, frozen=True, rename="camel"):

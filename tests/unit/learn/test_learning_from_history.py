@@ -96,13 +96,13 @@ def test_a_training_writes_weights_with_the_verdict_and_resumes_to_the_same_byte
 def test_runs_of_the_database_arrive_when_their_job_was_created(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/history.sqlite"
     store = RunStore(url)
-    one = msgspec.structs.replace(RUN, uid="a", finished_at=1000.0, run_seconds=100.0, created_at=700.0, workers=3)
+    one = msgspec.structs.replace(RUN, uid="a", finished_at=1000.0, run_seconds=100.0, created_at=700.0, workers=3, gpus=6)
     old = msgspec.structs.replace(one, uid="b", created_at=None)
     store.record([one, old, msgspec.structs.replace(one, uid="c", run_seconds=None)])
     store.close()
     assert sorted(past_runs(url), key=lambda past: past.arrival_seconds) == [
-        PastRun(700.0, 100.0, 3, 900.0),
-        PastRun(900.0, 100.0, 3, 900.0),
+        PastRun(700.0, 100.0, 3, 900.0, 2),
+        PastRun(900.0, 100.0, 3, 900.0, 2),
     ]
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from hyperscale.learn.lesson import LessonError, LessonProgress
-from hyperscale.learn.streams import stream_lesson, tuning
+from hyperscale.learn.streams import stream_lesson, training, tuning
 from hyperscale.learn.streams.compare import cases, compare
 from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect, gallery, initial
 from hyperscale.learn.streams.gradient import log_probabilities
@@ -33,7 +34,7 @@ from hyperscale.learn.streams.simulator import (
     marginal,
     maxmin,
 )
-from hyperscale.learn.streams.training import train
+from hyperscale.learn.streams.training import CHECKPOINT, MOST_PRICE_CHANGE, train
 from hyperscale.planner.queue.queue_agent import load_agent
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
@@ -185,6 +186,19 @@ def test_decisions_of_a_bad_episode_count_more_and_point_the_same_way() -> None:
     assert len(np.unique(factors.round(9))) == even.sequences * even.episodes
 
 
+def test_the_price_of_waiting_is_led_to_where_waits_are_as_long_as_they_may_be(tmp_path: Path) -> None:
+    led = replace(SMALL, steps=3, wait_price=1.0)
+    seen: dict[float, float] = {}
+    for target in (1e-3, 1e3):
+        folder = tmp_path / str(target)
+        train(replace(led, wait_target=target), folder, lambda _: None)
+        seen[target] = float(load_file(folder / CHECKPOINT)["seconds"][1])
+    assert seen[1e-3] == pytest.approx(3 * MOST_PRICE_CHANGE), "waits are too long: each step the price rises by as much as it may"
+    assert seen[1e3] == pytest.approx(-3 * MOST_PRICE_CHANGE)
+    train(led, tmp_path / "fixed", lambda _: None)
+    assert load_file(tmp_path / "fixed" / CHECKPOINT)["seconds"][1] == 0.0
+
+
 def test_training_gives_the_same_weights_whether_interrupted_or_not(tmp_path: Path) -> None:
     seen: list[LessonProgress] = []
     whole = train(SMALL, tmp_path / "whole", seen.append)
@@ -192,6 +206,20 @@ def test_training_gives_the_same_weights_whether_interrupted_or_not(tmp_path: Pa
     assert np.array_equal(whole, again)
     assert seen[-1].step == seen[-1].steps == 2
     assert train(SMALL, tmp_path / "whole", seen.append, resume=True) == pytest.approx(whole)
+
+
+def test_a_led_price_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    led = replace(SMALL, steps=3, wait_price=2.0, wait_target=0.5)
+    whole = train(led, tmp_path / "whole", lambda _: None)
+    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 1)
+
+    def stop(progress: LessonProgress) -> None:
+        if progress.step == 2:  # before its checkpoint: the second step is made again
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(led, tmp_path / "cut", stop)
+    assert np.array_equal(train(led, tmp_path / "cut", lambda _: None, resume=True), whole)
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> None:

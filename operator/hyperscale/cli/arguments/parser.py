@@ -189,7 +189,8 @@ def _run_count(text: str) -> int:
 
 def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     example = (
-        f"{prog} learn streams --out runs/streams --seed 1\n  {prog} learn streams --out runs/streams --evaluate-only --publish weights"
+        f"{prog} learn streams --out runs/streams --seed 1\n  {prog} learn streams --out runs/streams --evaluate-only --publish weights\n"
+        f"  {prog} learn queue --history runs.csv --snapshot cluster.json --out runs/queue"
     )
     summary = "train a learned planner, judge it on unseen cases, publish it if it does not lose"
     command = _command(commands, "learn", summary, example, EXIT_CODES.replace("no plan exists (the reason is printed)", "weights refused"))
@@ -202,6 +203,9 @@ def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("--start", metavar="FOLDER", help="streams, queue: train these weights further (queue: default the shipped ones)")
     command.add_argument(
         "--history", metavar="URL", help="queue: the cluster's finished runs, as history.url has it, or a CSV of arrival, seconds, workers"
+    )
+    command.add_argument(
+        "--snapshot", metavar="FILE", help="queue: a file of `snapshot`: learn on this cluster's nodes and links instead of generated ones"
     )
     command.add_argument("--publish", metavar="FOLDER", help="copy the weights there, unless they lose to those in use")
     command.add_argument(

@@ -18,6 +18,7 @@ from hyperscale.util.extras import install
 
 if TYPE_CHECKING:
     from hyperscale.learn.lesson import Lesson, LessonProgress, LessonVerdict
+    from hyperscale.model.cluster import ClusterSnapshot
 
 MODULES: Final = {
     "constructor": "hyperscale.learn.constructor.constructor_lesson",
@@ -96,6 +97,7 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
         resume=arguments.resume,
         start=Path(arguments.start) if arguments.start else None,
         history=past_runs(arguments.history) if arguments.lesson == "queue" and arguments.history else (),
+        snapshot=_snapshot(arguments.snapshot) if arguments.lesson == "queue" and arguments.snapshot else None,
     )
     try:
         if checkpoint.is_file() and not arguments.resume:
@@ -104,6 +106,16 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
         return list(lesson.train(assignment, _Reporter()))
     except (OSError, SafetensorError) as error:
         raise InputError(f"--out: cannot write to {arguments.out!r}: {getattr(error, 'strerror', None) or error}; name another") from None
+
+
+def _snapshot(file: str) -> ClusterSnapshot:
+    from hyperscale.observe.files.bounded import SnapshotError
+    from hyperscale.observe.files.snapshot_files import read_snapshot
+
+    try:
+        return read_snapshot(file)
+    except SnapshotError as error:
+        raise InputError(f"--snapshot: {error}") from None
 
 
 def _baseline(arguments: argparse.Namespace) -> Path | None:

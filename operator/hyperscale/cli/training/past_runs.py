@@ -45,7 +45,8 @@ def _past(run: FinishedRun) -> PastRun | None:
     if run.run_seconds is None or run.run_seconds <= 0.0:
         return None
     began = run.finished_at - run.run_seconds
-    return PastRun(began if run.created_at is None else run.created_at, run.run_seconds, run.workers, began)
+    arrived = began if run.created_at is None else run.created_at
+    return PastRun(arrived, run.run_seconds, run.workers, began, run.gpus // run.workers or None if run.workers else None)
 
 
 def _of_file(file: Path) -> Iterator[PastRun]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams import embedding
 from hyperscale.learn.streams._streams import FEATURES, HIDDEN
-from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs, SimulatedNodes
 from hyperscale.learn.streams.simulator import OPERATORS_RULE, Network, RuleKnobs, Simulator, agent, index
 from hyperscale.learn.topologies import TRAINING_SEEDS
 from hyperscale.model.graph import FloatArray, IntArray
@@ -66,6 +66,8 @@ class Training:
     """Starvation bound in mean runs, where there is one."""
     wait_price: float = 0.0
     """What a second of waiting costs more where the job has waited for 16 mean runs, in seconds of a job of weight 1."""
+    wait_target: float = 0.0
+    """Longest wait over the rule's to which the price is led, from `wait_price` on; 0: the price stays."""
     risk: float = 0.0
     """Decisions count by the episode's cost over the rule's, to this power: bad streams more than good ones; 0: all alike."""
     embedding: bool = False
@@ -93,6 +95,8 @@ class EpisodeBatch(NamedTuple):
     """Mean over sequences of the episodes' mean cost / the rule's."""
     pictures: embedding.Pictures | None = None
     """For the graph embedding, where there is one."""
+    wait: float = 1.0
+    """Geometric mean over sequences of the episodes' longest waits / the rule's, both at least a mean run."""
 
 
 def initial(config: Training) -> Network:
@@ -107,34 +111,50 @@ def initial(config: Training) -> Network:
     return np.concatenate((first, none, second, none, none, skip, graph)).astype(np.float32)
 
 
-JobsOf = Callable[[np.random.Generator], RecordedJobs]
-"""Draws the jobs of one stream."""
+class OwnStreams(NamedTuple):
+    """Where the streams of a training come from, what `Training.history` names."""
+
+    jobs: Callable[[np.random.Generator], RecordedJobs]
+    """Draws the jobs of one stream."""
+    cluster: SimulatedNodes | None = None
+    """The nodes of all streams, some drained; None: those of the families."""
+
+    def stream(self, rng: np.random.Generator) -> tuple[RecordedJobs, SimulatedNodes | None]:
+        """Jobs and nodes of one stream."""
+        return self.jobs(rng), self.cluster.some_drained(rng) if self.cluster is not None else None
 
 
-def collect(config: Training, network: Network, step: int, jobs_of: JobsOf | None = None) -> EpisodeBatch:
-    """Episodes of one step, simulated with `network`; all chance comes from the seed and the step. Without `jobs_of` jobs are drawn."""
+def collect(config: Training, network: Network, step: int, own: OwnStreams | None = None, price: float | None = None) -> EpisodeBatch:
+    """Episodes of one step, simulated with `network`; all chance comes from the seed and the step. Without `own` streams are drawn.
+
+    price: of waiting, instead of the configuration's
+    """
+    price = config.wait_price if price is None else price
     rng = np.random.default_rng([config.seed, step, 13])
-    rows, counts, actions, advantages, costs = [], [], [], [], []
+    rows, counts, actions, advantages, costs, waits = [], [], [], [], [], []
     pictures: list[tuple[NDArray[np.float32], ...]] = []
     for number in range(config.sequences):
         conditions = _conditions(config, rng)
         seed = TRAINING_SEEDS + config.seed * STREAMS_A_STEP + step * config.sequences + number
-        jobs = jobs_of(rng) if jobs_of is not None else None
-        simulator = Simulator(seed, conditions, config.knobs, network, jobs)
-        simulator.stream.set_wait_price(config.wait_price / (LONG_WAIT * simulator.mean_seconds))
-        records = []
+        jobs, cluster = own.stream(rng) if own is not None else (None, None)
+        simulator = Simulator(seed, conditions, config.knobs, network, jobs, cluster)
+        simulator.stream.set_wait_price(price / (LONG_WAIT * simulator.mean_seconds))
+        records, longest = [], []
         for _ in range(config.episodes):
-            simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
+            ended = simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
+            longest.append(max(ended.longest_wait, simulator.mean_seconds))
             records.append(simulator.stream.recorded())
             if config.embedding:
                 pictures.append(simulator.stream.pictures())
         rows += [record[0] for record in records]
         counts += [record[1] for record in records]
         actions += [record[2] for record in records]
-        own = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
-        ratios = np.array([record[5][-1] for record in records]) / _rule_cost(simulator, config)
-        advantages += [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(own, ratios, strict=True)]
+        gains = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
+        rule_cost, rule_wait = _by_rule(simulator, config)
+        ratios = np.array([record[5][-1] for record in records]) / rule_cost
+        advantages += [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)]
         costs.append(float(ratios.mean()))
+        waits.append(float(np.log(longest).mean()) - float(np.log(rule_wait)))
     return EpisodeBatch(
         np.concatenate(rows),
         np.concatenate(counts).astype(np.int64),
@@ -142,6 +162,7 @@ def collect(config: Training, network: Network, step: int, jobs_of: JobsOf | Non
         np.concatenate(advantages),
         float(np.exp(np.mean(np.log(costs)))),
         gallery(pictures, config.episodes) if pictures else None,
+        float(np.exp(np.mean(waits))),
     )
 
 
@@ -157,9 +178,10 @@ def gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> e
     )
 
 
-def _rule_cost(simulator: Simulator, config: Training) -> float:
-    simulator.run(index(config.knobs))
-    return simulator.stream.cost
+def _by_rule(simulator: Simulator, config: Training) -> tuple[float, float]:
+    """Cost and longest wait under the rule."""
+    ended = simulator.run(index(config.knobs))
+    return simulator.stream.cost, max(ended.longest_wait, simulator.mean_seconds)
 
 
 def _conditions(config: Training, rng: np.random.Generator) -> Conditions:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hyperscale.learn.streams.compare import cases
 from hyperscale.learn.streams.policy_guard import StreamEvidence
-from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
+from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, SimulatedNodes, draw
 from hyperscale.learn.streams.simulator import OPERATORS_RULE, Policy, Simulator, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.model.graph import FloatArray
@@ -27,6 +27,12 @@ class GuardStream(NamedTuple):
     seed: int
     conditions: Conditions
     recorded: RecordedJobs | None = None
+    cluster: SimulatedNodes | None = None
+    """The nodes, instead of the family's."""
+
+    def simulator(self) -> Simulator:
+        """The stream, ready to run under any policy."""
+        return Simulator(self.seed, self.conditions, recorded=self.recorded, cluster=self.cluster)
 
 
 def held_out(base: Conditions | None = None, count: int = HELD_OUT_STREAMS) -> list[GuardStream]:
@@ -38,7 +44,7 @@ def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> lis
     """Each stream under the policy and under the rule with the shipped settings."""
     compared = []
     for stream in streams:
-        simulator = Simulator(stream.seed, stream.conditions, recorded=stream.recorded)
+        simulator = stream.simulator()
         own, rule = simulator.run(policy), simulator.run(index(OPERATORS_RULE))
         ratio = own.mean_completion / rule.mean_completion
         waits = own.longest_wait, rule.longest_wait
@@ -61,9 +67,10 @@ def judged_on(streams: Sequence[GuardStream], outcomes: Sequence[StreamEvidence]
 
 
 def _figures(stream: GuardStream) -> FloatArray:
-    """(5,) nodes, worker slots, spread of speeds, share of the largest job, load."""
-    drawn = draw(stream.conditions, stream.seed, stream.recorded)
-    arrival, _, _, area = Simulator(stream.seed, stream.conditions, recorded=stream.recorded).stream.jobs_table()
+    """(5,) GPU nodes, worker slots, spread of speeds, share of the largest job, load."""
+    drawn = draw(stream.conditions, stream.seed, stream.recorded, stream.cluster)
+    arrival, _, _, area = stream.simulator().stream.jobs_table()
     nodes = len(drawn.speed)
     load = float(area.mean()) / (float(np.diff(arrival).mean()) * nodes)
-    return np.array([nodes, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load])
+    machines = nodes if stream.cluster is None else stream.cluster.machines
+    return np.array([machines, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load])

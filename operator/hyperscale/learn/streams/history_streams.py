@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from hyperscale.learn.lesson import LessonError, PastRun
 from hyperscale.learn.streams.guard_streams import GuardStream
-from hyperscale.learn.streams.scenario import COUNTS, FAMILIES, REFERENCE, Conditions, RecordedJobs
+from hyperscale.learn.streams.scenario import COUNTS, FAMILIES, REFERENCE, Conditions, RecordedJobs, SimulatedNodes
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.model.api.job import MAX_WORKERS
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
@@ -38,6 +38,8 @@ ASSUMED_LOAD: Final = 0.8
 """Of a cluster whose runs have no known start."""
 LOADS: Final = (0.5, 1.3)
 """Bounds of the load: beyond them the trained features say nothing."""
+OWN: Final = "own"
+"""What stands for the family where the cluster itself is known."""
 JUDGED_JOBS: Final = 150
 JUDGED_STREAMS: Final = 50
 """Of either source."""
@@ -55,15 +57,30 @@ class ClusterHistory:
     """(J,)"""
     nodes: int
     load: float
+    cluster: SimulatedNodes | None = None
+    """Its nodes and links; None: those of the families, which are of as many nodes."""
 
     @property
     def digest(self) -> str:
         """SHA-256 of all figures."""
-        return hashlib.sha256(self.gaps.tobytes() + self.run_seconds.tobytes() + self.workers.tobytes()).hexdigest()
+        own = self.cluster
+        arrays = (
+            self.gaps,
+            self.run_seconds,
+            self.workers,
+            *(() if own is None else (own.speed, own.latency_seconds, own.seconds_per_byte)),
+        )
+        return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
     def part(self, first: int, last: int) -> ClusterHistory:
         """The runs from one place to another, of the same cluster."""
-        return ClusterHistory(self.gaps[first:last], self.run_seconds[first:last], self.workers[first:last], self.nodes, self.load)
+        return replace(self, gaps=self.gaps[first:last], run_seconds=self.run_seconds[first:last], workers=self.workers[first:last])
+
+    def on(self, cluster: SimulatedNodes) -> ClusterHistory:
+        """The same runs on these nodes."""
+        nodes = len(cluster.speed)
+        load = float(np.clip((self.run_seconds * self.workers).sum() / (float(self.gaps.sum()) * nodes), *LOADS))
+        return replace(self, nodes=nodes, load=load, cluster=cluster)
 
 
 def history_of(runs: Sequence[PastRun]) -> ClusterHistory:
@@ -112,16 +129,19 @@ def resampled(history: ClusterHistory, jobs: int, rng: np.random.Generator) -> R
 
 
 def judging_streams(later: ClusterHistory) -> tuple[list[GuardStream], list[GuardStream]]:
-    """Windows of the later part as recorded, and blocks drawn from it; on clusters of every family."""
+    """Windows of the later part as recorded, and blocks drawn from it; on the cluster itself, else on clusters of every family."""
     jobs = min(JUDGED_JOBS, len(later.gaps))
     firsts = np.linspace(0, len(later.gaps) - jobs, JUDGED_STREAMS).astype(np.int64)
     recorded, drawn = [], []
     for number, first in enumerate(firsts):
         seed = VALIDATION_SEEDS + number
-        conditions = Conditions(FAMILIES[number % len(FAMILIES)], later.load, jobs, nodes=later.nodes)
-        recorded.append(GuardStream(seed, conditions, _jobs(later, np.arange(first, first + jobs))))
+        family = OWN if later.cluster is not None else FAMILIES[number % len(FAMILIES)]
+        conditions = Conditions(family, later.load, jobs, nodes=later.nodes)
         rng = np.random.default_rng([seed, 41])
-        drawn.append(GuardStream(seed + JUDGED_STREAMS, conditions, resampled(later, jobs, rng)))
+        recorded.append(GuardStream(seed, conditions, _jobs(later, np.arange(first, first + jobs)), later.cluster))
+        jobs_drawn = resampled(later, jobs, rng)
+        cluster = later.cluster.some_drained(rng) if later.cluster is not None else None
+        drawn.append(GuardStream(seed + JUDGED_STREAMS, conditions, jobs_drawn, cluster))
     return recorded, drawn
 
 

@@ -16,26 +16,32 @@ from safetensors.numpy import save
 from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict, PastRun
 from hyperscale.learn.publish import replace_file
 from hyperscale.learn.streams.compare import compare, completions
-from hyperscale.learn.streams.episodes import Training
+from hyperscale.learn.streams.episodes import OwnStreams, Training
 from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.guard_streams import GuardStream, evidence, judged_on
 from hyperscale.learn.streams.history_streams import ClusterHistory, history_of, judging_streams, resampled, split
+from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
 from hyperscale.learn.streams.scenario import RecordedJobs
-from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, Simulator, agent
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, agent
 from hyperscale.learn.streams.stream_lesson import network_of, weights_to_start, write_files
 from hyperscale.learn.streams.training import train as learn
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.observe.files.bounded import SnapshotError
+from hyperscale.observe.files.snapshot_files import read_snapshot, write_snapshot
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import AgentManifest, AgentUnavailableError, Prior, load_agent
 
 HISTORY: Final = "history.json"
 """The runs, in the folder of the training: judged again without the database."""
+CLUSTER: Final = "cluster.json"
+"""The snapshot, beside it, where one was named."""
 RECORDED: Final = "later history"
 DRAWN: Final = "streams drawn from the later history"
 RETRAINING: Final = Training(
     seed=0,
-    steps=150,
+    steps=300,
     sequences=12,
     jobs=150,
     mixed=0.25,
@@ -44,6 +50,7 @@ RETRAINING: Final = Training(
     rate=4e-4,
     entropy=0.004,
     wait_price=1.5,
+    wait_target=0.9,
 )
 MAX_TO_USED: Final = 1.0
 """Ratio to the weights in use on the later history."""
@@ -52,9 +59,12 @@ MAX_TO_USED: Final = 1.0
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
     """Train the weights in use further on the earlier history; weights and manifest with the guard's verdict. Raises LessonError."""
     runs = assignment.history or _kept(assignment.folder)
-    history = history_of(runs)
+    snapshot = assignment.snapshot or _kept_snapshot(assignment.folder)
+    history = _history(runs, snapshot)
     assignment.folder.mkdir(parents=True, exist_ok=True)
     replace_file(assignment.folder / HISTORY, msgspec.json.encode(runs))
+    if snapshot is not None:
+        write_snapshot(assignment.folder / CLUSTER, snapshot)
     earlier, later = split(history)
     start, config = weights_to_start(assignment.start or _shipped(), dataclasses.replace(RETRAINING, seed=assignment.seed))
     low, high = max(0.4, history.load - 0.2), min(1.4, history.load + 0.2)
@@ -65,8 +75,14 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
     def jobs(rng: np.random.Generator) -> RecordedJobs:
         return resampled(earlier, config.jobs, rng)
 
-    network = learn(config, assignment.folder, report, assignment.resume, start, jobs)
+    network = learn(config, assignment.folder, report, assignment.resume, start, OwnStreams(jobs, history.cluster))
     return _write(network, config, later, assignment.folder)
+
+
+def _history(runs: tuple[PastRun, ...], snapshot: ClusterSnapshot | None) -> ClusterHistory:
+    """On the cluster itself, where that is known."""
+    history = history_of(runs)
+    return history if snapshot is None else history.on(own_nodes(snapshot, usual_gpus(runs, snapshot)))
 
 
 def guard_streams(later: ClusterHistory) -> dict[str, list[GuardStream]]:
@@ -79,7 +95,8 @@ def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStr
     """The guard's verdict on the cluster's own streams, and what those are like."""
     policy = agent(network, knobs)
     outcomes = [one for source, own in streams.items() for one in evidence(source, policy, own)]
-    return judged(outcomes), judged_on(streams[RECORDED], outcomes, "the cluster's later history")
+    every = [stream for own in streams.values() for stream in own]
+    return judged(outcomes), judged_on(every, outcomes, "the cluster's later history")
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
@@ -89,7 +106,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         used = network_of(load_agent(in_use)) if in_use is not None else None
     except AgentUnavailableError as error:
         raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
-    streams = guard_streams(split(history_of(_kept(candidate)))[1])
+    streams = guard_streams(split(_history(_kept(candidate), _kept_snapshot(candidate)))[1])
     verdict, _ = guarded(*own, streams)
     refusals, figures = list(verdict.refusals), dict(verdict.figures)
     if used is not None:
@@ -102,7 +119,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
 
 def ratio(own: tuple[Network, RuleKnobs], other: tuple[Network, RuleKnobs], streams: list[GuardStream]) -> float:
     """Geometric mean over streams of one agent's weighted completion over another's."""
-    runs = [Simulator(one.seed, one.conditions, recorded=one.recorded) for one in streams]
+    runs = [one.simulator() for one in streams]
     first, second = (completions([simulator.run(agent(*each)) for simulator in runs]) for each in (own, other))
     return compare(first.tolist(), second.tolist()).ratio
 
@@ -133,6 +150,16 @@ def _kept(folder: Path) -> tuple[PastRun, ...]:
         raise LessonError(f"{folder} has no {HISTORY}; name the cluster's history with --history URL or FILE") from None
     except msgspec.DecodeError as error:
         raise LessonError(f"{folder / HISTORY} is damaged ({error}); name the cluster's history with --history again") from None
+
+
+def _kept_snapshot(folder: Path) -> ClusterSnapshot | None:
+    """None where the training was of generated clusters."""
+    if not (folder / CLUSTER).is_file():
+        return None
+    try:
+        return read_snapshot(folder / CLUSTER)
+    except SnapshotError as error:
+        raise LessonError(f"{folder / CLUSTER} is damaged ({error}); name the cluster with --snapshot again") from None
 
 
 def _shipped() -> Path:

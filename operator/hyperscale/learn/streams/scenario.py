@@ -27,6 +27,8 @@ MEDIAN_SECONDS: Final = 600.0
 """Arithmetic of the median job with the reference count."""
 SIGMA: Final = 1.2
 """Of the logarithm of the work."""
+DRAINED_PART: Final = 10
+"""Of this number of machines of a known cluster one may be away."""
 FIGURES: Final = 6
 """Rounds, halo bytes, ring latency factor, ring byte factor, operations, overhead."""
 
@@ -49,6 +51,38 @@ class Conditions:
     """λ of the placement."""
     nodes: int = 0
     """Of the cluster; 0: drawn."""
+
+
+@dataclass(frozen=True)
+class SimulatedNodes:
+    """A cluster of n nodes for one worker each; a machine with room for several is as many nodes."""
+
+    speed: FloatArray
+    """(n,) floating-point operations a second of a worker."""
+    latency_seconds: FloatArray
+    """(n, n) one way; the diagonal is inside the node."""
+    seconds_per_byte: FloatArray
+    """(n, n)"""
+    blocked: BoolArray
+    """(n, n) True where two nodes cannot talk; there the figures mean nothing."""
+    domain: IntArray
+    """(n,) number of the widest domain with a border inside the cluster; −1 for all where there is none."""
+    machine: IntArray
+    """(n,) number of the machine."""
+
+    @property
+    def machines(self) -> int:
+        """How many."""
+        return len(np.unique(self.machine))
+
+    def some_drained(self, rng: np.random.Generator) -> SimulatedNodes:
+        """Without up to a tenth of its machines, of few machines without one: nodes are drained, and the agent still decides."""
+        machines = np.unique(self.machine)
+        away = rng.choice(machines, int(rng.integers(0, max(1, len(machines) // DRAINED_PART) + 1)), replace=False)
+        kept = np.flatnonzero(~np.isin(self.machine, away))
+        pairs = np.ix_(kept, kept)
+        among = self.latency_seconds[pairs], self.seconds_per_byte[pairs], self.blocked[pairs]
+        return SimulatedNodes(self.speed[kept], *among, self.domain[kept], self.machine[kept])
 
 
 @dataclass(frozen=True)
@@ -84,19 +118,20 @@ class RecordedJobs:
     """(J,)"""
 
 
-def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None) -> Drawn:
+def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None, cluster: SimulatedNodes | None = None) -> Drawn:
     """Cluster, jobs and arrivals of one seed; noise and contention change neither.
 
     recorded: arrivals, work, worker counts and weights are these instead of drawn ones
+    cluster: the nodes are these instead of the family's
     Raises KeyError for an unknown family, ValueError where `recorded` is not of `conditions.jobs` jobs.
     """
     if recorded is not None and len(recorded.gaps) != conditions.jobs:
         raise ValueError(f"the conditions say {conditions.jobs} jobs, {len(recorded.gaps)} are recorded")
     rng = np.random.default_rng([seed, conditions.jobs, *conditions.family.encode()])
     nodes = int(rng.integers(LEAST_NODES, MOST_NODES + 1))
-    nodes = conditions.nodes or nodes
-    topology = generate(conditions.family, nodes, seed)
-    workers, figures = _jobs(topology, conditions.jobs, rng, recorded)
+    own = _generated(generate(conditions.family, conditions.nodes or nodes, seed)) if cluster is None else cluster
+    nodes = len(own.speed)
+    workers, figures = _jobs(own, conditions.jobs, rng, recorded)
     half = np.zeros(nodes, dtype=np.bool_)
     half[rng.permutation(nodes)[: (nodes + 1) // 2]] = True
     weights = np.where(rng.random(conditions.jobs) < 0.25, 3.0, 1.0)
@@ -106,10 +141,10 @@ def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None
     if recorded is not None:
         weights, gaps = recorded.weights, recorded.gaps / recorded.gaps.mean()
     return Drawn(
-        speed=topology.flops_per_second,
-        latency=np.where(topology.blocked, UNREACHABLE_SECONDS, topology.latency_seconds),
-        per_byte=np.ascontiguousarray(topology.seconds_per_byte),
-        domain=_domain(topology),
+        speed=own.speed,
+        latency=np.where(own.blocked, UNREACHABLE_SECONDS, own.latency_seconds),
+        per_byte=np.ascontiguousarray(own.seconds_per_byte),
+        domain=own.domain,
         weights=weights,
         noise=1.0 + conditions.noise * guess,
         equal=equal,
@@ -120,21 +155,27 @@ def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None
     )
 
 
-def _domain(topology: Topology) -> IntArray:
-    """(n,) number of the widest domain with a border inside the cluster; −1 for all where there is none: one switch for all."""
-    for level in range(topology.domains.shape[1]):
-        _, numbers = np.unique(topology.domains[:, level], return_inverse=True)
+def _generated(topology: Topology) -> SimulatedNodes:
+    """Every machine as one node."""
+    figures = topology.flops_per_second, topology.latency_seconds, topology.seconds_per_byte, topology.blocked
+    return SimulatedNodes(*figures, widest_domain(topology.domains), np.arange(len(topology.slots)))
+
+
+def widest_domain(domains: IntArray) -> IntArray:
+    """(n,) number of the widest domain with a border inside the cluster, of (n, levels); −1 for all: one switch for all."""
+    for level in range(domains.shape[1]):
+        _, numbers = np.unique(domains[:, level], return_inverse=True)
         if 1 < numbers.max() + 1 < len(numbers):
             return numbers.astype(np.int64)
-    return np.full(len(topology.slots), -1, dtype=np.int64)
+    return np.full(len(domains), -1, dtype=np.int64)
 
 
-def _jobs(topology: Topology, jobs: int, rng: np.random.Generator, recorded: RecordedJobs | None) -> tuple[IntArray, FloatArray]:
+def _jobs(cluster: SimulatedNodes, jobs: int, rng: np.random.Generator, recorded: RecordedJobs | None) -> tuple[IntArray, FloatArray]:
     """(J, 6) worker counts and (J, 6, 6) figures of every count."""
-    nodes = len(topology.slots)
-    pairs = ~topology.blocked & ~np.eye(nodes, dtype=np.bool_)
-    latency, per_byte = float(np.median(topology.latency_seconds[pairs])), float(np.median(topology.seconds_per_byte[pairs]))
-    speed = float(np.median(topology.flops_per_second))
+    nodes = len(cluster.speed)
+    pairs = ~cluster.blocked & ~np.eye(nodes, dtype=np.bool_)
+    latency, per_byte = float(np.median(cluster.latency_seconds[pairs])), float(np.median(cluster.seconds_per_byte[pairs]))
+    speed = float(np.median(cluster.speed))
     compute = MEDIAN_SECONDS * rng.lognormal(0.0, SIGMA, jobs)
     if recorded is not None:
         compute = recorded.work_seconds

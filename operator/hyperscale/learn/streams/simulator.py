@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
+from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, SimulatedNodes, draw
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, PATIENCE_COSTS, STRICT_BOUNDS
 
@@ -167,8 +167,9 @@ class Simulator:
         knobs: RuleKnobs = OPERATORS_RULE,
         network: Network | None = None,
         recorded: RecordedJobs | None = None,
+        cluster: SimulatedNodes | None = None,
     ) -> None:
-        drawn = draw(conditions, seed, recorded)
+        drawn = draw(conditions, seed, recorded, cluster)
         self.conditions, self.seed = conditions, seed
         self.stream = Stream(
             np.ascontiguousarray(drawn.speed),

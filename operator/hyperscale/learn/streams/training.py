@@ -18,24 +18,30 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from hyperscale.learn.lesson import LessonError, LessonProgress, reading
-from hyperscale.learn.streams.episodes import EpisodeBatch, JobsOf, Training, collect, initial
+from hyperscale.learn.streams.episodes import EpisodeBatch, OwnStreams, Training, collect, initial
 from hyperscale.learn.streams.gradient import gradient, log_probabilities, some
 from hyperscale.learn.streams.simulator import Network
 from hyperscale.model.graph import FloatArray
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 CHECKPOINT_STEPS: Final = 25
+PRICE_GAIN: Final = 0.3
+"""Change of the price's logarithm for every unit of the logarithm of waits over their target."""
+MOST_PRICE_CHANGE: Final = 0.1
+"""Of that logarithm, in one step."""
+MOST_PRICE: Final = 3.0
+"""Of that logarithm: the price stays between a twentieth and twenty times what it began with."""
 
 Report = Callable[[LessonProgress], None]
 
 
 def train(
-    config: Training, folder: Path, report: Report, resume: bool = False, start: Network | None = None, jobs_of: JobsOf | None = None
+    config: Training, folder: Path, report: Report, resume: bool = False, start: Network | None = None, own: OwnStreams | None = None
 ) -> Network:
     """Learn; leaves a checkpoint in `folder` and returns the mean of the last fifth of the steps' weights.
 
     start: weights to begin with, those that `config.start` names; None begins near the rule
-    jobs_of: where the jobs come from, what `config.history` names; None draws them
+    own: where the streams come from, what `config.history` names; None draws them
     The same configuration gives the same weights, however often it was interrupted. Raises LessonError where a checkpoint of another
     configuration lies in `folder`.
     """
@@ -44,14 +50,16 @@ def train(
     began = time.monotonic() - state.seconds
     average_from = config.steps - max(1, config.steps // 5)
     while state.step < config.steps:
-        batch = collect(config, state.network, state.step, jobs_of)
+        batch = collect(config, state.network, state.step, own, state.price(config))
+        state.lead_price(batch.wait, config)
         spread = _improve(state, batch, config)
         state.step += 1
         if state.step > average_from:
             state.total += state.network
             state.averaged += 1
         state.seconds = time.monotonic() - began
-        report(LessonProgress(state.step, config.steps, state.seconds, {"cost_over_rule": batch.cost, "entropy": spread}))
+        figures = {"cost_over_rule": batch.cost, "wait_over_rule": batch.wait, "entropy": spread}
+        report(LessonProgress(state.step, config.steps, state.seconds, figures))
         if state.step % CHECKPOINT_STEPS == 0 or state.step == config.steps:
             state.write(config, folder)
     return (state.total / state.averaged).astype(np.float32)
@@ -81,7 +89,17 @@ class _TrainingState:
         self.network = network
         self.first, self.second, self.total = (np.zeros(len(network)) for _ in range(3))
         self.step = self.changes = self.averaged = 0
-        self.seconds = 0.0
+        self.seconds = self.log_price = 0.0
+
+    def price(self, config: Training) -> float:
+        """Of waiting, at this step."""
+        return config.wait_price * float(np.exp(self.log_price))
+
+    def lead_price(self, wait: float, config: Training) -> None:
+        """Raise the price where waits are longer than they should be, lower it where they are shorter: dual ascent on that bound."""
+        if config.wait_target:
+            change = float(np.clip(PRICE_GAIN * np.log(wait / config.wait_target), -MOST_PRICE_CHANGE, MOST_PRICE_CHANGE))
+            self.log_price = float(np.clip(self.log_price + change, -MOST_PRICE, MOST_PRICE))
 
     @classmethod
     def read(cls, config: Training, folder: Path) -> _TrainingState:
@@ -93,7 +111,7 @@ class _TrainingState:
             state = cls(tensors["network"])
             state.first, state.second, state.total = tensors["first"], tensors["second"], tensors["total"]
             state.step, state.changes, state.averaged = (int(number) for number in tensors["counts"])
-            state.seconds = float(tensors["seconds"][0])
+            state.seconds, state.log_price = (float(number) for number in tensors["seconds"])
         return state
 
     def write(self, config: Training, folder: Path) -> None:
@@ -105,7 +123,7 @@ class _TrainingState:
             "second": self.second,
             "total": self.total,
             "counts": np.array([self.step, self.changes, self.averaged]),
-            "seconds": np.array([self.seconds]),
+            "seconds": np.array([self.seconds, self.log_price]),
             "config": np.frombuffer(_fingerprint(config), dtype=np.uint8),
         }
         save_file(tensors, beside)
