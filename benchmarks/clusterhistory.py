@@ -16,6 +16,8 @@ from typing import Final
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from benchmarks.families import snapshot_of
 from hyperscale.learn.lesson import PastRun
 from hyperscale.learn.topologies import generate

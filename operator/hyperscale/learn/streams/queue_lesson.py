@@ -24,7 +24,7 @@ from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
 from hyperscale.learn.streams.scenario import RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, agent
-from hyperscale.learn.streams.stream_lesson import network_of, weights_to_start, write_files
+from hyperscale.learn.streams.stream_lesson import MAX_TO_REFUSED, network_of, weights_to_start, write_files
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.observe.files.bounded import SnapshotError
@@ -100,7 +100,7 @@ def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStr
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
-    """The guard on the later history, and no worse there than the weights in use. Raises LessonError."""
+    """The guard on the later history, and no worse than the weights in use, a little where it refuses those. Raises LessonError."""
     try:
         own = network_of(load_agent(candidate))
         used = network_of(load_agent(in_use)) if in_use is not None else None
@@ -111,8 +111,9 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     refusals, figures = list(verdict.refusals), dict(verdict.figures)
     if used is not None:
         figures["ratio to the weights in use"] = to_used = ratio(own, used, streams[RECORDED])
-        if not to_used <= MAX_TO_USED:
-            refusals.append(f"{to_used:.3f} of the weights in use, at most {MAX_TO_USED:g} is allowed")
+        most = MAX_TO_USED if to_used <= MAX_TO_USED or guarded(*used, streams)[0].accepted else MAX_TO_REFUSED
+        if not to_used <= most:
+            refusals.append(f"{to_used:.3f} of the weights in use, at most {most:g} is allowed")
     reason = "; ".join(refusals) or "better than the rule on the cluster's later streams, and no worse than the weights in use"
     return LessonVerdict(not refusals, reason, figures)
 
