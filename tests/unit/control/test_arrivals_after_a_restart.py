@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hyperscale.control.cache.records import Key
@@ -52,8 +53,28 @@ async def test_only_jobs_that_the_queue_started_count() -> None:
     assert restarted(stage).arrivals.arrivals == count
 
 
+async def test_ended_jobs_are_not_parsed_for_it_however_large_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=4, gpus=2)
+    await started(stage)
+    count = restarted(stage).arrivals.arrivals
+    monkeypatch.setattr(stage.reader, "read", None)
+    assert restarted(stage).arrivals.arrivals == count > 0
+
+
+async def test_a_plan_of_no_possible_length_does_not_count() -> None:
+    stage = Stage(nodes=4, gpus=2)
+    await started(stage)
+    count = restarted(stage).arrivals.arrivals
+    key = next(key for key in sorted(stage.cache.jobs) if key not in stage.cache.unstarted)
+    view = stage.cache.mpijobs[key]
+    assert view.plan is not None
+    absurd = msgspec.structs.replace(view.plan, predicted=msgspec.structs.replace(view.plan.predicted, epoch_seconds=1e15))
+    stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=absurd)
+    assert restarted(stage).arrivals.arrivals == count - 1
+
+
 async def test_the_newest_started_jobs_are_recalled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(nodes=64, gpus=8)
+    stage = Stage(nodes=64, gpus=16)
     keys = [stage.add(f"job-{number:03d}", created=CREATED + number) for number in range(MOST_RECALLED + 20)]
     stage.now = CREATED + 1000.0
     plans = await stage.run(*keys)

@@ -8,11 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.learn.lesson import Assignment, LessonError
+from hyperscale.learn.lesson import Assignment, LessonError, PastRun
 from hyperscale.learn.streams import queue_lesson
 from hyperscale.learn.streams.history_streams import LOADS, history_of, judging_streams
-from hyperscale.learn.streams.own_cluster import MOST_SLOTS, own_nodes, usual_gpus
+from hyperscale.learn.streams.own_cluster import MOST_SLOTS, of_usual_workers, own_nodes, usual_gpus
 from hyperscale.learn.streams.scenario import Conditions, draw
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, index
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
 from hyperscale.observe.files.snapshot_files import write_snapshot
 from hyperscale.planner.cost.objective import UNREACHABLE_SECONDS
@@ -69,9 +70,51 @@ def test_a_cluster_that_cannot_be_simulated_is_refused_in_words(machines: int, g
         own_nodes(mixed(machines=machines, gpus=gpus), 1)
 
 
+@pytest.mark.parametrize("figures", [(0.0, 0.0), (5e-324, 1e-300), (1e-4, 1e300)])
+def test_figures_that_no_link_has_are_bounded(figures: tuple[float, float]) -> None:
+    names = [f"n{number}" for number in range(6)]
+    links = tuple(link(a, b, *((figures[0], figures[1] or 1e9) if "n0" in (a, b) else ())) for a in names for b in names if a != b)
+    nodes = own_nodes(snapshot(*(gpu_node(name) for name in names), links=links), 1)
+    drawn = draw(Conditions("own", 0.8, jobs=40), 3, None, nodes)
+    assert np.isfinite(drawn.figures).all()
+    assert Simulator(3, Conditions("own", 0.8, jobs=40), cluster=nodes).run(index(OPERATORS_RULE)).mean_completion > 0.0
+
+
+def test_a_cluster_whose_machines_do_not_reach_each_other_is_refused_in_words() -> None:
+    names = [f"n{number}" for number in range(8)]
+    islands = tuple(link(a, b) for a in names for b in names if a != b and int(a[1]) // 2 == int(b[1]) // 2)
+    seen = snapshot(*(gpu_node(name) for name in names), links=islands, absent=AbsentLink.UNREACHABLE)
+    with pytest.raises(LessonError, match="only 2 of 8 workers reach each other"):
+        own_nodes(seen, 1)
+
+
+@pytest.mark.parametrize(("machines", "gpus"), [(1, 8), (2, 4), (4, 1), (6, 1), (7, 1), (8, 1), (5, 2), (64, 1)])
+def test_clusters_of_all_sizes_have_streams_also_for_jobs_larger_than_they_are(machines: int, gpus: int) -> None:
+    seen = snapshot(*(gpu_node(f"n{number:02d}", free=gpus) for number in range(machines)))
+    large = tuple(msgspec.structs.replace(one, workers=48) if place % 3 else one for place, one in enumerate(runs()))
+    for source in judging_streams(history_of(large).on(own_nodes(seen, 1))):
+        for stream in source[::10]:
+            assert len(stream.simulator().run(index(OPERATORS_RULE)).finish) == stream.conditions.jobs
+
+
+def test_workers_of_other_sizes_count_by_their_gpus() -> None:
+    past = tuple(msgspec.structs.replace(one, gpus_per_worker=8 if place % 5 == 0 else 2) for place, one in enumerate(runs()))
+    scaled = of_usual_workers(past, 2)
+    assert scaled[0].workers == 4 * past[0].workers
+    assert scaled[1] == past[1]
+
+
+@pytest.mark.parametrize("gpus", [0, -1, 10**9])
+def test_runs_of_no_possible_size_are_refused(gpus: int) -> None:
+    with pytest.raises(LessonError, match="GPUs a worker is none"):
+        history_of((*runs(), PastRun(0.0, 10.0, 2, None, gpus)))
+
+
 def test_the_workers_are_those_of_most_runs() -> None:
     past = runs()
-    assert usual_gpus(past, mixed(gpus=4)) == 4, "no run says it: a worker has all GPUs of the smallest machine"
+    assert usual_gpus(past, mixed(gpus=4)) == 4, "no run says it: a worker has all GPUs of a machine"
+    odd = snapshot(*mixed(gpus=4).nodes, gpu_node("old", free=1), gpu_node("away", free=8, schedulable=False))
+    assert usual_gpus(past, odd) == 4, "one small machine makes no workers small"
     known = [msgspec.structs.replace(one, gpus_per_worker=2 if place % 3 else 4) for place, one in enumerate(past)]
     assert usual_gpus(known, mixed(gpus=4)) == 2
 
@@ -101,9 +144,19 @@ def test_weights_are_judged_for_this_cluster_and_resumed_with_it(tmp_path: Path)
     if judged is not None:
         assert (judged.nodes.low, judged.nodes.high) == (11.0, 12.0)
         assert judged.speed_spread.low > 1.0
+    kept = (out / queue_lesson.CLUSTER).read_bytes()
+    with pytest.raises(LessonError, match="another configuration"):
+        queue_lesson.train(Assignment(out, steps=1, resume=True, history=runs(), snapshot=mixed(machines=16)), lambda _: None)
+    assert (out / queue_lesson.CLUSTER).read_bytes() == kept, "a refused training replaces nothing"
     (out / queue_lesson.CLUSTER).write_text("{}")
     with pytest.raises(LessonError, match="name the cluster with --snapshot again"):
         queue_lesson.judge(out, None, 0)
+
+
+def test_judging_alone_takes_no_other_cluster(tmp_path: Path) -> None:
+    ran = run("learn", "queue", "--out", str(tmp_path), "--evaluate-only", "--snapshot", "/nonexistent.json")
+    assert ran.code == 2
+    assert "leave --snapshot out" in ran.err
 
 
 def test_a_file_that_is_no_snapshot_is_refused_in_one_line(tmp_path: Path) -> None:

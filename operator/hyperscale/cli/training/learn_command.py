@@ -85,6 +85,9 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
     from hyperscale.learn.lesson import Assignment
 
     if arguments.evaluate_only:
+        for name in ("history", "snapshot"):
+            if getattr(arguments, name):
+                raise InputError(f"--evaluate-only judges by what the training kept in --out; leave --{name} out, or train again")
         return []
     from safetensors import SafetensorError
 

@@ -8,26 +8,28 @@ from typing import Final
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.lifecycle.queue_wait import joins
 from hyperscale.control.scheduler.queue_entry import QueueEntry
-from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
+from hyperscale.model import constants
 from hyperscale.model.admission_query import Arrivals
+from hyperscale.model.api.job import StartPolicy
+from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.arrival_history import FADING_JOBS
 from hyperscale.planner.queue.arrivals import counted
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 from hyperscale.util.rfc3339 import unix_seconds
 
-MOST_RECALLED: Final = 2 * FADING_JOBS
-"""Started jobs, the newest, from which a new process takes up what the last one knew; the weight of older ones has faded."""
+MOST_RECALLED: Final = 5 * FADING_JOBS
+"""Started jobs, the newest, from which a new process takes up what the last one knew; all older ones together count less than 1 %."""
+MOST_READ: Final = 2 * MOST_RECALLED
+"""Jobs with a plan that are looked at for that, so that the first question waits for no long reading."""
 
 
 class ArrivalsSoFar:
     """Statistics of the jobs that questions were about; before the first question, of the jobs that the queue had started before."""
 
-    def __init__(self, cache: ClusterCache, reader: JobReader) -> None:
+    def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._reader = reader
         self._last = 0.0
         self._statistics = Arrivals()
         self._recalled = False
@@ -47,7 +49,7 @@ class ArrivalsSoFar:
     def learn(self, statistics: Arrivals, asked: Iterable[QueueEntry]) -> None:
         """Take the statistics of an answer about these jobs."""
         self._statistics = statistics
-        self._last = max(self._last, *(entry.waits_since for entry in asked))
+        self._last = max((self._last, *(entry.waits_since for entry in asked)))
 
     def alone(self, entry: QueueEntry, plan: Plan) -> float:
         """Count a job that was planned without a question; its predicted seconds."""
@@ -67,23 +69,35 @@ class ArrivalsSoFar:
         self._recalled = True
         jobs = self._cache.jobs
         started = sorted((key for key in jobs if key not in self._cache.unstarted), key=lambda key: (jobs[key].created, key), reverse=True)
-        recalled = (self._started(key, jobs[key]) for key in started if jobs[key].created)
+        planned = ((key, jobs[key], plan) for key in started if jobs[key].created and (plan := self._cache.plans_of(key).recorded))
+        recalled = (_started(*each) for each in itertools.islice(planned, MOST_READ))
         newest = itertools.islice((job for job in recalled if job is not None), MOST_RECALLED)
         for job, since in reversed(list(newest)):
             self._count(job, since)
-
-    def _started(self, key: Key, record: JobRecord) -> tuple[PendingJob, float] | None:
-        """The job as it was pending, and since when; None where the queue did not start it, or its plan is not known."""
-        plan, job = self._cache.plans_of(key).recorded, self._reader.read(record.resource, self._cache.policies)[0]
-        if plan is None or job is None or not joins(job, metadata_of(record.resource).labels):
-            return None
-        seconds = plan.predicted.epoch_seconds * job.model.epochs
-        return _as_pending(key, len(plan.workers), seconds, job.workers.gpus_per_worker), unix_seconds(record.created)
 
     def _count(self, job: PendingJob, since: float) -> None:
         gap = max(0.0, since - self._last) if self._last else 0.0
         self._statistics = counted(self._statistics, job, gap)
         self._last = max(self._last, since)
+
+
+def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float] | None:
+    """The job as it was pending, and since when; None where the queue did not start it, or nothing says how long it was to run.
+
+    Only what is needed is read: parsing a whole spec with its templates takes a hundred times as long.
+    """
+    resource = record.resource
+    labels, spec = resource["metadata"].get("labels") or {}, resource.get("spec")
+    if labels.get(constants.KUEUE_QUEUE_LABEL) or not isinstance(spec, dict) or not plan.workers:
+        return None
+    model = spec.get("model")
+    epochs = model.get("epochs") if isinstance(model, dict) else None
+    if spec.get("startPolicy", StartPolicy.AUTOMATIC) != StartPolicy.AUTOMATIC or not isinstance(epochs, int):
+        return None
+    seconds = plan.predicted.epoch_seconds * epochs
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        return None
+    return _as_pending(key, len(plan.workers), seconds, plan.workers[0].gpus), unix_seconds(record.created)
 
 
 def _as_pending(key: Key, workers: int, seconds: float, gpus_per_worker: int) -> PendingJob:

@@ -101,7 +101,7 @@ class Pending:
         self._told: dict[Key, CachedVerdict] = {}
         self._grants: dict[Key, _Grant] = {}
         self._ranking: _Ranking | None = None
-        self._arrivals = ArrivalsSoFar(cache, reader)
+        self._arrivals = ArrivalsSoFar(cache)
 
     @property
     def arrivals(self) -> Arrivals:

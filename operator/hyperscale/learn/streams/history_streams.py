@@ -17,7 +17,7 @@ from hyperscale.learn.lesson import LessonError, PastRun
 from hyperscale.learn.streams.guard_streams import GuardStream
 from hyperscale.learn.streams.scenario import COUNTS, FAMILIES, REFERENCE, Conditions, RecordedJobs, SimulatedNodes
 from hyperscale.learn.topologies import VALIDATION_SEEDS
-from hyperscale.model.api.job import MAX_WORKERS
+from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.graph import FloatArray, IntArray
 
@@ -108,6 +108,8 @@ def fault_of(run: PastRun) -> str:
         return f"a run at {times[-1]:g} s is none; write Unix seconds, or leave such runs out"
     if not (SHORTEST_SECONDS <= run.run_seconds <= LONGEST_SECONDS and 1 <= run.workers <= MAX_WORKERS):
         return f"a run of {run.run_seconds:g} s with {_short(run.workers)} workers is none; leave such runs out"
+    if run.gpus_per_worker is not None and not 1 <= run.gpus_per_worker <= MAX_GPUS_PER_WORKER:
+        return f"a run with {_short(run.gpus_per_worker)} GPUs a worker is none; leave such runs out"
     return ""
 
 

@@ -20,15 +20,16 @@ from hyperscale.learn.streams.episodes import OwnStreams, Training
 from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.guard_streams import GuardStream, evidence, judged_on
 from hyperscale.learn.streams.history_streams import ClusterHistory, history_of, judging_streams, resampled, split
-from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
+from hyperscale.learn.streams.own_cluster import of_usual_workers, own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
 from hyperscale.learn.streams.scenario import RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, agent
 from hyperscale.learn.streams.stream_lesson import MAX_TO_REFUSED, network_of, weights_to_start, write_files
+from hyperscale.learn.streams.training import check_checkpoint
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.observe.files.bounded import SnapshotError
-from hyperscale.observe.files.snapshot_files import read_snapshot, write_snapshot
+from hyperscale.observe.files.snapshot_files import encode_snapshot, read_snapshot
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import AgentManifest, AgentUnavailableError, Prior, load_agent
@@ -50,7 +51,7 @@ RETRAINING: Final = Training(
     rate=4e-4,
     entropy=0.004,
     wait_price=1.5,
-    wait_target=0.9,
+    wait_target=0.86,
 )
 MAX_TO_USED: Final = 1.0
 """Ratio to the weights in use on the later history."""
@@ -59,18 +60,17 @@ MAX_TO_USED: Final = 1.0
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
     """Train the weights in use further on the earlier history; weights and manifest with the guard's verdict. Raises LessonError."""
     runs = assignment.history or _kept(assignment.folder)
-    snapshot = assignment.snapshot or _kept_snapshot(assignment.folder)
+    snapshot = assignment.snapshot or (None if assignment.history else _kept_snapshot(assignment.folder))
     history = _history(runs, snapshot)
-    assignment.folder.mkdir(parents=True, exist_ok=True)
-    replace_file(assignment.folder / HISTORY, msgspec.json.encode(runs))
-    if snapshot is not None:
-        write_snapshot(assignment.folder / CLUSTER, snapshot)
     earlier, later = split(history)
     start, config = weights_to_start(assignment.start or _shipped(), dataclasses.replace(RETRAINING, seed=assignment.seed))
     low, high = max(0.4, history.load - 0.2), min(1.4, history.load + 0.2)
     config = dataclasses.replace(config, low_load=low, high_load=high, nodes=history.nodes, history=earlier.digest)
     if assignment.steps is not None:
         config = dataclasses.replace(config, steps=assignment.steps)
+    if assignment.resume:  # before the folder's own history and cluster are replaced
+        check_checkpoint(config, assignment.folder)
+    _keep(assignment.folder, runs, snapshot)
 
     def jobs(rng: np.random.Generator) -> RecordedJobs:
         return resampled(earlier, config.jobs, rng)
@@ -79,10 +79,23 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
     return _write(network, config, later, assignment.folder)
 
 
+def _keep(folder: Path, runs: tuple[PastRun, ...], snapshot: ClusterSnapshot | None) -> None:
+    """History and cluster, for `judge` and for another go. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if snapshot is None:
+        (folder / CLUSTER).unlink(missing_ok=True)
+    else:
+        replace_file(folder / CLUSTER, encode_snapshot(snapshot))
+    replace_file(folder / HISTORY, msgspec.json.encode(runs))
+
+
 def _history(runs: tuple[PastRun, ...], snapshot: ClusterSnapshot | None) -> ClusterHistory:
     """On the cluster itself, where that is known."""
-    history = history_of(runs)
-    return history if snapshot is None else history.on(own_nodes(snapshot, usual_gpus(runs, snapshot)))
+    if snapshot is None:
+        return history_of(runs)
+    history_of(runs)  # says what is wrong with them
+    usual = usual_gpus(runs, snapshot)
+    return history_of(of_usual_workers(runs, usual)).on(own_nodes(snapshot, usual))
 
 
 def guard_streams(later: ClusterHistory) -> dict[str, list[GuardStream]]:
@@ -155,7 +168,7 @@ def _kept(folder: Path) -> tuple[PastRun, ...]:
 
 def _kept_snapshot(folder: Path) -> ClusterSnapshot | None:
     """None where the training was of generated clusters."""
-    if not (folder / CLUSTER).is_file():
+    if not (folder / CLUSTER).exists():
         return None
     try:
         return read_snapshot(folder / CLUSTER)

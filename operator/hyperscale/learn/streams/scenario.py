@@ -27,6 +27,8 @@ MEDIAN_SECONDS: Final = 600.0
 """Arithmetic of the median job with the reference count."""
 SIGMA: Final = 1.2
 """Of the logarithm of the work."""
+LEAST_SLOTS: Final = 4
+"""Workers that a known cluster holds, also with machines drained; with fewer there is little to decide."""
 DRAINED_PART: Final = 10
 """Of this number of machines of a known cluster one may be away."""
 FIGURES: Final = 6
@@ -80,6 +82,8 @@ class SimulatedNodes:
         machines = np.unique(self.machine)
         away = rng.choice(machines, int(rng.integers(0, max(1, len(machines) // DRAINED_PART) + 1)), replace=False)
         kept = np.flatnonzero(~np.isin(self.machine, away))
+        if len(kept) < LEAST_SLOTS:
+            return self
         pairs = np.ix_(kept, kept)
         among = self.latency_seconds[pairs], self.seconds_per_byte[pairs], self.blocked[pairs]
         return SimulatedNodes(self.speed[kept], *among, self.domain[kept], self.machine[kept])
@@ -188,6 +192,7 @@ def _jobs(cluster: SimulatedNodes, jobs: int, rng: np.random.Generator, recorded
         low, high = recorded.low, recorded.high
     low = np.minimum(low, nodes // 2)
     high = np.maximum(np.minimum(high, nodes // 2), low)
+    low = np.minimum(low, np.array(COUNTS)[np.searchsorted(COUNTS, high, side="right") - 1])  # no count may lie between them
     steps = waits / (exchanges + 2.0 * (REFERENCE - 1))
     workers, figures = np.zeros((jobs, len(COUNTS)), dtype=np.int64), np.zeros((jobs, len(COUNTS), FIGURES))
     filled = np.zeros(jobs, dtype=np.int64)

@@ -65,6 +65,11 @@ def train(
     return (state.total / state.averaged).astype(np.float32)
 
 
+def check_checkpoint(config: Training, folder: Path) -> None:
+    """Raise LessonError where a training of this configuration cannot continue from the checkpoint in `folder`."""
+    _TrainingState.read(config, folder)
+
+
 def _improve(state: _TrainingState, batch: EpisodeBatch, config: Training) -> float:
     """Some passes over the batch in parts; the entropy at the end."""
     rng = np.random.default_rng([config.seed, state.step, 19])

@@ -174,7 +174,8 @@ def _chosen(links: LinkSamples, which: BoolArray) -> LinkSamples:
 
 def _errors(guess: FloatArray, truth: FloatArray) -> FloatArray:
     """(h,) relative errors, at most 1 each: one absurd guess must not hide many good ones, nor a good median a part that is wrong."""
-    errors: FloatArray = np.minimum(np.abs(np.expm1(np.where(np.isfinite(guess), guess, 0.0) - truth)), 1.0)
+    apart = np.minimum(np.where(np.isfinite(guess), guess, 0.0) - truth, 1.0)  # from ln 2 on the error counts as 1; no overflow
+    errors: FloatArray = np.minimum(np.abs(np.expm1(apart)), 1.0)
     return errors
 
 
