@@ -56,6 +56,8 @@ REPORT_SECONDS: Final = 2.0
 
 def run(arguments: argparse.Namespace) -> int:
     """Train unless told not to, judge, publish where asked to; exit code 1 where the gate refuses."""
+    if arguments.snapshot and arguments.lesson != "queue":
+        raise InputError(f"--snapshot is for `learn queue`; leave it out for `learn {arguments.lesson}`")
     lesson = _lesson(arguments.lesson)
     from hyperscale.learn.lesson import LessonError
 

@@ -82,7 +82,7 @@ class ArrivalsSoFar:
 
 
 def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float] | None:
-    """The job as it was pending, and since when; None where the queue did not start it, or nothing says how long it was to run.
+    """The job as it was pending, and since when; None where the queue did not start it, or its length is unknown.
 
     Only what is needed is read: parsing a whole spec with its templates takes a hundred times as long.
     """

@@ -6,6 +6,7 @@ episodes of the same arrivals cost over the same window (Decima, Mao et al. 2019
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -95,8 +96,8 @@ class EpisodeBatch(NamedTuple):
     """Mean over sequences of the episodes' mean cost / the rule's."""
     pictures: embedding.Pictures | None = None
     """For the graph embedding, where there is one."""
-    wait: float = 1.0
-    """Geometric mean over sequences of the episodes' longest waits / the rule's, both at least a mean run."""
+    wait: float = math.nan
+    """Geometric mean over sequences of the episodes' longest waits / the rule's, both at least a mean run; NaN where all are shorter."""
 
 
 def initial(config: Training) -> Network:
@@ -154,7 +155,8 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
         ratios = np.array([record[5][-1] for record in records]) / rule_cost
         advantages += [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)]
         costs.append(float(ratios.mean()))
-        waits.append(float(np.log(longest).mean()) - float(np.log(rule_wait)))
+        if max(*longest, rule_wait) > simulator.mean_seconds:  # else no price can shorten a wait
+            waits.append(float(np.log(longest).mean()) - float(np.log(rule_wait)))
     return EpisodeBatch(
         np.concatenate(rows),
         np.concatenate(counts).astype(np.int64),
@@ -162,7 +164,7 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
         np.concatenate(advantages),
         float(np.exp(np.mean(np.log(costs)))),
         gallery(pictures, config.episodes) if pictures else None,
-        float(np.exp(np.mean(waits))),
+        float(np.exp(np.mean(waits))) if waits else math.nan,
     )
 
 

@@ -73,14 +73,20 @@ class ClusterHistory:
         return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
     def part(self, first: int, last: int) -> ClusterHistory:
-        """The runs from one place to another, of the same cluster."""
-        return replace(self, gaps=self.gaps[first:last], run_seconds=self.run_seconds[first:last], workers=self.workers[first:last])
+        """The runs from one place to another, of the same cluster, with the load that they were."""
+        gaps, seconds, workers = self.gaps[first:last], self.run_seconds[first:last], self.workers[first:last]
+        return replace(self, gaps=gaps, run_seconds=seconds, workers=workers, load=_load(gaps, seconds, workers, self.nodes))
 
     def on(self, cluster: SimulatedNodes) -> ClusterHistory:
         """The same runs on these nodes."""
         nodes = len(cluster.speed)
-        load = float(np.clip((self.run_seconds * self.workers).sum() / (float(self.gaps.sum()) * nodes), *LOADS))
-        return replace(self, nodes=nodes, load=load, cluster=cluster)
+        return replace(self, nodes=nodes, load=_load(self.gaps, self.run_seconds, self.workers, nodes), cluster=cluster)
+
+
+def _load(gaps: FloatArray, run_seconds: FloatArray, workers: IntArray, nodes: int) -> float:
+    """Worker seconds that arrived over those that there were, within LOADS."""
+    span = float(gaps.sum())
+    return float(np.clip((run_seconds * workers).sum() / (span * nodes), *LOADS)) if span > 0.0 else LOADS[1]
 
 
 def history_of(runs: Sequence[PastRun]) -> ClusterHistory:
@@ -131,7 +137,7 @@ def resampled(history: ClusterHistory, jobs: int, rng: np.random.Generator) -> R
 
 
 def judging_streams(later: ClusterHistory) -> tuple[list[GuardStream], list[GuardStream]]:
-    """Windows of the later part as recorded, and blocks drawn from it; on the cluster itself, else on clusters of every family."""
+    """Windows of the later part at their own loads, and blocks drawn from it; on the cluster itself, else on those of every family."""
     jobs = min(JUDGED_JOBS, len(later.gaps))
     firsts = np.linspace(0, len(later.gaps) - jobs, JUDGED_STREAMS).astype(np.int64)
     recorded, drawn = [], []
@@ -139,8 +145,9 @@ def judging_streams(later: ClusterHistory) -> tuple[list[GuardStream], list[Guar
         seed = VALIDATION_SEEDS + number
         family = OWN if later.cluster is not None else FAMILIES[number % len(FAMILIES)]
         conditions = Conditions(family, later.load, jobs, nodes=later.nodes)
+        own = replace(conditions, load=later.part(int(first), int(first) + jobs).load)
         rng = np.random.default_rng([seed, 41])
-        recorded.append(GuardStream(seed, conditions, _jobs(later, np.arange(first, first + jobs)), later.cluster))
+        recorded.append(GuardStream(seed, own, _jobs(later, np.arange(first, first + jobs)), later.cluster))
         jobs_drawn = resampled(later, jobs, rng)
         cluster = later.cluster.some_drained(rng) if later.cluster is not None else None
         drawn.append(GuardStream(seed + JUDGED_STREAMS, conditions, jobs_drawn, cluster))

@@ -33,6 +33,7 @@ def own_nodes(snapshot: ClusterSnapshot, gpus_per_worker: int) -> SimulatedNodes
     """
     graph = build(snapshot, PolicySpec())
     rooms = np.array([_room(node, gpus_per_worker) for node in graph.nodes], dtype=np.int64)
+    rooms[list(graph.cut_off)] = 0
     slots = int(rooms.sum())
     if not LEAST_SLOTS <= slots <= MOST_SLOTS:
         what = f"holds {slots} workers of {gpus_per_worker} GPU{'s' if gpus_per_worker > 1 else ''}, as most runs had"
@@ -46,11 +47,14 @@ def own_nodes(snapshot: ClusterSnapshot, gpus_per_worker: int) -> SimulatedNodes
         raise LessonError(
             f"--snapshot: only {most} of {slots} workers reach each other, half are needed; measure again, or repair the links"
         )
-    bandwidth = np.clip(links.bandwidth_bytes_per_second, LEAST_BYTES_PER_SECOND, MOST_BYTES_PER_SECOND)
+    # As the planner has it: exchanges go both ways, so the slower way counts.
+    latency = np.maximum(links.latency_seconds, links.latency_seconds.T)
+    bandwidth = np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T)
+    bandwidth = np.clip(bandwidth, LEAST_BYTES_PER_SECOND, MOST_BYTES_PER_SECOND)
     speed = np.array([speed.flops_per_second for speed in gpu_speeds(graph.nodes, PolicySpec())]) * gpus_per_worker
     return SimulatedNodes(
         speed=speed[places],
-        latency_seconds=np.where(reachable, np.maximum(links.latency_seconds, LEAST_LATENCY_SECONDS), 0.0),
+        latency_seconds=np.where(reachable, np.maximum(latency, LEAST_LATENCY_SECONDS), 0.0),
         seconds_per_byte=np.where(reachable, 1.0 / bandwidth, 1.0),
         blocked=~reachable,
         domain=widest_domain(graph.domains[places]),

@@ -64,7 +64,7 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
     history = _history(runs, snapshot)
     earlier, later = split(history)
     start, config = weights_to_start(assignment.start or _shipped(), dataclasses.replace(RETRAINING, seed=assignment.seed))
-    low, high = max(0.4, history.load - 0.2), min(1.4, history.load + 0.2)
+    low, high = max(0.4, earlier.load - 0.2), min(1.4, earlier.load + 0.2)
     config = dataclasses.replace(config, low_load=low, high_load=high, nodes=history.nodes, history=earlier.digest)
     if assignment.steps is not None:
         config = dataclasses.replace(config, steps=assignment.steps)
@@ -147,7 +147,7 @@ def _write(network: Network, config: Training, later: ClusterHistory, folder: Pa
         features=features.VERSION,
         prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
-        command=f"hyperscale learn queue --history URL --seed {config.seed} --steps {config.steps}",
+        command=f"hyperscale learn queue --history URL{' --snapshot FILE' if later.cluster else ''} --seed {config.seed} --steps {config.steps}",
         start=config.start,
         seed=config.seed,
         figures=verdict.figures,

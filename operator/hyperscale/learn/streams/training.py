@@ -6,6 +6,7 @@ several times, within PPO's bounds. Episodes are simulated by the compiled netwo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -102,7 +103,7 @@ class _TrainingState:
 
     def lead_price(self, wait: float, config: Training) -> None:
         """Raise the price where waits are longer than they should be, lower it where they are shorter: dual ascent on that bound."""
-        if config.wait_target:
+        if config.wait_target and not math.isnan(wait):
             change = float(np.clip(PRICE_GAIN * np.log(wait / config.wait_target), -MOST_PRICE_CHANGE, MOST_PRICE_CHANGE))
             self.log_price = float(np.clip(self.log_price + change, -MOST_PRICE, MOST_PRICE))
 
