@@ -7,17 +7,25 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from hyperscale.learn.lesson import Assignment, LessonError, PastRun
 from hyperscale.learn.streams import queue_lesson
-from hyperscale.learn.streams.history_streams import LOADS, history_of, judging_streams
-from hyperscale.learn.streams.own_cluster import MOST_SLOTS, of_usual_workers, own_nodes, usual_gpus
+from hyperscale.learn.streams.episodes import Training
+from hyperscale.learn.streams.guard_streams import judged_on
+from hyperscale.learn.streams.history_streams import LOADS, history_of, judging_streams, split
+from hyperscale.learn.streams.own_cluster import MOST_SLOTS, judged_there, of_usual_workers, own_nodes, usual_gpus
+from hyperscale.learn.streams.policy_guard import StreamEvidence
 from hyperscale.learn.streams.scenario import Conditions, draw
 from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, index
+from hyperscale.learn.streams.training import CHECKPOINT, train
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
 from hyperscale.observe.files.snapshot_files import write_snapshot
 from hyperscale.planner.cost.objective import UNREACHABLE_SECONDS
+from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.speeds import TERAFLOPS
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_agent import load_agent
 from tests.builders.clusters import gpu_node, link, snapshot
 from tests.unit.cli.cli_samples import run
@@ -151,6 +159,38 @@ def test_weights_are_judged_for_this_cluster_and_resumed_with_it(tmp_path: Path)
     (out / queue_lesson.CLUSTER).write_text("{}")
     with pytest.raises(LessonError, match="name the cluster with --snapshot again"):
         queue_lesson.judge(out, None, 0)
+
+
+def test_the_judged_ranges_hold_for_the_cluster_as_the_operator_counts_it() -> None:
+    whole = mixed(machines=20, gpus=2)
+    cordoned = msgspec.structs.replace(whole.nodes[0], schedulable=False)
+    small = gpu_node("small", free=1, product="Tesla-V100-SXM2-32GB")
+    seen = msgspec.structs.replace(whole, nodes=(cordoned, small, *whole.nodes[1:]))
+    history = history_of(runs(800)).on(own_nodes(seen, 2))
+    streams = [stream for source in judging_streams(history) for stream in source]
+    evidence = [StreamEvidence("s", "own", 1.0, 1.0, 1.0, 1.0) for _ in streams]
+    judged = judged_there(judged_on(streams, evidence, "here"), seen, 2)
+    for here in (seen, msgspec.structs.replace(seen, nodes=seen.nodes[:-1]), whole):
+        desk = PlacementOracle(build(here, PolicySpec()), PolicySpec(), lambda *_: pytest.fail("places nothing"))
+        assert judged.nodes.holds(desk.gpu_nodes)
+        assert judged.worker_slots.holds(desk.total_slots / 2)
+        assert judged.speed_spread.holds(desk.speed_spread)
+    fewer = PlacementOracle(build(mixed(machines=16), PolicySpec()), PolicySpec(), lambda *_: pytest.fail("places nothing"))
+    assert not judged.nodes.holds(fewer.gpu_nodes)
+
+
+def test_where_nobody_waits_the_price_of_waiting_stays(tmp_path: Path) -> None:
+    even = Training(steps=2, sequences=2, episodes=2, jobs=20, low_load=0.01, high_load=0.01, wait_price=1.0, wait_target=0.5)
+    train(even, tmp_path, lambda _: None)
+    assert load_file(tmp_path / CHECKPOINT)["seconds"][1] == 0.0
+
+
+def test_the_later_part_is_judged_at_the_load_that_it_was() -> None:
+    past = runs(800)
+    busy = [msgspec.structs.replace(one, run_seconds=one.run_seconds / (1.0 if place < 560 else 8.0)) for place, one in enumerate(past)]
+    earlier, later = split(history_of(busy).on(own_nodes(mixed(machines=20), 2)))
+    assert later.load < earlier.load
+    assert max(stream.conditions.load for stream in judging_streams(later)[0]) < earlier.load
 
 
 def test_judging_alone_takes_no_other_cluster(tmp_path: Path) -> None:

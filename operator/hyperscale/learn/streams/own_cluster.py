@@ -17,6 +17,7 @@ from hyperscale.model.cluster import ClusterSnapshot, Node
 from hyperscale.model.graph import BoolArray
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.speeds import gpu_speeds
+from hyperscale.planner.queue.likeness import FigureRange, JudgedStreams
 
 MOST_SLOTS: Final = 64
 """The simulator keeps a set of nodes in one word."""
@@ -79,6 +80,23 @@ def _most_together(reachable: BoolArray) -> int:
 
 def _room(node: Node, gpus_per_worker: int) -> int:
     return node.allocatable_gpus // gpus_per_worker if node.ready and node.schedulable else 0
+
+
+def judged_there(streams: JudgedStreams, snapshot: ClusterSnapshot, gpus_per_worker: int) -> JudgedStreams:
+    """The ranges as the operator counts its cluster: all nodes with GPUs, also those that take no pods or hold no whole worker.
+
+    As many as were drained in streams may be gone.
+    """
+    nodes = [node for node in snapshot.nodes if node.allocatable_gpus > 0]
+    slots = sum(node.allocatable_gpus for node in nodes) / gpus_per_worker
+    speeds = [speed.flops_per_second for speed in gpu_speeds(nodes, PolicySpec())]
+    spread = max(speeds) / min(speeds)
+    return replace(
+        streams,
+        nodes=FigureRange(len(nodes) - (streams.nodes.high - streams.nodes.low), float(len(nodes))),
+        worker_slots=FigureRange(slots - (streams.worker_slots.high - streams.worker_slots.low), slots),
+        speed_spread=FigureRange(min(spread, streams.speed_spread.low), spread),
+    )
 
 
 def usual_gpus(runs: Sequence[PastRun], snapshot: ClusterSnapshot) -> int:

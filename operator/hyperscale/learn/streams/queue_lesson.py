@@ -20,7 +20,7 @@ from hyperscale.learn.streams.episodes import OwnStreams, Training
 from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.guard_streams import GuardStream, evidence, judged_on
 from hyperscale.learn.streams.history_streams import ClusterHistory, history_of, judging_streams, resampled, split
-from hyperscale.learn.streams.own_cluster import of_usual_workers, own_nodes, usual_gpus
+from hyperscale.learn.streams.own_cluster import judged_there, of_usual_workers, own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
 from hyperscale.learn.streams.scenario import RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, agent
@@ -141,13 +141,17 @@ def ratio(own: tuple[Network, RuleKnobs], other: tuple[Network, RuleKnobs], stre
 def _write(network: Network, config: Training, later: ClusterHistory, folder: Path) -> tuple[Path, ...]:
     streams = guard_streams(later)
     verdict, like = guarded(network, config.knobs, streams)
+    snapshot = _kept_snapshot(folder)
+    if snapshot is not None:
+        like = judged_there(like, snapshot, usual_gpus(_kept(folder), snapshot))
+    source = "URL" if snapshot is None else "URL --snapshot FILE"
     content = save(parts_by_name(network))
     manifest = AgentManifest(
         sha256=hashlib.sha256(content).hexdigest(),
         features=features.VERSION,
         prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
-        command=f"hyperscale learn queue --history URL{' --snapshot FILE' if later.cluster else ''} --seed {config.seed} --steps {config.steps}",
+        command=f"hyperscale learn queue --history {source} --seed {config.seed} --steps {config.steps}",
         start=config.start,
         seed=config.seed,
         figures=verdict.figures,
