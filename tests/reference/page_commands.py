@@ -162,7 +162,8 @@ NOT_RUN: Final[dict[str, str]] = {
     "hyperscale preferences -n team-a --recall ANSWER": _DECIDED,
     "hyperscale preferences -n team-a --set time=0.2,cost=0.6,risk=0.2": _DECIDED,
     "hyperscale preferences -n team-a --clear": _DECIDED,
-    "hyperscale learn queue --history postgresql://USER:PASSWORD@HOST/DATABASE --out runs/queue --publish weights": (
+    "hyperscale snapshot -o cluster.json": "it reads a live cluster; tests/fault/test_previews.py runs the command on one",
+    "hyperscale learn queue --history postgresql://USER:PASSWORD@HOST/DATABASE --snapshot cluster.json --out new --publish weights": (
         "it trains for minutes; tests/unit/learn runs the command on a file and the lesson for one step"
     ),
     "coqc plan.v": "Coq is no part of an installation; tests/unit/evaluate runs it on certificates where its packages can be had",

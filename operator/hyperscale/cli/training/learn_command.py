@@ -56,8 +56,7 @@ REPORT_SECONDS: Final = 2.0
 
 def run(arguments: argparse.Namespace) -> int:
     """Train unless told not to, judge, publish where asked to; exit code 1 where the gate refuses."""
-    if arguments.snapshot and arguments.lesson != "queue":
-        raise InputError(f"--snapshot is for `learn queue`; leave it out for `learn {arguments.lesson}`")
+    _check(arguments)
     lesson = _lesson(arguments.lesson)
     from hyperscale.learn.lesson import LessonError
 
@@ -87,9 +86,6 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
     from hyperscale.learn.lesson import Assignment
 
     if arguments.evaluate_only:
-        for name in ("history", "snapshot"):
-            if getattr(arguments, name):
-                raise InputError(f"--evaluate-only judges by what the training kept in --out; leave --{name} out, or train again")
         return []
     from safetensors import SafetensorError
 
@@ -102,7 +98,7 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
         resume=arguments.resume,
         start=Path(arguments.start) if arguments.start else None,
         history=past_runs(arguments.history) if arguments.lesson == "queue" and arguments.history else (),
-        snapshot=_snapshot(arguments.snapshot) if arguments.lesson == "queue" and arguments.snapshot else None,
+        snapshot=_snapshot(arguments.snapshot),
     )
     try:
         if checkpoint.is_file() and not arguments.resume:
@@ -113,7 +109,18 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
         raise InputError(f"--out: cannot write to {arguments.out!r}: {getattr(error, 'strerror', None) or error}; name another") from None
 
 
-def _snapshot(file: str) -> ClusterSnapshot:
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that would say nothing."""
+    if arguments.snapshot and arguments.lesson != "queue":
+        raise InputError(f"--snapshot is for `learn queue`; leave it out for `learn {arguments.lesson}`")
+    if arguments.evaluate_only and (arguments.snapshot or (arguments.lesson == "queue" and arguments.history)):
+        name = "--snapshot" if arguments.snapshot else "--history"
+        raise InputError(f"--evaluate-only judges by what the training kept in --out; leave {name} out, or train again")
+
+
+def _snapshot(file: str | None) -> ClusterSnapshot | None:
+    if not file:
+        return None
     from hyperscale.observe.files.bounded import SnapshotError
     from hyperscale.observe.files.snapshot_files import read_snapshot
 

@@ -130,20 +130,16 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
 
     price: of waiting, instead of the configuration's
     """
-    price = config.wait_price if price is None else price
     rng = np.random.default_rng([config.seed, step, 13])
     rows, counts, actions, advantages, costs, waits = [], [], [], [], [], []
     pictures: list[tuple[NDArray[np.float32], ...]] = []
     for number in range(config.sequences):
-        conditions = _conditions(config, rng)
-        seed = TRAINING_SEEDS + config.seed * STREAMS_A_STEP + step * config.sequences + number
-        jobs, cluster = own.stream(rng) if own is not None else (None, None)
-        simulator = Simulator(seed, conditions, config.knobs, network, jobs, cluster)
-        simulator.stream.set_wait_price(price / (LONG_WAIT * simulator.mean_seconds))
+        simulator = _simulator(config, network, rng, step * config.sequences + number, own)
+        simulator.stream.set_wait_price((config.wait_price if price is None else price) / (LONG_WAIT * simulator.mean_seconds))
         records, longest = [], []
         for _ in range(config.episodes):
             ended = simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
-            longest.append(max(ended.longest_wait, simulator.mean_seconds))
+            longest.append(ended.longest_wait)
             records.append(simulator.stream.recorded())
             if config.embedding:
                 pictures.append(simulator.stream.pictures())
@@ -155,8 +151,7 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
         ratios = np.array([record[5][-1] for record in records]) / rule_cost
         advantages += [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)]
         costs.append(float(ratios.mean()))
-        if max(*longest, rule_wait) > simulator.mean_seconds:  # else no price can shorten a wait
-            waits.append(float(np.log(longest).mean()) - float(np.log(rule_wait)))
+        waits.append(_waits_over(longest, rule_wait, simulator.mean_seconds))
     return EpisodeBatch(
         np.concatenate(rows),
         np.concatenate(counts).astype(np.int64),
@@ -164,8 +159,27 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
         np.concatenate(advantages),
         float(np.exp(np.mean(np.log(costs)))),
         gallery(pictures, config.episodes) if pictures else None,
-        float(np.exp(np.mean(waits))) if waits else math.nan,
+        _mean_wait(waits),
     )
+
+
+def _simulator(config: Training, network: Network, rng: np.random.Generator, number: int, own: OwnStreams | None) -> Simulator:
+    """The stream of this number."""
+    conditions, seed = _conditions(config, rng), TRAINING_SEEDS + config.seed * STREAMS_A_STEP + number
+    jobs, cluster = own.stream(rng) if own is not None else (None, None)
+    return Simulator(seed, conditions, config.knobs, network, jobs, cluster)
+
+
+def _mean_wait(waits: list[float | None]) -> float:
+    logs = [wait for wait in waits if wait is not None]
+    return float(np.exp(np.mean(logs))) if logs else math.nan
+
+
+def _waits_over(longest: list[float], rule: float, run_seconds: float) -> float | None:
+    """Logarithm of the mean longest wait over the rule's, each at least a run; None where all are shorter: no price shortens them."""
+    if max(*longest, rule) <= run_seconds:
+        return None
+    return float(np.log(np.maximum(longest, run_seconds)).mean() - np.log(max(rule, run_seconds)))
 
 
 def gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> embedding.Pictures:
@@ -183,7 +197,7 @@ def gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> e
 def _by_rule(simulator: Simulator, config: Training) -> tuple[float, float]:
     """Cost and longest wait under the rule."""
     ended = simulator.run(index(config.knobs))
-    return simulator.stream.cost, max(ended.longest_wait, simulator.mean_seconds)
+    return simulator.stream.cost, ended.longest_wait
 
 
 def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
