@@ -33,8 +33,6 @@ WAITS: Final = "always waits"
 STARVES: Final = "starves large jobs"
 EQUALS: Final = "equals the rule"
 HISTORY: Final = "later history"
-GENERATED: Final = "generated"
-"""Clusters of every family, as the history alone has it."""
 
 
 def recorded(options: Options) -> Iterator[Row]:
@@ -78,19 +76,16 @@ def guard(options: Options) -> Iterator[Row]:
 
 def history(options: Options) -> Iterator[Row]:
     """The agent retrained from a simulated cluster's earlier history, on its later one, against the agent that ships."""
-    for family in (GENERATED, *clusterhistory.CLUSTERS):
+    for family in clusterhistory.CLUSTERS:
         folder = WEIGHTS / "retrained" / family
         if (folder / "stream.json").is_file():
             yield from _later_history(family, agent(*network_of(load_agent(folder))), options)
 
 
 def _later_history(family: str, retrained: Policy, options: Options) -> Iterator[Row]:
-    """On one cluster; GENERATED: on those of all families, as without --snapshot."""
-    runs, case = clusterhistory.runs(), f"{HISTORY}, {family}"
-    history = history_of(runs)
-    if family != GENERATED:
-        seen = clusterhistory.cluster(family)
-        history = history.on(own_nodes(seen, usual_gpus(runs, seen)))
+    """On one cluster."""
+    runs, seen, case = clusterhistory.runs(), clusterhistory.cluster(family), f"{HISTORY}, {family}"
+    history = history_of(runs).on(own_nodes(seen, usual_gpus(runs, seen)))
     streams = judging_streams(split(history)[1])[0][:: 10 if options.quick else 1]
     shipped, agents = next(iter(streamruns.trained())), streamruns.trained()
     methods: dict[str, Policy] = {**streamruns.references(), shipped: agents[shipped], RETRAINED: retrained}
