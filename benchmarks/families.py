@@ -17,12 +17,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from hyperscale.learn.streams.own_cluster import most_together
 from hyperscale.learn.topologies import GIB, GPUS_PER_WORKER, PRODUCTS, Topology, generate
 from hyperscale.learn.workloads import Scale, scale_of, workload_at
 from hyperscale.model.api.job import Balance, JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, GpuPaths, Link, MetricsState, Node, Quality, Sample
-from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
+from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.observe.files.snapshot_files import read_snapshot
@@ -168,7 +169,7 @@ def _part_of_hulk(nodes: int, workers: int, seed: int) -> ClusterSnapshot:
     rng = np.random.default_rng([seed, nodes, HULK_MACHINES])
     while True:
         chosen = np.sort(rng.choice(len(graph.nodes), size=nodes, replace=False))
-        if _clique(talks[np.ix_(chosen, chosen)]) >= workers:
+        if most_together(talks[np.ix_(chosen, chosen)]) >= workers:
             break
     kept = {graph.nodes[index].name for index in chosen}
     return replace(
@@ -176,21 +177,6 @@ def _part_of_hulk(nodes: int, workers: int, seed: int) -> ClusterSnapshot:
         nodes=tuple(node for node in whole.nodes if node.name in kept),
         links=tuple(link for link in whole.links if link.source in kept and link.destination in kept),
     )
-
-
-def _clique(talks: BoolArray) -> int:
-    """Size of the largest group that greedy finds whose members all talk to each other."""
-    best = 0
-    for first in range(len(talks)):
-        left, size = talks[first].copy(), 1
-        left[first] = False
-        while left.any():
-            added = int(np.argmax(np.where(left, (talks & left).sum(axis=1), -1)))
-            left &= talks[added]
-            left[added] = False
-            size += 1
-        best = max(best, size)
-    return best
 
 
 def _scale(graph: ClusterGraph, request: PlanRequest) -> Scale:

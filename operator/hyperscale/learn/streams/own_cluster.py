@@ -44,7 +44,7 @@ def own_nodes(snapshot: ClusterSnapshot, gpus_per_worker: int) -> SimulatedNodes
     places = np.repeat(np.arange(len(rooms)), rooms)
     links = graph.link_costs(places)
     reachable = links.reachable
-    if (most := _most_together(reachable)) < max(LEAST_SLOTS, slots // 2):
+    if (most := most_together(reachable)) < max(LEAST_SLOTS, slots // 2):
         raise LessonError(
             f"--snapshot: only {most} of {slots} workers reach each other, half are needed; measure again, or repair the links"
         )
@@ -63,7 +63,7 @@ def own_nodes(snapshot: ClusterSnapshot, gpus_per_worker: int) -> SimulatedNodes
     )
 
 
-def _most_together(reachable: BoolArray) -> int:
+def most_together(reachable: BoolArray) -> int:
     """Size of a large set of nodes that all reach each other: from every node on, greedily."""
     best = 0
     for first in range(len(reachable)):
