@@ -73,7 +73,7 @@ async def test_a_plan_of_no_possible_length_does_not_count() -> None:
     assert restarted(stage).arrivals.arrivals == count - 1
 
 
-async def test_the_newest_started_jobs_are_recalled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_newest_started_jobs_are_recalled_once() -> None:
     stage = Stage(nodes=64, gpus=16)
     keys = [stage.add(f"job-{number:03d}", created=CREATED + number) for number in range(MOST_RECALLED + 20)]
     stage.now = CREATED + 1000.0
