@@ -49,7 +49,7 @@ FIRST_NODES: Final = 40
 SCREENING: Final = SearchBudget(seeds=12, starts=2, elements=20_000_000, sweeps=12)
 ROUGH_LOOK: Final = SCREENING._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, segments=1_500_000, beam=1800)
+THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, segments=1_500_000, beam=1200)
 WALKED: Final = 16
 """Different starts of the search by segments, at most."""
 START_STEPS: Final = 27_000
