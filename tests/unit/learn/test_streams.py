@@ -174,6 +174,18 @@ def test_a_long_wait_costs_more_for_each_second_waited_before() -> None:
     assert simulator.stream.cost - plain == pytest.approx(price * float((waits**2).sum()) / 2.0, rel=1e-9)
 
 
+def test_episodes_are_the_same_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = replace(SMALL, sequences=5)
+    batches = []
+    for cores in (1, 7):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        batches.append(collect(several, initial(several), 3))
+    one, seven = batches
+    assert (one.cost, one.wait) == (seven.cost, seven.wait)
+    for name in ("rows", "counts", "actions", "advantages"):
+        assert np.array_equal(getattr(one, name), getattr(seven, name)), name
+
+
 def test_decisions_of_a_bad_episode_count_more_and_point_the_same_way() -> None:
     even = replace(SMALL, sequences=2, episodes=4, jobs=40)
     plain, heavy = (collect(replace(even, risk=risk), initial(even), 0) for risk in (0.0, 1.0))

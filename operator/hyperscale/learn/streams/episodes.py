@@ -7,7 +7,9 @@ episodes of the same arrivals cost over the same window (Decima, Mao et al. 2019
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -29,6 +31,7 @@ LONG_WAIT: Final = 16.0
 """Mean runs; `Training.wait_price` is of such a wait."""
 MOST_HEAVY: Final = 4.0
 """No bad episode counts more than this many ordinary ones."""
+MOST_THREADS: Final = 16
 RIDGE: Final = 10.0
 """In decisions, against chance slopes of the baseline."""
 
@@ -129,37 +132,64 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
     """Episodes of one step, simulated with `network`; all chance comes from the seed and the step. Without `own` streams are drawn.
 
     price: of waiting, instead of the configuration's
+    Sequences are simulated side by side on all processor cores; how many there are changes nothing in what comes out.
     """
     rng = np.random.default_rng([config.seed, step, 13])
-    rows, counts, actions, advantages, costs, waits = [], [], [], [], [], []
-    pictures: list[tuple[NDArray[np.float32], ...]] = []
+    drawn: list[tuple[Simulator, list[int]]] = []
     for number in range(config.sequences):
         simulator = _simulator(config, network, rng, step * config.sequences + number, own)
         simulator.stream.set_wait_price((config.wait_price if price is None else price) / (LONG_WAIT * simulator.mean_seconds))
-        records, longest = [], []
-        for _ in range(config.episodes):
-            ended = simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
-            longest.append(ended.longest_wait)
-            records.append(simulator.stream.recorded())
-            if config.embedding:
-                pictures.append(simulator.stream.pictures())
-        rows += [record[0] for record in records]
-        counts += [record[1] for record in records]
-        actions += [record[2] for record in records]
-        gains = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
-        rule_cost, rule_wait = _by_rule(simulator, config)
-        ratios = np.array([record[5][-1] for record in records]) / rule_cost
-        advantages += [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)]
-        costs.append(float(ratios.mean()))
-        waits.append(_waits_over(longest, rule_wait, simulator.mean_seconds))
+        drawn.append((simulator, [int(rng.integers(2**62)) for _ in range(config.episodes)]))
+    with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="streams") as pool:
+        played = list(pool.map(lambda one: _played(config, network, *one), drawn))
+    pictures = [pictures for one in played for pictures in one.pictures]
+    waits = [one.wait for one in played if one.wait is not None]
     return EpisodeBatch(
-        np.concatenate(rows),
-        np.concatenate(counts).astype(np.int64),
-        np.concatenate(actions).astype(np.int64),
-        np.concatenate(advantages),
-        float(np.exp(np.mean(np.log(costs)))),
+        np.concatenate([rows for one in played for rows in one.rows]),
+        np.concatenate([counts for one in played for counts in one.counts]),
+        np.concatenate([actions for one in played for actions in one.actions]),
+        np.concatenate([advantages for one in played for advantages in one.advantages]),
+        float(np.exp(np.mean(np.log([one.cost for one in played])))),
         gallery(pictures, config.episodes) if pictures else None,
-        _mean_wait(waits),
+        float(np.exp(np.mean(waits))) if waits else math.nan,
+    )
+
+
+class _Played(NamedTuple):
+    """The episodes of one sequence."""
+
+    rows: list[NDArray[np.float32]]
+    counts: list[IntArray]
+    actions: list[IntArray]
+    advantages: list[FloatArray]
+    cost: float
+    """Their mean cost over the rule's."""
+    wait: float | None
+    """Logarithm, see `_waits_over`."""
+    pictures: list[tuple[NDArray[np.float32], ...]]
+
+
+def _played(config: Training, network: Network, simulator: Simulator, seeds: list[int]) -> _Played:
+    """One episode for each of the seeds."""
+    records, longest = [], []
+    pictures: list[tuple[NDArray[np.float32], ...]] = []
+    for seed in seeds:
+        ended = simulator.run(agent(network, config.knobs), sample=True, seed=seed, record=True)
+        longest.append(ended.longest_wait)
+        records.append(simulator.stream.recorded())
+        if config.embedding:
+            pictures.append(simulator.stream.pictures())
+    gains = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
+    rule_cost, rule_wait = _by_rule(simulator, config)
+    ratios = np.array([record[5][-1] for record in records]) / rule_cost
+    return _Played(
+        [record[0] for record in records],
+        [record[1].astype(np.int64) for record in records],
+        [record[2].astype(np.int64) for record in records],
+        [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)],
+        float(ratios.mean()),
+        _waits_over(longest, rule_wait, simulator.mean_seconds),
+        pictures,
     )
 
 
@@ -168,11 +198,6 @@ def _simulator(config: Training, network: Network, rng: np.random.Generator, num
     conditions, seed = _conditions(config, rng), TRAINING_SEEDS + config.seed * STREAMS_A_STEP + number
     jobs, cluster = own.stream(rng) if own is not None else (None, None)
     return Simulator(seed, conditions, config.knobs, network, jobs, cluster)
-
-
-def _mean_wait(waits: list[float | None]) -> float:
-    logs = [wait for wait in waits if wait is not None]
-    return float(np.exp(np.mean(logs))) if logs else math.nan
 
 
 def _waits_over(longest: list[float], rule: float, run_seconds: float) -> float | None:
