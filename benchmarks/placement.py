@@ -6,7 +6,7 @@ Run: python benchmarks/placement.py [--quick] [--suite NAME ...] [--seeds N] [--
 --keep FOLDER    keeps outcomes of the suite together there, question by question: a run that was cut off continues
 --placements FILE  judges predicted step times (suite pollux) on another table: placement, local_bsz, step_time_s, sync_time_s
 --dump DIR       writes every method's assignment as {case, method, assignment: {task: [node, ...]}}
---write-docs     writes docs/benchmarks/placement.md from the rows; with --from FILE from rows that --json wrote, without a run
+--write-docs     writes the suites' pages in docs/benchmarks/placement; with --from FILE from rows that --json wrote, without a run
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import clusters, common, documents, families, summary  # noqa: E402 - a script's own folder is on the path, not this
+from benchmarks import clusters, common, documents, families, placementpages, summary  # noqa: E402 - a script's own folder is on the path, not this
 from benchmarks.peers.placement import proofs  # noqa: E402
 from benchmarks.peers.placement.schedulers import SCHEDULERS  # noqa: E402
 from benchmarks.peers.placement.search import GREEDY, TIMED, long_search  # noqa: E402
@@ -63,8 +63,7 @@ SUITES: Final[dict[str, str]] = {
     "gavel": "Replay of Gavel's trace on 64 GPUs of three types.",
     "topology": "Every method on a cluster given by --topology.",
 }
-DOCUMENT: Final = ROOT / "docs" / "benchmarks" / "placement.md"
-BENCHMARK: Final = "placement"
+DOCUMENTS: Final = ROOT / "docs" / "benchmarks" / "placement"
 
 
 def main() -> int:
@@ -79,8 +78,7 @@ def main() -> int:
         kept = [{name: value for name, value in msgspec.to_builtins(row).items() if value is not None} for row in rows]
         arguments.json.write_text(json.dumps(kept, indent=1) + "\n")
     if arguments.write_docs:
-        DOCUMENT.parent.mkdir(parents=True, exist_ok=True)
-        DOCUMENT.write_text(documents.page("Placement benchmark", SUITES, rows, notes()))
+        placementpages.write(DOCUMENTS, SUITES, rows, notes())
     return 0 if all(row.holds is not False for row in rows) else 1
 
 
@@ -104,7 +102,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--placements", type=Path, metavar="FILE", help="measured step times for the suite pollux, columns as there")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="outcomes of the suite together, kept and read again")
     parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/placement.md")
+    parser.add_argument("--write-docs", action="store_true", help="write the suites' pages in docs/benchmarks/placement")
     parser.add_argument("--from", dest="rows", type=Path, metavar="FILE", help="rows of an earlier run instead of a new one")
     return parser.parse_args(words)
 
@@ -121,8 +119,8 @@ def measured(arguments: argparse.Namespace) -> list[common.Row]:
     )
     names = arguments.suite or (["topology"] if options.topology else [name for name in SUITES if name != "topology"])
     rows = [
-        common.Row(BENCHMARK, "run", command(sys.argv[1:]), "command", float(len(names)), "suites"),
-        common.Row(BENCHMARK, "run", machine(), "machine", float(os.cpu_count() or 0), "cores"),
+        common.Row(placementpages.RUN, "run", command(sys.argv[1:]), "command", float(len(names)), "suites"),
+        common.Row(placementpages.RUN, "run", machine(), "machine", float(os.cpu_count() or 0), "cores"),
     ]
     for name in names:
         print(f"\n{name}: {SUITES[name]}", flush=True)

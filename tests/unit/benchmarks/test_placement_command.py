@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import documents, placement, rescore, summary
+from benchmarks import documents, placement, placementpages, rescore, summary
 from benchmarks.common import Row, goal
 from benchmarks.dumps import dump
 from benchmarks.families import instance
@@ -77,12 +77,36 @@ def test_dumped_assignments_score_the_same_again(tmp_path: Path) -> None:
     assert objective == pytest.approx(seconds, rel=1e-12)
 
 
-def test_rows_of_an_earlier_run_make_the_same_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [*ROWS[:4], Row("exact", "small", "hyperscale", "largest gap that is left", float("inf"), "%")]
-    kept, page = tmp_path / "rows.json", tmp_path / "docs" / "placement.md"
+def test_rows_of_an_earlier_run_make_the_same_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [*ROWS[:4], Row("exact", "small", "hyperscale", "largest gap that is left", float("inf"), "%"), ROWS[-1]]
+    kept, pages = tmp_path / "rows.json", tmp_path / "docs" / "placement"
     kept.write_text(json.dumps([msgspec.to_builtins(row) for row in rows]))
     monkeypatch.setattr("sys.argv", ["placement.py", "--from", str(kept), "--write-docs"])
-    monkeypatch.setattr(placement, "DOCUMENT", page)
+    monkeypatch.setattr(placement, "DOCUMENTS", pages)
     assert placement.main() == 0
-    assert page.read_text() == documents.page("Placement benchmark", placement.SUITES, rows, placement.notes())
-    assert "| largest gap that is left |" in page.read_text()
+    own = (pages / "exact.md").read_text()
+    assert own == documents.page("Placement: exact", {"exact": placement.SUITES["exact"]}, rows)
+    assert "| largest gap that is left |" in own
+    assert "    python benchmarks/placement.py --quick" in own
+    assert [page.name for page in pages.iterdir()] == ["exact.md"]
+
+
+def test_a_suite_measured_again_leaves_the_pages_of_the_others(tmp_path: Path) -> None:
+    pages, suites = tmp_path / "placement", {"exact": "Proofs.", "middle": "Gaps.", "large": "Never measured."}
+    placementpages.write(pages, suites, [*ROWS, Row("middle", "n=64", "hyperscale", "plan", 40.0, "ms")], ["## Clusters"])
+    before = (pages / "middle.md").read_text()
+    placementpages.write(pages, suites, [goal("exact", "small: slowest", "hyperscale", 4.0, 5.0, "ms")], ["## Clusters"])
+    assert (pages / "middle.md").read_text() == before
+    assert "All 1 goals hold." in (pages / "exact.md").read_text()
+    assert not (pages / "large.md").exists()
+
+
+def test_the_overview_counts_the_goals_of_every_page(tmp_path: Path) -> None:
+    pages = tmp_path / "placement"
+    several = [goal("middle", f"case {number}", "hyperscale", float(number), 5.0, "ms") for number in range(12)]
+    placementpages.write(pages, {"exact": "Proofs.", "middle": "Gaps.", "large": "None."}, [*ROWS[:4], *several], ["## Clusters"])
+    overview = pages.with_suffix(".md").read_text()
+    assert "| [exact](placement/exact.md) | Proofs. | 0 |" in overview
+    assert "| [middle](placement/middle.md) | Gaps. | 12 | 6 |" in overview
+    assert "large" not in overview
+    assert overview.endswith("## Clusters\n")
