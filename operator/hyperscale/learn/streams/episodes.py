@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -142,26 +143,16 @@ def collect(config: Training, network: Network, step: int, own: OwnStreams | Non
         drawn.append((simulator, [int(rng.integers(2**62)) for _ in range(config.episodes)]))
     with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="streams") as pool:
         played = list(pool.map(lambda one: _played(config, network, *one), drawn))
-    pictures = [pictures for one in played for pictures in one.pictures]
-    waits = [one.wait for one in played if one.wait is not None]
-    return EpisodeBatch(
-        np.concatenate([rows for one in played for rows in one.rows]),
-        np.concatenate([counts for one in played for counts in one.counts]),
-        np.concatenate([actions for one in played for actions in one.actions]),
-        np.concatenate([advantages for one in played for advantages in one.advantages]),
-        float(np.exp(np.mean(np.log([one.cost for one in played])))),
-        gallery(pictures, config.episodes) if pictures else None,
-        float(np.exp(np.mean(waits))) if waits else math.nan,
-    )
+    return _joined(played, config)
 
 
 class _Played(NamedTuple):
     """The episodes of one sequence."""
 
-    rows: list[NDArray[np.float32]]
-    counts: list[IntArray]
-    actions: list[IntArray]
-    advantages: list[FloatArray]
+    rows: NDArray[np.float32]
+    counts: IntArray
+    actions: IntArray
+    advantages: FloatArray
     cost: float
     """Their mean cost over the rule's."""
     wait: float | None
@@ -183,13 +174,29 @@ def _played(config: Training, network: Network, simulator: Simulator, seeds: lis
     rule_cost, rule_wait = _by_rule(simulator, config)
     ratios = np.array([record[5][-1] for record in records]) / rule_cost
     return _Played(
-        [record[0] for record in records],
-        [record[1].astype(np.int64) for record in records],
-        [record[2].astype(np.int64) for record in records],
-        [gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)],
+        np.concatenate([record[0] for record in records]),
+        np.concatenate([record[1] for record in records]).astype(np.int64),
+        np.concatenate([record[2] for record in records]).astype(np.int64),
+        np.concatenate([gain * min(float(ratio) ** config.risk, MOST_HEAVY) for gain, ratio in zip(gains, ratios, strict=True)]),
         float(ratios.mean()),
         _waits_over(longest, rule_wait, simulator.mean_seconds),
         pictures,
+    )
+
+
+def _joined(played: Sequence[_Played], config: Training) -> EpisodeBatch:
+    """The episodes of all sequences."""
+    rows, counts, actions, advantages, costs, waits, galleries = zip(*played, strict=True)
+    pictures = list(chain.from_iterable(galleries))
+    logs = [wait for wait in waits if wait is not None]
+    return EpisodeBatch(
+        np.concatenate(rows),
+        np.concatenate(counts),
+        np.concatenate(actions),
+        np.concatenate(advantages),
+        float(np.exp(np.mean(np.log(costs)))),
+        gallery(pictures, config.episodes) if pictures else None,
+        float(np.exp(np.mean(logs))) if logs else math.nan,
     )
 
 
