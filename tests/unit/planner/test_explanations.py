@@ -71,7 +71,7 @@ def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str
         (1.02, "EqualPlan", "2.0 % more, which counts as equal"),
         (1.03, "SlowerPlan", "+3.0 %"),
         (1.0 / 1.02, "EqualPlan", "2.0 % less, which counts as equal"),
-        (0.9, "NotChosen", "10.0 % less, but ranks that stay, a preference or the end of the search kept it out"),
+        (0.9, "NotChosen", "10.0 % less; the search did not get there, or ranks that stay or a preference kept it out"),
     ],
 )
 def test_a_node_left_out_is_called_slower_only_where_a_plan_with_it_would_be(other: float, reason: str, text: str) -> None:
@@ -81,7 +81,7 @@ def test_a_node_left_out_is_called_slower_only_where_a_plan_with_it_would_be(oth
 def test_a_twin_of_a_planned_node_is_no_slower_plan() -> None:
     plan = planned(snapshot(*(gpu_node(name) for name in "abc")), training(workers={"minReplicas": 2, "maxReplicas": 2}))
     assert [(entry.node, entry.reason, entry.message) for entry in plan.rejected] == [
-        ("c", "EqualPlan", "instead of the planned node it replaces best: it is as fast")
+        ("c", "EqualPlan", "one worker moved there: it is as fast")
     ]
 
 

@@ -8,15 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
 from hyperscale.planner.choice.shared_nodes import between_pods
 from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.bounds import memory_may_limit
-from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds, objectives
+from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.local_search_batch import replacements
 from hyperscale.planner.search.search_result import Candidate
 
@@ -49,7 +50,7 @@ REASON_ORDER: Final = (
 MAX_COMPARED: Final = 128
 """Unused nodes compared with the planned ones, fastest first."""
 MAX_POSITIONS: Final = 32
-"""Ranks tried for each of them."""
+"""Workers tried for each of them."""
 ELEMENTS_AT_ONCE: Final = 60_000
 """Of these numbers that are in use together: they stay in the processor's cache."""
 COMPARED_ELEMENTS: Final = 8_000_000
@@ -204,7 +205,8 @@ def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
         return []
     costs = problem.costs(np.concatenate((used, unused)))
     order = np.searchsorted(used, np.array(chosen.order, dtype=np.int64))
-    seconds = _best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)))
+    stays = np.isin(np.arange(len(order)), [rank for rank, _ in problem.pinned])
+    seconds = _best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)), stays)
     apart = _outside(problem, chosen, unused)
     rejections: list[tuple[float, Rejection]] = []
     for member, cost, outside in zip(unused.tolist(), seconds.tolist(), apart, strict=True):
@@ -223,7 +225,7 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
     if not math.isfinite(seconds):
         return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
     reason, difference = _compared(seconds, chosen.objective, tolerance(problem))
-    return Rejection(name, reason, f"instead of the planned node it replaces best: {difference}")
+    return Rejection(name, reason, f"one worker moved there: {difference}")
 
 
 def _compared(other: float, chosen: float, within: float) -> tuple[str, str]:
@@ -237,7 +239,7 @@ def _compared(other: float, chosen: float, within: float) -> tuple[str, str]:
     less = f"{(1.0 - other / chosen) * 100.0:.1f} % less"
     if chosen <= other * (1.0 + within) * (1.0 + ROUNDING):
         return "EqualPlan", f"{less}, which counts as equal"
-    return "NotChosen", f"{less}, but ranks that stay, a preference or the end of the search kept it out"
+    return "NotChosen", f"{less}; the search did not get there, or ranks that stay or a preference kept it out"
 
 
 def _unreachable(problem: Problem, chosen: Candidate, name: str) -> str:
@@ -258,21 +260,28 @@ def _outside(problem: Problem, chosen: Candidate, members: IntArray) -> list[boo
     return [domains[member] != domains[chosen.order[0]] for member in members]
 
 
-def _best_replacement(costs: Costs, order: IntArray, members: IntArray) -> FloatArray:
-    """(p,) objective with each of `members` in the best of the first 32 positions; +inf out of reach, NaN where memory is too small."""
-    affordable = max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second)))
-    tried = np.arange(min(len(order), MAX_POSITIONS, affordable))
+def _best_replacement(costs: Costs, order: IntArray, members: IntArray, stays: BoolArray) -> FloatArray:
+    """(p,) objective with each of `members` in place of one worker; +inf out of reach, NaN where memory is too small.
+
+    At most MAX_POSITIONS workers are tried, of different nodes first. stays: (k,) ranks that keep their place in the ring
+    """
+    most = min(MAX_POSITIONS, max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second))))
+    tried = np.arange(len(order)) if len(order) <= most else np.sort(np.unique(order, return_index=True)[1])
+    tried = tried[np.unique(np.linspace(0, len(tried) - 1, min(len(tried), most)).round().astype(np.int64))]
     chunks = np.array_split(tried, -(-len(tried) * len(order) * len(costs.flops_per_second) // ELEMENTS_AT_ONCE))
     estimates = np.concatenate([replacements(costs, np.repeat(order[None, :], len(chunk), axis=0), chunk) for chunk in chunks])[:, members]
     seconds: FloatArray = estimates.min(axis=0)
-    if len(order) > MAX_POSITIONS or not memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
-        return seconds
-    # The estimates do not know that a full GPU shifts work to the others: say what each really costs.
-    moves = np.broadcast_to(order, (len(tried), len(members), len(order))).copy()
-    moves[np.arange(len(tried))[:, None], np.arange(len(members)), tried[:, None]] = members
-    exact = objectives(costs, moves.reshape(-1, len(order))).reshape(estimates.shape)
-    best: FloatArray = np.where(np.isfinite(estimates) & np.isfinite(exact), exact, np.inf).min(axis=0)
-    return np.where(np.isfinite(seconds), np.where(np.isfinite(best), best, np.nan), seconds)
+    # The estimates leave the ring as it is, and do not know that a full GPU shifts work to the others: say what a move really costs.
+    places = tried[estimates.argmin(axis=0)][None, :]
+    if len(order) <= MAX_POSITIONS and memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
+        places = np.repeat(tried[:, None], len(members), axis=1)
+    rows = np.tile(order, (places.size, 1))
+    rows[np.arange(places.size), places.ravel()] = np.tile(members, len(places))
+    real = kernel.objectives(costs, rows)
+    if kernel.kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order)) is not None:
+        real = np.minimum(real, kernel.objectives(costs, kernel.rings(costs, rows, stays)))
+    real = np.where(np.isfinite(real), real, np.inf).reshape(places.shape).min(axis=0)
+    return np.where(np.isfinite(seconds), np.where(np.isfinite(real), real, np.nan), seconds)
 
 
 def _percent(other: float, chosen: float) -> str:

@@ -112,8 +112,9 @@ def walked(
     if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
         return orders[:0], seconds[:0]
     chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), min(WALKED, max(2, work // START_STEPS)))]
-    order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
-    return order[None, :], np.array([value])
+    order, _ = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
+    # Segments judge one worker's move by its neighbours; a shared uplink has more to say.
+    return kernel.local_search(costs, slots, order[None, :], fixed, effort.sweeps)
 
 
 def segment_steps(free: int, candidates: int, beam: int) -> int:

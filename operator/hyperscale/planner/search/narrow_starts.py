@@ -1,0 +1,45 @@
+"""Starts on fewer slots: one worker a node, or only nodes whose memory holds an equal part. Pure and deterministic.
+
+Greedy and single moves fill a node that they have begun, and follow speed without a look at memory. From there they do not come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.cost.bounds import memory_may_limit
+from hyperscale.planner.cost.objective import Costs, largest_shares
+from hyperscale.planner.search.improve import SearchBudget, greedy_from, promising, promising_seeds
+from hyperscale.planner.search.kernels import kernel
+
+
+def narrow_starts(costs: Costs, slots: IntArray, workers: int, effort: SearchBudget, stop: Callable[[], bool]) -> list[IntArray]:
+    """Sources of placements (B, k), each improved on its own slots; none where no slot is left out. slots: (m,)."""
+    sources: list[IntArray] = []
+    if effort.beam and slots.max(initial=0) > 1:
+        sources.append(_improved(costs, np.minimum(slots, 1), workers, effort, stop))
+    if memory_may_limit(costs, np.flatnonzero(slots > 0), workers):
+        largest = largest_shares(costs, workers)
+        unlimited = replace(costs, memory_bytes=np.full(len(slots), np.inf))
+        sources.append(_improved(unlimited, np.where(largest * workers >= 1.0, slots, 0), workers, effort, stop))
+        sources.append(_most_room(largest, slots, workers))
+    return [orders for orders in sources if len(orders)]
+
+
+def _improved(costs: Costs, slots: IntArray, workers: int, effort: SearchBudget, stop: Callable[[], bool]) -> IntArray:
+    """Greedy and local search on these slots; none without the compiled kernel, or where the slots are too few."""
+    if slots.sum() < workers or kernel.kernel_for(costs, slots, workers) is None:
+        return np.zeros((0, workers), dtype=np.int64)
+    seeds = promising_seeds(costs, slots, workers, effort.seeds)
+    grown = promising(costs, [greedy_from(costs, slots, workers, seeds, kernel.NO_START, stop)], effort.starts)
+    return kernel.local_search(costs, slots, grown, sweeps=effort.sweeps)[0]
+
+
+def _most_room(largest: FloatArray, slots: IntArray, workers: int) -> IntArray:
+    """(1, k) the nodes with the most memory, filled one after the other: if these do not hold the graph, none do."""
+    by_room = np.argsort(-largest, kind="stable")
+    return np.repeat(by_room, slots[by_room])[None, :workers]

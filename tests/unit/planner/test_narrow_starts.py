@@ -1,0 +1,84 @@
+"""Starts on fewer slots: one worker a node, nodes with enough memory; without them the search keeps full nodes and fast ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.planner.search import heuristic
+from tests.builders.clusters import GIB, PRODUCTS, gpu_node, link, measured, planned, refused, snapshot, training
+
+VERTICES = 36_283_707
+DATASET = {"source": {"persistentVolumeClaim": {"claimName": "g"}}, "edges": 487_058_072, "featureSize": 128, "classes": 172}
+GCN = {"architecture": "GCN", "layers": 2, "hiddenSize": 64}
+
+
+def large_job(workers: int, balance: str = "Capacity", vertices: int = VERTICES) -> JobSpec:
+    """Four parts of it take 38.5 GiB each."""
+    count = {"minReplicas": workers, "maxReplicas": workers}
+    return training(model=GCN, dataset={**DATASET, "vertices": vertices}, workers=count, partitioning={"balance": balance})
+
+
+def mixed(big: int = 1, small: int = 3) -> ClusterSnapshot:
+    """Slow GPUs with much memory beside fast ones with little."""
+    slow = [gpu_node(f"big-{at}", free=8, product="Quadro-RTX-8000", gpu_memory_bytes=46 * GIB) for at in range(big)]
+    fast = [gpu_node(f"small-{at}", free=8, product="NVIDIA-GeForce-RTX-3080", gpu_memory_bytes=10 * GIB) for at in range(small)]
+    return snapshot(*slow, *fast)
+
+
+@pytest.mark.parametrize("balance", ["Capacity", "Equal"])
+def test_a_job_that_fits_alone_fits_beside_faster_nodes_with_less_memory(balance: str) -> None:
+    alone, beside = planned(mixed(small=0), large_job(4, balance)), planned(mixed(), large_job(4, balance))
+    assert Counter(worker.node for worker in beside.workers) == {"big-0": 4}
+    assert beside.objective == pytest.approx(alone.objective)
+
+
+def test_where_no_node_holds_an_equal_part_those_with_most_memory_are_tried_together() -> None:
+    """Ten equal parts are too large for the small GPUs, and there are eight large ones."""
+    plan = planned(mixed(), large_job(10, vertices=VERTICES * 23 // 10))
+    nodes = Counter(worker.node for worker in plan.workers)
+    assert nodes["big-0"] == 8
+    assert sum(nodes.values()) == 10
+
+
+def test_a_job_that_no_set_of_nodes_holds_is_refused() -> None:
+    refusal = refused(mixed(), large_job(4, vertices=8 * VERTICES))
+    assert refusal.reason == "NeverFits"
+
+
+def measured_cluster(seed: int, nodes: int = 40) -> ClusterSnapshot:
+    """Four GPUs a node, links of every pair measured; nodes differ in what their links reach."""
+    rng = np.random.default_rng(seed)
+    reach = np.exp(rng.normal(0.0, 0.4, nodes))
+    members = [
+        gpu_node(
+            f"n{at:02d}",
+            free=4,
+            product=PRODUCTS[0],
+            domain=("eu/a", "eu/b")[at % 2],
+            network_bytes_per_second=measured(12.5e9),
+            network_cards=1,
+        )
+        for at in range(nodes)
+    ]
+    links = []
+    for a in range(nodes):
+        for b in range(nodes):
+            if a != b:
+                zone = 1.0 if a % 2 == b % 2 else 0.4
+                speed = 12.5e9 * min(1.0, float(reach[a] * reach[b] * np.exp(rng.normal(0.0, 0.3))) * zone)
+                links.append(link(f"n{a:02d}", f"n{b:02d}", 2e-5 if a % 2 == b % 2 else 2e-4, speed))
+    return snapshot(*members, links=tuple(links))
+
+
+def test_one_worker_a_node_is_tried_where_nodes_have_room_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = {"architecture": "GAT", "layers": 2, "hiddenSize": 128, "heads": 4}
+    job, cluster = training(model=model, workers={"minReplicas": 17, "maxReplicas": 17}), measured_cluster(10)
+    plan = planned(cluster, job)
+    monkeypatch.setattr(heuristic, "narrow_starts", lambda *_: [])
+    full = planned(cluster, job)
+    assert plan.objective < 0.97 * full.objective
