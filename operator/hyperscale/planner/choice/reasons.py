@@ -53,7 +53,7 @@ MAX_POSITIONS: Final = 32
 """Workers tried for each of them."""
 ELEMENTS_AT_ONCE: Final = 60_000
 """Of these numbers that are in use together: they stay in the processor's cache."""
-COMPARED_ELEMENTS: Final = 8_000_000
+COMPARED_ELEMENTS: Final = 2_000_000
 """Numbers that this may touch, ranks tried × workers × candidates; very large jobs get fewer ranks."""
 LARGEST_PERCENTAGE: Final = 2.0
 """Beyond twice as much, a factor says more than a percentage."""
