@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from hyperscale.learn.streams.guard_streams import judged_on
 from hyperscale.learn.streams.history_streams import LOADS, history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import MOST_SLOTS, judged_there, of_usual_workers, own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import StreamEvidence
-from hyperscale.learn.streams.scenario import Conditions, draw
+from hyperscale.learn.streams.scenario import Conditions, SimulatedNodes, draw
 from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, index
 from hyperscale.learn.streams.training import CHECKPOINT, train
 from hyperscale.model.api.policy import PolicySpec
@@ -138,6 +139,16 @@ def test_streams_that_judge_run_on_the_cluster_with_few_machines_drained() -> No
     assert counts == {18, 19, 20}
     assert {stream.conditions.family for stream in (*recorded, *drawn)} == {"own"}
     assert history.digest != history_of(runs(800)).digest, "a checkpoint of another cluster is not continued"
+
+
+@pytest.mark.parametrize("figure", [field.name for field in dataclasses.fields(SimulatedNodes)])
+def test_every_figure_of_the_cluster_tells_one_history_from_another(figure: str) -> None:
+    own = own_nodes(mixed(machines=12), 2)
+    kept = getattr(own, figure)
+    other = dataclasses.replace(own, **{figure: (kept + 1).astype(kept.dtype)})
+    history = history_of(runs())
+    assert history.on(own).digest == history.on(own_nodes(mixed(machines=12), 2)).digest
+    assert history.on(own).digest != history.on(other).digest
 
 
 def test_weights_are_judged_for_this_cluster_and_resumed_with_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -62,14 +62,9 @@ class ClusterHistory:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all figures."""
-        own = self.cluster
-        arrays = (
-            self.gaps,
-            self.run_seconds,
-            self.workers,
-            *(() if own is None else (own.speed, own.latency_seconds, own.seconds_per_byte)),
-        )
+        """SHA-256 of all figures, those of the cluster too."""
+        own = () if self.cluster is None else (getattr(self.cluster, field.name) for field in fields(self.cluster))
+        arrays = (self.gaps, self.run_seconds, self.workers, *own)
         return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
     def part(self, first: int, last: int) -> ClusterHistory:
