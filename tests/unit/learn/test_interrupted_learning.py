@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +51,22 @@ def test_torn_checkpoints_are_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / STREAMS).write_bytes(content)
     with pytest.raises(LessonError, match=r"checkpoint\.safetensors is damaged, or of another lesson"):
         train(Training(), tmp_path, lambda _: None, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"seed": 2}, "another --seed; use the same, or"),
+        ({"steps": 5, "start": "b"}, "other --start weights, other --steps; use the same, or"),
+        ({"history": "b", "nodes": 9, "sequences": 3}, "another history or cluster; use the same: leave --history and --snapshot out"),
+        ({"rate": 1e-5}, "the settings of another release; use the same, or"),
+    ],
+)
+def test_a_checkpoint_of_another_training_says_what_differs_and_how_to_go_on(changed: dict[str, Any], words: str, tmp_path: Path) -> None:
+    asked = Training(steps=1, sequences=2, jobs=20, start="a", history="a")
+    train(asked, tmp_path, lambda _: None)
+    with pytest.raises(LessonError, match=f"is of a training with {words}.*name another folder$"):
+        train(replace(asked, **changed), tmp_path, lambda _: None, resume=True)
 
 
 def test_what_a_reader_raises_says_one_line(tmp_path: Path) -> None:

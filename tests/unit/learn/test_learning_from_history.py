@@ -89,7 +89,7 @@ def test_a_training_writes_weights_with_the_verdict_and_resumes_to_the_same_byte
     assert manifest.start == hashlib.sha256(shipped.tobytes()).hexdigest(), "the weights that training continued from are named"
     assert (manifest.judged is None) == bool(manifest.refusals)
     assert f"{queue_lesson.RECORDED}: worst stream" in manifest.figures
-    with pytest.raises(LessonError, match="another configuration"):
+    with pytest.raises(LessonError, match="with another history or cluster; use the same: leave --history and --snapshot out"):
         queue_lesson.train(Assignment(once, steps=1, resume=True, history=runs(seed=2)), lambda _: None)
 
 

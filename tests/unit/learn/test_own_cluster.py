@@ -164,7 +164,7 @@ def test_weights_are_judged_for_this_cluster_and_resumed_with_it(tmp_path: Path)
         assert (judged.nodes.low, judged.nodes.high) == (11.0, 12.0)
         assert judged.speed_spread.low > 1.0
     kept = (out / queue_lesson.CLUSTER).read_bytes()
-    with pytest.raises(LessonError, match="another configuration"):
+    with pytest.raises(LessonError, match="with another history or cluster; use the same: leave --history and --snapshot out"):
         queue_lesson.train(Assignment(out, steps=1, resume=True, history=runs(), snapshot=mixed(machines=16)), lambda _: None)
     assert (out / queue_lesson.CLUSTER).read_bytes() == kept, "a refused training replaces nothing"
     (out / queue_lesson.CLUSTER).write_text("{}")

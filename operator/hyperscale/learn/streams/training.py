@@ -32,6 +32,13 @@ MOST_PRICE_CHANGE: Final = 0.1
 """Of that logarithm, in one step."""
 MOST_PRICE: Final = 3.0
 """Of that logarithm: the price stays between a twentieth and twenty times what it began with."""
+NAMED: Final = {
+    "history": "another history or cluster",
+    "seed": "another --seed",
+    "start": "other --start weights",
+    "steps": "other --steps",
+}
+"""What of a configuration a user names, in words; the rest follows from these and from the release."""
 
 Report = Callable[[LessonProgress], None]
 
@@ -112,8 +119,8 @@ class _TrainingState:
         file = folder / CHECKPOINT
         with reading(file):
             tensors = load_file(file)
-            if tensors["config"].tobytes() != _fingerprint(config):
-                raise LessonError(f"{file} belongs to another configuration; use the same seed and steps, or another folder")
+            if (kept := tensors["config"].tobytes()) != _fingerprint(config):
+                raise LessonError(f"{file} is of a training with {_unlike(config, kept.decode())}, or name another folder")
             state = cls(tensors["network"])
             state.first, state.second, state.total = tensors["first"], tensors["second"], tensors["total"]
             state.step, state.changes, state.averaged = (int(number) for number in tensors["counts"])
@@ -148,6 +155,14 @@ class _TrainingState:
             np.float32
         )
         return step
+
+
+def _unlike(config: Training, kept: str) -> str:
+    """What differs from a checkpoint's fingerprint, and how to go on."""
+    names = {name for name, value in asdict(config).items() if repr((name, value)) not in kept}
+    named = [words for name, words in NAMED.items() if name in names] or ["the settings of another release"]
+    way = ": leave --history and --snapshot out to go on with those that the folder keeps" if "history" in names else ""
+    return f"{', '.join(named)}; use the same{way}"
 
 
 def _fingerprint(config: Training) -> bytes:
