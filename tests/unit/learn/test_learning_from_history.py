@@ -12,8 +12,8 @@ import pytest
 
 from hyperscale.cli.training.past_runs import past_runs
 from hyperscale.control.history.run_store import RunStore
-from hyperscale.learn.lesson import Assignment, LessonError, PastRun
-from hyperscale.learn.streams import queue_lesson
+from hyperscale.learn.lesson import Assignment, Lesson, LessonError, PastRun
+from hyperscale.learn.streams import queue_lesson, stream_lesson
 from hyperscale.learn.streams.history_streams import BLOCK, EARLY_PART, MIN_RUNS, history_of, judging_streams, resampled, split
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import AgentManifest, load_agent
@@ -126,6 +126,23 @@ def test_a_file_that_is_no_history_is_refused_in_one_line(tmp_path: Path, text: 
     assert ran.code == 2
     assert words in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_a_file_of_a_spreadsheet_is_read_with_its_mark_and_its_spaces(tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+    file.write_text("\ufeffarrival_seconds, run_seconds, workers\r\n1, 2, 3\r\n", encoding="utf-8")
+    assert past_runs(str(file)) == (PastRun(1.0, 2.0, 3),)
+
+
+@pytest.mark.parametrize("lesson", [queue_lesson, stream_lesson], ids=["queue", "streams"])
+def test_damaged_weights_in_use_are_not_blamed_on_the_candidate(lesson: Lesson, tmp_path: Path) -> None:
+    shipped, used = Path(str(resources.files("hyperscale.planner.learned") / "weights")), tmp_path / "used"
+    used.mkdir()
+    (used / "stream.json").write_text("{")
+    with pytest.raises(LessonError, match=f"the weights in use in {used} cannot be read: .*name another folder with --baseline"):
+        lesson.judge(shipped, used, 0)
+    with pytest.raises(LessonError, match=f"cannot judge {used}: .*train first"):
+        lesson.judge(used, shipped, 0)
 
 
 def test_without_a_history_the_command_says_what_to_name(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_one_disaster_among_good_streams_is_refused_and_named() -> None:
     assert verdict.refusals == (f"{HELD_OUT}: the worst stream takes 1.26 times the rule's time, at most 1.25 is allowed",)
 
 
+def test_a_figure_just_beyond_its_limit_is_told_from_the_limit() -> None:
+    (worst,) = judged(evidence([*better(), 1.2504])).refusals
+    assert "takes 1.2504 times the rule's time, at most 1.25 is" in worst
+    assert any("are 1.000004 times" in one for one in judged(evidence(better(), wait=100.0004)).refusals)
+    assert "rule is 1.000, below 1 is needed" in judged(evidence([1.0] * 40)).refusals[0]
+
+
 def test_a_policy_that_starves_large_jobs_is_refused_by_its_longest_waits() -> None:
     verdict = judged(evidence(better(), wait=500.0))
     assert not verdict.accepted

@@ -54,8 +54,8 @@ def _of_file(file: Path) -> Iterator[PastRun]:
     from hyperscale.learn.streams.history_streams import fault_of
 
     try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines, skipinitialspace=True)
             try:
                 missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
                 if missing:

@@ -29,6 +29,8 @@ RESAMPLES: Final = 4000
 BOOTSTRAP_SEED: Final = 31
 CONFIDENCE_PERCENT: Final = 97.5
 """Upper end of a two-sided 95 % interval."""
+MOST_DECIMALS: Final = 12
+"""A value that looks like its limit with fewer is the limit."""
 
 
 class StreamEvidence(NamedTuple):
@@ -77,6 +79,12 @@ def upper_limit(logs: FloatArray) -> float:
     return float(np.exp(np.percentile(logs[draws].mean(axis=1), CONFIDENCE_PERCENT)))
 
 
+def apart(value: float, limit: float, decimals: int = 2) -> str:
+    """The value with as many decimals as tell it from the limit, at least so many."""
+    texts = (f"{value:.{count}f}" for count in range(decimals, MOST_DECIMALS))
+    return next((text for text in texts if float(text) != limit), f"{value:.{decimals}f}")
+
+
 def _ratios(own: Sequence[StreamEvidence]) -> dict[str, float]:
     logs = np.log(np.array([one.ratio for one in own], dtype=np.float64))
     return {"ratio": float(np.exp(logs.mean())), "ratio, upper limit": upper_limit(logs), "worst stream": float(np.exp(logs.max()))}
@@ -99,12 +107,13 @@ def _refusals(figures: dict[str, float]) -> Iterator[str]:
         yield f"{figures['streams']:.0f} streams, at least {MIN_STREAMS} are needed"
     # Written so that a NaN refuses.
     if not (limit := figures["ratio, upper limit"]) < MAX_RATIO:
-        yield f"the upper confidence limit of the mean ratio to the rule is {limit:.3f}, below {MAX_RATIO:g} is needed"
+        yield f"the upper confidence limit of the mean ratio to the rule is {apart(limit, MAX_RATIO, 3)}, below {MAX_RATIO:g} is needed"
     if not figures["worst stream"] <= MAX_WORST:
-        yield f"the worst stream takes {figures['worst stream']:.2f} times the rule's time, at most {MAX_WORST:g} is allowed"
+        yield f"the worst stream takes {apart(figures['worst stream'], MAX_WORST)} times the rule's time, at most {MAX_WORST:g} is allowed"
     if not figures["longest wait"] <= MAX_WAIT:
-        yield f"the longest waits are {figures['longest wait']:.2f} times the rule's, at most {MAX_WAIT:g} is allowed"
+        yield f"the longest waits are {apart(figures['longest wait'], MAX_WAIT)} times the rule's, at most {MAX_WAIT:g} is allowed"
     for name, value in figures.items():
         if name.startswith("longest wait, ") and not value <= MAX_FAMILY_WAIT:
             family = name.removeprefix("longest wait, ")
-            yield f"the longest waits of the family {family} are {value:.2f} times the rule's, at most {MAX_FAMILY_WAIT:g} is allowed"
+            times = apart(value, MAX_FAMILY_WAIT)
+            yield f"the longest waits of the family {family} are {times} times the rule's, at most {MAX_FAMILY_WAIT:g} is allowed"

@@ -21,10 +21,10 @@ from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.guard_streams import GuardStream, evidence, judged_on
 from hyperscale.learn.streams.history_streams import ClusterHistory, history_of, judging_streams, resampled, split
 from hyperscale.learn.streams.own_cluster import judged_there, of_usual_workers, own_nodes, usual_gpus
-from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
+from hyperscale.learn.streams.policy_guard import PolicyVerdict, apart, judged
 from hyperscale.learn.streams.scenario import RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, agent
-from hyperscale.learn.streams.stream_lesson import MAX_TO_REFUSED, network_of, weights_to_start, write_files
+from hyperscale.learn.streams.stream_lesson import MAX_TO_REFUSED, weights_to_judge, weights_to_start, write_files
 from hyperscale.learn.streams.training import check_checkpoint
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.model.cluster import ClusterSnapshot
@@ -32,7 +32,7 @@ from hyperscale.observe.files.bounded import SnapshotError
 from hyperscale.observe.files.snapshot_files import encode_snapshot, read_snapshot
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.likeness import JudgedStreams
-from hyperscale.planner.queue.queue_agent import AgentManifest, AgentUnavailableError, Prior, load_agent
+from hyperscale.planner.queue.queue_agent import AgentManifest, Prior
 
 HISTORY: Final = "history.json"
 """The runs, in the folder of the training: judged again without the database."""
@@ -114,11 +114,7 @@ def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStr
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """The guard on the later history, and no worse than the weights in use, a little where it refuses those. Raises LessonError."""
-    try:
-        own = network_of(load_agent(candidate))
-        used = network_of(load_agent(in_use)) if in_use is not None else None
-    except AgentUnavailableError as error:
-        raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
+    own, used = weights_to_judge(candidate, in_use)
     streams = guard_streams(split(_history(_kept(candidate), _kept_snapshot(candidate)))[1])
     verdict, _ = guarded(*own, streams)
     refusals, figures = list(verdict.refusals), dict(verdict.figures)
@@ -126,7 +122,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         figures["ratio to the weights in use"] = to_used = ratio(own, used, streams[RECORDED])
         most = MAX_TO_USED if to_used <= MAX_TO_USED or guarded(*used, streams)[0].accepted else MAX_TO_REFUSED
         if not to_used <= most:
-            refusals.append(f"{to_used:.3f} of the weights in use, at most {most:g} is allowed")
+            refusals.append(f"{apart(to_used, most, 3)} of the weights in use, at most {most:g} is allowed")
     reason = "; ".join(refusals) or "better than the rule on the cluster's later streams, and no worse than the weights in use"
     return LessonVerdict(not refusals, reason, figures)
 

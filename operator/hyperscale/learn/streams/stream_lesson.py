@@ -80,6 +80,18 @@ def weights_to_start(folder: Path, config: Training) -> tuple[Network, Training]
     return start, dataclasses.replace(config, start=hashlib.sha256(start.tobytes()).hexdigest())
 
 
+def weights_to_judge(candidate: Path, in_use: Path | None) -> tuple[tuple[Network, RuleKnobs], tuple[Network, RuleKnobs] | None]:
+    """Both networks with their rules; None where none are in use. Raises LessonError, which names the folder that cannot be read."""
+    try:
+        own = network_of(load_agent(candidate))
+    except AgentUnavailableError as error:
+        raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
+    try:
+        return own, None if in_use is None else network_of(load_agent(in_use))
+    except AgentUnavailableError as error:
+        raise LessonError(f"the weights in use in {in_use} cannot be read: {error}; name another folder with --baseline") from None
+
+
 def guarded(network: Network, knobs: RuleKnobs) -> tuple[PolicyVerdict, JudgedStreams]:
     """The guard's verdict on the agent on held-out streams of the shipped families, and what those are like."""
     policy = agent(network, knobs)
@@ -136,11 +148,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
 
     Weights in use that today's guard refuses may be better by a little: in their place the rule decides.
     """
-    try:
-        own, knobs = network_of(load_agent(candidate))
-        used = network_of(load_agent(in_use)) if in_use is not None else None
-    except AgentUnavailableError as error:
-        raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
+    (own, knobs), used = weights_to_judge(candidate, in_use)
     fresh = tuning.tune(seed, TUNING_STREAMS)[0].knobs
     policies = {"agent": agent(own, knobs), "default": index(OPERATORS_RULE), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
     if used is not None:
