@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has gone
         _abandon_output()
         return exit_codes.OK
-    except KeyboardInterrupt:
-        _say(program, "interrupted")
+    except KeyboardInterrupt as stop:
+        _say(program, "; ".join(("interrupted", *map(str, stop.args))))
         return exit_codes.INTERRUPTED
     except Exception as error:
         return _failed(program, error)

@@ -17,8 +17,9 @@ from hyperscale.learn.agents.qnetwork import load as load_layers
 from hyperscale.learn.agents.qnetwork import save as save_layers
 from hyperscale.learn.constructor.network import Constructor
 from hyperscale.learn.constructor.train_constructor import CHECKPOINT, ConstructorConfig, Mark, _load, _save
-from hyperscale.learn.lesson import LessonError, reading
-from hyperscale.learn.streams.episodes import Training
+from hyperscale.learn.lesson import LessonError, LessonProgress, reading
+from hyperscale.learn.streams import training
+from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect
 from hyperscale.learn.streams.training import train
 from tests.unit.cli.cli_samples import run
 
@@ -116,6 +117,57 @@ def test_weights_in_use_that_are_not_there_are_not_silently_others(tmp_path: Pat
     ran = run("learn", "streams", "--out", str(tmp_path), "--evaluate-only", "--baseline", str(tmp_path))
     assert ran.code == 2
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--publish"])
+def test_weights_in_use_that_cannot_be_read_are_found_before_the_first_step(option: str, tmp_path: Path) -> None:
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "stream.json").write_text("{")
+    ran = run("learn", "streams", "--out", str(tmp_path / "out"), "--steps", "1", option, str(used))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert f"{option}: cannot read the weights in" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_to_publish_that_cannot_be_written_is_found_before_the_first_step(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = run("learn", "streams", "--out", str(tmp_path / "out"), "--steps", "1", "--publish", str(tmp_path / "file" / "weights"))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "--publish: cannot write to" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_slow_steps_leave_checkpoints_by_the_clock_and_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = Training(steps=3, sequences=2, jobs=20)
+    kept: list[int] = []
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+
+    def report(reached: LessonProgress) -> None:
+        kept.append(int(load_file(tmp_path / "slow" / STREAMS)["counts"][0]) if reached.step > 1 else 0)
+
+    slow = train(few, tmp_path / "slow", report)
+    assert kept == [0, 1, 2]
+    monkeypatch.undo()
+    assert np.array_equal(slow, train(few, tmp_path / "fast", lambda _: None))
+
+
+def test_who_interrupts_a_training_learns_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 1)
+    steps = iter((True, True, False))
+
+    def played(*given: Any) -> EpisodeBatch:
+        if not next(steps):
+            raise KeyboardInterrupt
+        return collect(*given)
+
+    monkeypatch.setattr(training, "collect", played)
+    ran = run("learn", "streams", "--out", str(tmp_path), "--steps", "9")
+    assert ran.code == 130
+    assert (
+        f"interrupted; {tmp_path / STREAMS} keeps what was learned up to that checkpoint; add --resume to the same command to go on"
+        in ran.err
+    )
 
 
 def test_a_streams_checkpoint_is_whole_after_every_write(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 import time
 from importlib import resources
@@ -58,14 +59,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Train unless told not to, judge, publish where asked to; exit code 1 where the gate refuses."""
     _check(arguments)
     lesson = _lesson(arguments.lesson)
+    in_use = _baseline(arguments)
+    _check_places(arguments, in_use)
     from hyperscale.learn.lesson import LessonError
 
     try:
         files = _train(lesson, arguments)
-        verdict = lesson.judge(Path(arguments.out), _baseline(arguments), arguments.seed)
+        verdict = lesson.judge(Path(arguments.out), in_use, arguments.seed)
         published = _publish(arguments, verdict) if arguments.publish and verdict.accepted else []
     except LessonError as error:
         raise InputError(str(error)) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(*_kept(arguments)) from None
     _print(arguments, verdict, [*files, *published])
     return exit_codes.OK if verdict.accepted else exit_codes.INFEASIBLE
 
@@ -116,6 +121,31 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.evaluate_only and (arguments.snapshot or (arguments.lesson == "queue" and arguments.history)):
         name = "--snapshot" if arguments.snapshot else "--history"
         raise InputError(f"--evaluate-only judges by what the training kept in --out; leave {name} out, or train again")
+
+
+def _check_places(arguments: argparse.Namespace, in_use: Path | None) -> None:
+    """Find what would end the command after hours of training: weights in use that cannot be read, a place that cannot be written."""
+    if in_use is not None and WEIGHTS[arguments.lesson] == "stream":
+        from hyperscale.planner.queue.queue_agent import AgentUnavailableError, load_agent
+
+        try:
+            load_agent(in_use)
+        except AgentUnavailableError as error:
+            option = "--baseline" if arguments.baseline is not None else "--publish"
+            raise InputError(f"{option}: cannot read the weights in {str(in_use)!r}: {error}; name another folder") from None
+    if arguments.publish:
+        target = Path(arguments.publish).absolute()
+        there = next(folder for folder in (target, *target.parents) if folder.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise InputError(f"--publish: cannot write to {arguments.publish!r}; name a folder that can be written")
+
+
+def _kept(arguments: argparse.Namespace) -> list[str]:
+    """What an interrupted training leaves, in words; nothing where it has no checkpoint."""
+    checkpoint = Path(arguments.out) / CHECKPOINTS.get(arguments.lesson, "")
+    if arguments.evaluate_only or not checkpoint.is_file():
+        return []
+    return [f"{checkpoint} keeps what was learned up to that checkpoint; add --resume to the same command to go on"]
 
 
 def _snapshot(file: str | None) -> ClusterSnapshot | None:

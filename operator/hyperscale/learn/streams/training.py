@@ -26,6 +26,8 @@ from hyperscale.model.graph import FloatArray
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 CHECKPOINT_STEPS: Final = 25
+CHECKPOINT_SECONDS: Final = 60.0
+"""A step on a large cluster takes many seconds: a checkpoint is due at least so often."""
 PRICE_GAIN: Final = 0.3
 """Change of the price's logarithm for every unit of the logarithm of waits over their target."""
 MOST_PRICE_CHANGE: Final = 0.1
@@ -55,7 +57,8 @@ def train(
     """
     torch.set_num_threads(1)
     state = _TrainingState.read(config, folder) if resume else _TrainingState(initial(config) if start is None else start.copy())
-    began = time.monotonic() - state.seconds
+    written = time.monotonic()
+    began = written - state.seconds
     average_from = config.steps - max(1, config.steps // 5)
     while state.step < config.steps:
         batch = collect(config, state.network, state.step, own, state.price(config))
@@ -68,8 +71,9 @@ def train(
         state.seconds = time.monotonic() - began
         figures = {"cost_over_rule": batch.cost, "wait_over_rule": batch.wait, "entropy": spread}
         report(LessonProgress(state.step, config.steps, state.seconds, figures))
-        if state.step % CHECKPOINT_STEPS == 0 or state.step == config.steps:
+        if state.step % CHECKPOINT_STEPS == 0 or state.step == config.steps or time.monotonic() - written >= CHECKPOINT_SECONDS:
             state.write(config, folder)
+            written = time.monotonic()
     return (state.total / state.averaged).astype(np.float32)
 
 
