@@ -145,6 +145,21 @@ def test_damaged_weights_in_use_are_not_blamed_on_the_candidate(lesson: Lesson, 
         lesson.judge(used, shipped, 0)
 
 
+@pytest.mark.parametrize(("nodes", "sequences"), [(4, 48), (24, 48), (25, 46), (48, 24), (64, 18)])
+def test_a_step_on_a_larger_cluster_has_fewer_sequences(nodes: int, sequences: int) -> None:
+    assert queue_lesson.sequences_on(nodes) == sequences
+
+
+def test_a_load_outside_of_what_is_simulated_is_told() -> None:
+    idle = tuple(msgspec.structs.replace(one, run_seconds=one.run_seconds / 50.0, start_seconds=one.arrival_seconds) for one in runs())
+    parts = split(history_of(idle))
+    figures = queue_lesson.loads_told(parts)
+    assert figures["later history: load seen"] == pytest.approx(parts[1].load_seen)
+    assert figures["later history: load seen"] < figures["later history: load used"] == 0.5
+    assert "earlier history: load used" in figures
+    assert queue_lesson.loads_told(split(history_of(runs()))) == {}
+
+
 def test_without_a_history_the_command_says_what_to_name(tmp_path: Path) -> None:
     ran = run("learn", "queue", "--out", str(tmp_path / "out"))
     assert ran.code == 2

@@ -67,6 +67,11 @@ class ClusterHistory:
         arrays = (self.gaps, self.run_seconds, self.workers, *own)
         return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
+    @property
+    def load_seen(self) -> float:
+        """The load, also where it is outside of LOADS."""
+        return _load_seen(self.gaps, self.run_seconds, self.workers, self.nodes)
+
     def part(self, first: int, last: int) -> ClusterHistory:
         """The runs from one place to another, of the same cluster, with the load that they were."""
         gaps, seconds, workers = self.gaps[first:last], self.run_seconds[first:last], self.workers[first:last]
@@ -79,9 +84,14 @@ class ClusterHistory:
 
 
 def _load(gaps: FloatArray, run_seconds: FloatArray, workers: IntArray, nodes: int) -> float:
-    """Worker seconds that arrived over those that there were, within LOADS."""
+    """The load seen, within LOADS."""
+    return float(np.clip(_load_seen(gaps, run_seconds, workers, nodes), *LOADS))
+
+
+def _load_seen(gaps: FloatArray, run_seconds: FloatArray, workers: IntArray, nodes: int) -> float:
+    """Worker seconds that arrived over those that there were; the upper of LOADS where all arrived at once."""
     span = float(gaps.sum())
-    return float(np.clip((run_seconds * workers).sum() / (span * nodes), *LOADS)) if span > 0.0 else LOADS[1]
+    return float((run_seconds * workers).sum() / (span * nodes)) if span > 0.0 else LOADS[1]
 
 
 def history_of(runs: Sequence[PastRun]) -> ClusterHistory:

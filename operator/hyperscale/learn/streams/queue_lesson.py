@@ -53,6 +53,8 @@ RETRAINING: Final = Training(
     wait_price=1.5,
     wait_target=0.86,
 )
+USUAL_NODES: Final = 24
+"""With as many, a training takes some 20 minutes on two cores."""
 MAX_TO_USED: Final = 1.0
 """Ratio to the weights in use on the later history."""
 
@@ -66,6 +68,7 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
     start, config = weights_to_start(assignment.start or _shipped(), dataclasses.replace(RETRAINING, seed=assignment.seed))
     low, high = max(0.4, earlier.load - 0.2), min(1.4, earlier.load + 0.2)
     config = dataclasses.replace(config, low_load=low, high_load=high, nodes=history.nodes, history=earlier.digest)
+    config = dataclasses.replace(config, sequences=sequences_on(history.nodes))
     if assignment.steps is not None:
         config = dataclasses.replace(config, steps=assignment.steps)
     if assignment.resume:  # before the folder's own history and cluster are replaced
@@ -77,6 +80,11 @@ def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> t
 
     network = learn(config, assignment.folder, report, assignment.resume, start, OwnStreams(jobs, history.cluster))
     return _write(network, config, later, assignment.folder)
+
+
+def sequences_on(nodes: int) -> int:
+    """Of one step: a sequence takes longer on more nodes, and a training stays within about an hour on two cores."""
+    return min(RETRAINING.sequences, RETRAINING.sequences * USUAL_NODES // nodes)
 
 
 def _keep(folder: Path, runs: tuple[PastRun, ...], snapshot: ClusterSnapshot | None) -> None:
@@ -115,9 +123,10 @@ def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStr
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """The guard on the later history, and no worse than the weights in use, a little where it refuses those. Raises LessonError."""
     own, used = weights_to_judge(candidate, in_use)
-    streams = guard_streams(split(_history(_kept(candidate), _kept_snapshot(candidate)))[1])
+    parts = split(_history(_kept(candidate), _kept_snapshot(candidate)))
+    streams = guard_streams(parts[1])
     verdict, _ = guarded(*own, streams)
-    refusals, figures = list(verdict.refusals), dict(verdict.figures)
+    refusals, figures = list(verdict.refusals), {**verdict.figures, **loads_told(parts)}
     if used is not None:
         figures["ratio to the weights in use"] = to_used = ratio(own, used, streams[RECORDED])
         most = MAX_TO_USED if to_used <= MAX_TO_USED or guarded(*used, streams)[0].accepted else MAX_TO_REFUSED
@@ -125,6 +134,13 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
             refusals.append(f"{apart(to_used, most, 3)} of the weights in use, at most {most:g} is allowed")
     reason = "; ".join(refusals) or "better than the rule on the cluster's later streams, and no worse than the weights in use"
     return LessonVerdict(not refusals, reason, figures)
+
+
+def loads_told(parts: tuple[ClusterHistory, ClusterHistory]) -> dict[str, float]:
+    """Loads of the earlier and the later part that are simulated as another: seen and used."""
+    named = zip(("earlier history", RECORDED), parts, strict=True)
+    both = [(name, part) for name, part in named if part.load_seen != part.load]
+    return {f"{name}: load {what}": load for name, part in both for what, load in (("seen", part.load_seen), ("used", part.load))}
 
 
 def ratio(own: tuple[Network, RuleKnobs], other: tuple[Network, RuleKnobs], streams: list[GuardStream]) -> float:
