@@ -236,7 +236,7 @@ def test_a_led_price_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> None:
     train(SMALL, tmp_path, lambda progress: None)
-    with pytest.raises(LessonError, match="another configuration"):
+    with pytest.raises(LessonError, match="the settings of another release"):
         train(replace(SMALL, horizon=8.0), tmp_path, lambda progress: None, resume=True)
     with pytest.raises(LessonError, match="no checkpoint"):
         train(SMALL, tmp_path / "empty", lambda progress: None, resume=True)

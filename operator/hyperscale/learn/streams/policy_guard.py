@@ -80,7 +80,7 @@ def upper_limit(logs: FloatArray) -> float:
 
 
 def apart(value: float, limit: float, decimals: int = 2) -> str:
-    """The value with as many decimals as tell it from the limit, at least so many."""
+    """The value with `decimals` digits after the point, or as many as tell it from the limit."""
     texts = (f"{value:.{count}f}" for count in range(decimals, MOST_DECIMALS))
     return next((text for text in texts if float(text) != limit), f"{value:.{decimals}f}")
 
