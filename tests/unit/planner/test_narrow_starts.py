@@ -1,4 +1,4 @@
-"""Starts on fewer slots: one worker a node, nodes with enough memory; without them the search keeps full nodes and fast ones."""
+"""Starts on fewer slots: one worker a node, nodes with enough memory, nodes that reach each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
 from hyperscale.planner.search import heuristic
 from tests.builders.clusters import GIB, PRODUCTS, gpu_node, link, measured, planned, refused, snapshot, training
 
@@ -48,6 +48,37 @@ def test_where_no_node_holds_an_equal_part_those_with_most_memory_are_tried_toge
 def test_a_job_that_no_set_of_nodes_holds_is_refused() -> None:
     refusal = refused(mixed(), large_job(4, vertices=8 * VERTICES))
     assert refusal.reason == "NeverFits"
+
+
+def test_the_only_nodes_that_all_reach_each_other_are_found() -> None:
+    """Five slow ones of 24 do; the fast ones reach most of the others, and never five of them each other."""
+    names = [f"n{at:02d}" for at in range(24)]
+    slow = names[1::5]
+    fast = [name for name in names if name not in slow]
+    teams = [set(fast[at::4]) for at in range(4)]  # no two of a team reach each other, so of the fast ones at most four do
+    apart = (
+        {(a, b) for team in teams for a in team for b in team} | {(a, b) for a in fast for b in slow} | {(b, a) for a in fast for b in slow}
+    )
+    links = tuple(link(a, b, 1e-4, 1e8 if a in slow else 1e10) for a in names for b in names if a != b and (a, b) not in apart)
+    nodes = [gpu_node(name, product="Tesla-T4" if name in slow else PRODUCTS[3]) for name in names]
+    cluster = snapshot(*nodes, links=links, absent=AbsentLink.UNREACHABLE)
+    plan = planned(cluster, training(workers={"minReplicas": 5, "maxReplicas": 5}))
+    assert sorted(worker.node for worker in plan.workers) == slow
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_planted_set_that_reaches_itself_is_found_among_many_that_nearly_do(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [f"n{at:02d}" for at in range(16)]
+    reach = np.triu(rng.random((16, 16)) < 0.55, 1)
+    planted = rng.choice(16, 7, replace=False)
+    reach[np.ix_(planted, planted)] = True
+    reach |= reach.T
+    links = tuple(
+        link(a, b, 1e-3, float(rng.uniform(1e7, 1e9))) for i, a in enumerate(names) for j, b in enumerate(names) if i != j and reach[i, j]
+    )
+    cluster = snapshot(*[gpu_node(name) for name in names], links=links, absent=AbsentLink.UNREACHABLE)
+    assert len(planned(cluster, training(workers={"minReplicas": 7, "maxReplicas": 7})).workers) == 7
 
 
 def measured_cluster(seed: int, nodes: int = 40) -> ClusterSnapshot:

@@ -31,7 +31,7 @@ from hyperscale.planner.search.improve import (
     walked,
 )
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
-from hyperscale.planner.search.narrow_starts import narrow_starts
+from hyperscale.planner.search.narrow_starts import narrow_starts, reaching_starts
 from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
 from hyperscale.planner.search.rack_shapes import even_shapes
@@ -274,7 +274,7 @@ class _Search:
         racks = None if effort.sweeps and not effort.beam else subregions.racks_of(self.problem, pool)  # a first look does without
         beam = beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
         sources = [grown, beam, even_shapes(costs, slots, workers, racks), *narrow_starts(costs, slots, workers, effort, self._done)]
-        return promising(costs, sources, effort.starts)
+        return reaching_starts(costs, slots, workers, promising(costs, sources, effort.starts), effort, self._done)
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""

@@ -1,4 +1,4 @@
-"""Starts on fewer slots: one worker a node, or only nodes whose memory holds an equal part. Pure and deterministic.
+"""Starts on fewer slots: one worker a node, nodes whose memory holds an equal part, nodes that reach each other. Pure, deterministic.
 
 Greedy and single moves fill a node that they have begun, and follow speed without a look at memory. From there they do not come back.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +17,11 @@ from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.objective import Costs, largest_shares
 from hyperscale.planner.search.improve import SearchBudget, greedy_from, promising, promising_seeds
 from hyperscale.planner.search.kernels import kernel
+
+MOST_NODES: Final = 300
+"""Among which such a set is looked for: those that reach most others."""
+MOST_CLIQUES: Final = 2000
+"""Sets of nodes that all reach each other, at most, of which one is looked for that is large enough."""
 
 
 def narrow_starts(costs: Costs, slots: IntArray, workers: int, effort: SearchBudget, stop: Callable[[], bool]) -> list[IntArray]:
@@ -28,6 +35,31 @@ def narrow_starts(costs: Costs, slots: IntArray, workers: int, effort: SearchBud
         sources.append(_improved(unlimited, np.where(largest * workers >= 1.0, slots, 0), workers, effort, stop))
         sources.append(_most_room(largest, slots, workers))
     return [orders for orders in sources if len(orders)]
+
+
+def reaching_starts(
+    costs: Costs, slots: IntArray, workers: int, starts: IntArray, effort: SearchBudget, stop: Callable[[], bool]
+) -> IntArray:
+    """`starts` (B, k), or where links are missing and none of them works, placements on nodes that all reach each other.
+
+    Greedy goes where links are fast, and the beam knows a path by its cost: few nodes that all reach each other are in neither's way.
+    """
+    if not costs.any_blocked or (len(starts) and np.isfinite(kernel.objectives(costs, starts)).any()):
+        return starts
+    import networkx
+
+    usable = np.flatnonzero(slots > 0)
+    usable = usable[np.argsort(costs.blocked[np.ix_(usable, usable)].sum(axis=1), kind="stable")[:MOST_NODES]]
+    reach = networkx.from_numpy_array(~costs.blocked[np.ix_(usable, usable)] & ~np.eye(len(usable), dtype=np.bool_))
+    for clique in islice(networkx.find_cliques(reach), MOST_CLIQUES):
+        inside = np.zeros_like(slots)
+        inside[usable[clique]] = slots[usable[clique]]
+        if inside.sum() >= workers:
+            found = _improved(costs, inside, workers, effort, stop)
+            return found if len(found) else np.repeat(usable[clique], slots[usable[clique]])[None, :workers]
+        if stop():
+            break
+    return starts
 
 
 def _improved(costs: Costs, slots: IntArray, workers: int, effort: SearchBudget, stop: Callable[[], bool]) -> IntArray:
