@@ -55,8 +55,8 @@ def reaching_starts(
         inside = np.zeros_like(slots)
         inside[usable[clique]] = slots[usable[clique]]
         if inside.sum() >= workers:
-            found = _improved(costs, inside, workers, effort, stop)
-            return found if len(found) else np.repeat(usable[clique], slots[usable[clique]])[None, :workers]
+            orders = _improved(costs, inside, workers, effort, stop)
+            return orders if len(orders) else np.repeat(usable[clique], slots[usable[clique]])[None, :workers]
         if stop():
             break
     return starts
