@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.api.job import Balance
-from hyperscale.planner.choice.reasons import MAX_POSITIONS, _best_replacement
+from hyperscale.planner.choice.moved_worker import MAX_POSITIONS, best_replacement
 from hyperscale.planner.cost.objective import objectives
 from tests.property.test_kernel_agreement import case
 
@@ -29,7 +29,7 @@ def test_a_node_that_is_left_out_is_judged_by_its_best_position(seed: int, nodes
     assume(len(unused) and np.isfinite(objectives(costs, order[None])[0]))
     used = np.unique(order)
     some, positions = costs.subset(np.concatenate((used, unused))), np.searchsorted(used, order)
-    moved = _best_replacement(some, positions, np.arange(len(used), len(slots)), np.zeros(workers, dtype=np.bool_))
+    moved = best_replacement(some, positions, np.arange(len(used), len(slots)), np.zeros(workers, dtype=np.bool_))
     for at, stated in zip(range(len(used), len(slots)), moved, strict=True):
         rows = np.repeat(positions[None], workers, axis=0)
         np.fill_diagonal(rows, at)
@@ -53,5 +53,5 @@ def test_workers_of_different_nodes_are_tried_where_there_are_too_many() -> None
         row = order.copy()
         row[rank] = 10
         every.append(objectives(some, row[None])[0])
-    (stated,) = _best_replacement(some, order, np.array([10]), np.zeros(len(order), dtype=np.bool_))
+    (stated,) = best_replacement(some, order, np.array([10]), np.zeros(len(order), dtype=np.bool_))
     assert stated <= min(every) * (1.0 + 1e-9)

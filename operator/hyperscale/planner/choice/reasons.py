@@ -8,17 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
+from hyperscale.planner.choice.moved_worker import best_replacement
 from hyperscale.planner.choice.shared_nodes import between_pods
 from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
-from hyperscale.planner.cost.bounds import memory_may_limit
-from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds
+from hyperscale.planner.cost.objective import Breakdown, crossings, hops_seconds
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.search.kernels import kernel
-from hyperscale.planner.search.local_search_batch import replacements
 from hyperscale.planner.search.search_result import Candidate
 
 REASON_ORDER: Final = (
@@ -49,12 +47,6 @@ REASON_ORDER: Final = (
 
 MAX_COMPARED: Final = 128
 """Unused nodes compared with the planned ones, fastest first."""
-MAX_POSITIONS: Final = 32
-"""Workers tried for each of them."""
-ELEMENTS_AT_ONCE: Final = 60_000
-"""Of these numbers that are in use together: they stay in the processor's cache."""
-COMPARED_ELEMENTS: Final = 2_000_000
-"""Numbers that this may touch, ranks tried × workers × candidates; very large jobs get fewer ranks."""
 LARGEST_PERCENTAGE: Final = 2.0
 """Beyond twice as much, a factor says more than a percentage."""
 MANY_TIMES: Final = 1000.0
@@ -164,7 +156,7 @@ def _network(used: UsedNodes, figures: Breakdown) -> str:
     speed = f"{costs.latency_seconds[hop] * 1e3:.3g} ms, {1e-9 / costs.seconds_per_byte[hop]:.3g} GB/s"
     takes = f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
     if source == target:
-        origin = "told by agent or policy" if measured[hop] else "assumed for the product"
+        origin = "compared by agent or policy" if measured[hop] else "assumed for the product"
         head = "All ring hops stay" if len(used.members) == 1 else "Slowest ring hop is"
         return f"{head} inside {names[0]}: {speed} ({origin}); {takes}"
     origin = "measured" if measured[hop] or measured[target, source] else "estimated from labels"
@@ -206,14 +198,14 @@ def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
     costs = problem.costs(np.concatenate((used, unused)))
     order = np.searchsorted(used, np.array(chosen.order, dtype=np.int64))
     stays = np.isin(np.arange(len(order)), [rank for rank, _ in problem.pinned])
-    seconds = _best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)), stays)
+    seconds = best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)), stays)
     apart = _outside(problem, chosen, unused)
-    rejections: list[tuple[float, Rejection]] = []
-    for member, cost, outside in zip(unused.tolist(), seconds.tolist(), apart, strict=True):
-        rejections.append((cost, _why_not(problem, chosen, problem.names[member], cost, outside)))
+    compared = list(zip([problem.names[member] for member in unused], seconds.tolist(), apart, strict=True))
     # NaN, which is neither more nor less than a number, would leave the order to the sorting algorithm.
-    rejections.sort(key=lambda entry: (math.inf if math.isnan(entry[0]) else entry[0], entry[1].node))
-    return [rejection for _, rejection in rejections]
+    compared.sort(key=lambda entry: (math.inf if math.isnan(entry[1]) else entry[1], entry[0]))
+    kinds = [(outside, math.isfinite(cost)) for _, cost, outside in compared]
+    shown = [entry for at, entry in enumerate(compared) if kinds[:at].count(kinds[at]) < MAX_REJECTED]  # more of one kind are never shown
+    return [_why_not(problem, chosen, *entry) for entry in shown]
 
 
 def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, outside: bool) -> Rejection:
@@ -258,30 +250,6 @@ def _outside(problem: Problem, chosen: Candidate, members: IntArray) -> list[boo
         return [False] * len(members)
     domains = domains_of(problem, key)
     return [domains[member] != domains[chosen.order[0]] for member in members]
-
-
-def _best_replacement(costs: Costs, order: IntArray, members: IntArray, stays: BoolArray) -> FloatArray:
-    """(p,) objective with each of `members` in place of one worker; +inf out of reach, NaN where memory is too small.
-
-    At most MAX_POSITIONS workers are tried, of different nodes first. stays: (k,) ranks that keep their place in the ring
-    """
-    most = min(MAX_POSITIONS, max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second))))
-    tried = np.arange(len(order)) if len(order) <= most else np.sort(np.unique(order, return_index=True)[1])
-    tried = tried[np.unique(np.linspace(0, len(tried) - 1, min(len(tried), most)).round().astype(np.int64))]
-    chunks = np.array_split(tried, -(-len(tried) * len(order) * len(costs.flops_per_second) // ELEMENTS_AT_ONCE))
-    estimates = np.concatenate([replacements(costs, np.repeat(order[None, :], len(chunk), axis=0), chunk) for chunk in chunks])[:, members]
-    seconds: FloatArray = estimates.min(axis=0)
-    # The estimates leave the ring as it is, and do not know that a full GPU shifts work to the others: say what a move really costs.
-    places = tried[estimates.argmin(axis=0)][None, :]
-    if len(order) <= MAX_POSITIONS and memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
-        places = np.repeat(tried[:, None], len(members), axis=1)
-    rows = np.tile(order, (places.size, 1))
-    rows[np.arange(places.size), places.ravel()] = np.tile(members, len(places))
-    real = kernel.objectives(costs, rows)
-    if kernel.kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order)) is not None:
-        real = np.minimum(real, kernel.objectives(costs, kernel.rings(costs, rows, stays)))
-    real = np.where(np.isfinite(real), real, np.inf).reshape(places.shape).min(axis=0)
-    return np.where(np.isfinite(seconds), np.where(np.isfinite(real), real, np.nan), seconds)
 
 
 def _percent(other: float, chosen: float) -> str:
