@@ -72,6 +72,7 @@ def _improved(costs: Costs, slots: IntArray, workers: int, effort: SearchBudget,
 
 
 def _most_room(largest: FloatArray, slots: IntArray, workers: int) -> IntArray:
-    """(1, k) the nodes with the most memory, filled one after the other: if these do not hold the graph, none do."""
+    """(1, k) the nodes with the most memory, filled one after the other: if these do not hold the graph, none do. None on too few slots."""
     by_room = np.argsort(-largest, kind="stable")
-    return np.repeat(by_room, slots[by_room])[None, :workers]
+    members = np.repeat(by_room, slots[by_room])
+    return members[None, :workers] if len(members) >= workers else np.zeros((0, workers), dtype=np.int64)
