@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.api.job import Balance
-from hyperscale.planner.choice.moved_worker import MAX_POSITIONS, best_replacement
 from hyperscale.planner.cost.objective import objectives
+from hyperscale.planner.search.moved_worker import MAX_POSITIONS, best_replacement
 from tests.property.test_kernel_agreement import case
 
 MOST_PERMUTED = 5

@@ -10,13 +10,13 @@ import numpy as np
 
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
-from hyperscale.planner.choice.moved_worker import best_replacement
 from hyperscale.planner.choice.shared_nodes import between_pods
 from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import Breakdown, crossings, hops_seconds
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.search.moved_worker import best_replacement
 from hyperscale.planner.search.search_result import Candidate
 
 REASON_ORDER: Final = (
@@ -156,7 +156,7 @@ def _network(used: UsedNodes, figures: Breakdown) -> str:
     speed = f"{costs.latency_seconds[hop] * 1e3:.3g} ms, {1e-9 / costs.seconds_per_byte[hop]:.3g} GB/s"
     takes = f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
     if source == target:
-        origin = "compared by agent or policy" if measured[hop] else "assumed for the product"
+        origin = "told by agent or policy" if measured[hop] else "assumed for the product"
         head = "All ring hops stay" if len(used.members) == 1 else "Slowest ring hop is"
         return f"{head} inside {names[0]}: {speed} ({origin}); {takes}"
     origin = "measured" if measured[hop] or measured[target, source] else "estimated from labels"
