@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, objectives
-from hyperscale.planner.problem.counts import DENSE_COUNTS, ladder
+from hyperscale.planner.problem.counts import DENSE_COUNTS, between, ladder
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import MAX_DOMAINS, regions
 from hyperscale.planner.search import subregions
 from hyperscale.planner.search.beam import beam_sets
 from hyperscale.planner.search.exact import EARLY_WORK, branch_and_bound
+from hyperscale.planner.search.exact_moves import exact_moves
 from hyperscale.planner.search.improve import (
     FIRST_NODES,
     ROUGH_LOOK,
@@ -33,7 +33,7 @@ from hyperscale.planner.search.improve import (
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.narrow_starts import narrow_starts, reaching_starts
 from hyperscale.planner.search.pool_costs import PoolCosts
-from hyperscale.planner.search.pools import Pools
+from hyperscale.planner.search.pools import Pools, pinned_in
 from hyperscale.planner.search.rack_shapes import even_shapes
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate, SearchResult
@@ -133,7 +133,7 @@ class _Search:
             if not self.expired() or self.best or count in (steps[0], steps[-1]):
                 self._first(count)
         for _ in range(2):
-            for count in self._between(counts):
+            for count in between(counts, sorted(self.best), min(self.best.values()).workers) if self.best else ():
                 self._first(count)
 
     def _look_closely(self) -> None:
@@ -149,16 +149,6 @@ class _Search:
     def _first(self, count: int) -> None:
         self._look(count, SCREENING if count <= DENSE_COUNTS else ROUGH_LOOK)
 
-    def _between(self, counts: list[int]) -> list[int]:
-        """Untried counts half-way between the best one and its tried neighbours."""
-        if not self.best:
-            return []
-        tried = sorted(self.best)
-        at = tried.index(min(self.best.values()).workers)
-        ends = [tried[max(0, at - 1)], tried[at], tried[min(len(tried) - 1, at + 1)]]
-        halves = {(low + high) // 2 for low, high in pairwise(ends)}
-        return sorted(halves & set(counts) - set(tried))
-
     def _done(self) -> bool:
         """Time is up and something was found."""
         return bool(self.best) and self.expired()
@@ -173,15 +163,18 @@ class _Search:
         if effort is THOROUGH and self.best and bound > min(self.best.values()).objective:
             return
         self.looked.add((workers, effort))
-        for way in ways(costs, slots, workers):
+        tried = ways(costs, slots, workers)
+        for way in tried:
             orders = self._starts(pool, workers, effort, *way)
             if len(orders) and self._settles(workers, self._improve(pool, way, orders, effort, bound)):
                 break
+        if effort.work and len(tried) > 1:
+            self._move(pool, workers, effort)
 
     def _improve(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, effort: SearchBudget, bound: float) -> float:
         """Improve `orders` (B, k) and keep the best ones; the least seconds by the costs of `way`. bound: none has a lower objective."""
         workers = orders.shape[1]
-        fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+        fixed = self._fixed(workers)
         orders, seconds = improve(*way, orders, fixed, effort, self._done)
         least = self._keep(pool, orders, seconds)
         if workers in self.best and self.best[workers].objective <= bound * REACHED:
@@ -190,6 +183,13 @@ class _Search:
         elif effort.work and not self.expired():
             least = min(least, self._closer(pool, way, orders, fixed, effort))
         return least
+
+    def _move(self, pool: IntArray, workers: int, effort: SearchBudget) -> None:
+        """Improve the best placement by single moves where memory may limit shares: the searches before did not know by how much."""
+        if workers in self.best and workers not in self.solved:
+            start = np.searchsorted(pool, np.array(self.best[workers].order))
+            costs, slots = self.costs.of(pool), self.problem.slots[pool]
+            self._keep(pool, *exact_moves(costs, slots, start, self._fixed(workers), effort.elements, self._done))
 
     def _settles(self, workers: int, least: float) -> bool:
         """Whether a stricter relaxation cannot improve on the best placement, or time is up. least: seconds by the relaxed costs."""
@@ -227,8 +227,7 @@ class _Search:
         further = self._starts(pool, workers, subregions.DOMAIN_LOOK, costs, slots) if grown is None else np.searchsorted(pool, grown)
         starts = np.concatenate((starts, further if grown is None else promising(costs, [further], subregions.WHOLE_STARTS)))
         if len(starts):
-            fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
-            orders, seconds = improve(costs, slots, starts, fixed, subregions.DOMAIN_LOOK, self.expired)
+            orders, seconds = improve(costs, slots, starts, self._fixed(workers), subregions.DOMAIN_LOOK, self.expired)
             self._keep(pool, orders, seconds)
             best = pool[orders[np.argmin(seconds)]][None, :]
         self.costs.forget(pool)
@@ -252,7 +251,7 @@ class _Search:
         if max(proven, simple) * REACHED >= best.objective or work <= self.worked.get(workers, 0) or self.expired():
             return max(proven, simple)
         self.worked[workers] = work
-        _, start = self._pinned_in(pool)
+        _, start = pinned_in(self.problem, pool)
         if len(start) >= workers:
             return max(proven, simple)
         costs, slots = self.costs.of(pool), self.problem.slots[pool]
@@ -266,7 +265,7 @@ class _Search:
 
     def _starts(self, pool: IntArray, workers: int, effort: SearchBudget, costs: Costs, slots: IntArray) -> IntArray:
         """Return (B, k) placements to improve, the most promising first."""
-        ranks, start = self._pinned_in(pool)
+        ranks, start = pinned_in(self.problem, pool)
         seeds = promising_seeds(costs, slots, workers, effort.seeds)
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
@@ -293,8 +292,7 @@ class _Search:
                 self.others.append(max(incumbent, candidate))
         return float(seconds.min(initial=np.inf))
 
-    def _pinned_in(self, pool: IntArray) -> tuple[IntArray, IntArray]:
-        """Ranks that stay, and their positions in the pool."""
-        ranks = np.array([rank for rank, _ in self.problem.pinned], dtype=np.int64)
-        start = np.searchsorted(pool, np.array([candidate for _, candidate in self.problem.pinned], dtype=np.int64))
-        return ranks, start
+    def _fixed(self, workers: int) -> BoolArray:
+        """(k,) ranks that stay."""
+        stays: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+        return stays

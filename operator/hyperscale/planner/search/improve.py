@@ -16,6 +16,8 @@ from hyperscale.planner.search.local_search_batch import polish_all
 
 SLICE_ELEMENTS: Final = 4_000_000
 """Numbers that local search touches between two looks at the clock, starts × workers² × candidates; some milliseconds."""
+UPLINKS_RATIO: Final = 10
+"""Where nodes share uplinks it is this factor fewer: a move's exact cost takes longer."""
 NUMPY_RATIO: Final = 10
 """Numpy gets this factor fewer."""
 
@@ -49,7 +51,7 @@ FIRST_NODES: Final = 40
 SCREENING: Final = SearchBudget(seeds=12, starts=2, elements=20_000_000, sweeps=12)
 ROUGH_LOOK: Final = SCREENING._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, segments=1_500_000, beam=1200)
+THOROUGH: Final = SearchBudget(seeds=128, starts=8, elements=120_000_000, sweeps=12, work=1_200_000, segments=1_500_000, beam=800)
 WALKED: Final = 16
 """Different starts of the search by segments, at most."""
 START_STEPS: Final = 27_000
@@ -94,12 +96,16 @@ def improve(
         affordable = effort.elements // NUMPY_RATIO // one
         return polish_all(costs, slots, orders[: max(1, affordable)], fixed, min(effort.sweeps, affordable), stop)
     affordable = effort.elements // one
-    orders = orders[: max(1, affordable)]
-    step = max(1, SLICE_ELEMENTS // one)
+    orders, sweeps = orders[: max(1, affordable)], min(effort.sweeps, affordable)
+    slice_elements = SLICE_ELEMENTS // (UPLINKS_RATIO if len(costs.uplink_domains) else 1)
+    step = max(1, slice_elements // one)
     improved: list[tuple[IntArray, FloatArray]] = []
     for start in range(0, len(orders), step):
-        sweeps = 0 if start and stop() else min(effort.sweeps, affordable)
-        improved.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
+        allowed = 0 if start and stop() else sweeps
+        if one > slice_elements:
+            improved.append(kernel.local_search_until(costs, slots, orders[start], fixed, allowed, slice_elements, stop))
+        else:
+            improved.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, allowed))
     return np.concatenate([rows for rows, _ in improved]), np.concatenate([seconds for _, seconds in improved])
 
 
@@ -114,7 +120,7 @@ def walked(
     chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), min(WALKED, max(2, work // START_STEPS)))]
     order, _ = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
     # Segments judge one worker's move by its neighbours; a shared uplink has more to say.
-    return kernel.local_search(costs, slots, order[None, :], fixed, effort.sweeps)
+    return improve(costs, slots, order[None, :], fixed, effort, stop)
 
 
 def segment_steps(free: int, candidates: int, beam: int) -> int:

@@ -16,6 +16,8 @@ MAX_POSITIONS: Final = 32
 """Workers tried for each node."""
 EXACT_STEPS: Final = 4_000_000
 """Workers tried × nodes × workers². Up to this the compiled kernel counts every move, beyond it the best of estimates."""
+WHOLE_STEPS: Final = 20_000_000
+"""The same where nodes share cards or uplinks: there an estimate, too, follows each ring whole, and fewer workers are tried instead."""
 ELEMENTS_AT_ONCE: Final = 60_000
 """Of these numbers that are in use together: they stay in the processor's cache."""
 COMPARED_ELEMENTS: Final = 2_000_000
@@ -28,12 +30,14 @@ def best_replacement(costs: Costs, order: IntArray, members: IntArray, stays: Bo
     At most MAX_POSITIONS workers are tried, of different nodes first. stays: (k,) ranks that keep their place in the ring
     """
     compiled = kernel.kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order)) is not None
-    most = min(MAX_POSITIONS, max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second))))
+    whole = costs.railed or len(costs.uplink_domains) > 0
+    most = min(MAX_POSITIONS, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second)))
+    most = max(1, min(most, WHOLE_STEPS // (len(members) * len(order) ** 2)) if whole else most)
     tried = np.arange(len(order)) if len(order) <= most else np.sort(np.unique(order, return_index=True)[1])
     tried = tried[np.unique(np.linspace(0, len(tried) - 1, min(len(tried), most)).round().astype(np.int64))]
     if not compiled:
         return _with_limits(costs, order, members, tried)
-    if len(tried) * len(members) * len(order) ** 2 <= EXACT_STEPS:
+    if whole or len(tried) * len(members) * len(order) ** 2 <= EXACT_STEPS:
         moves = _moves(order, np.repeat(tried[:, None], len(members), axis=1), members)
         moved = kernel.objectives(costs, moves).reshape(len(tried), len(members))
     else:

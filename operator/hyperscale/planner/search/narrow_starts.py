@@ -15,7 +15,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.objective import Costs, largest_shares
-from hyperscale.planner.search.improve import SearchBudget, greedy_from, promising, promising_seeds
+from hyperscale.planner.search.improve import SearchBudget, greedy_from, improve, promising, promising_seeds
 from hyperscale.planner.search.kernels import kernel
 
 MOST_NODES: Final = 300
@@ -68,7 +68,7 @@ def _improved(costs: Costs, slots: IntArray, workers: int, effort: SearchBudget,
         return np.zeros((0, workers), dtype=np.int64)
     seeds = promising_seeds(costs, slots, workers, effort.seeds)
     grown = promising(costs, [greedy_from(costs, slots, workers, seeds, kernel.NO_START, stop)], effort.starts)
-    return kernel.local_search(costs, slots, grown, sweeps=effort.sweeps)[0]
+    return improve(costs, slots, grown, np.zeros(workers, dtype=np.bool_), effort, stop)[0] if len(grown) else grown
 
 
 def _most_room(largest: FloatArray, slots: IntArray, workers: int) -> IntArray:

@@ -126,3 +126,10 @@ def _first_distinct(lists: list[IntArray], count: int) -> list[int]:
             if len(chosen) >= count:
                 return list(chosen)
     return list(chosen)
+
+
+def pinned_in(problem: Problem, pool: IntArray) -> tuple[IntArray, IntArray]:
+    """Ranks that stay, and their positions in the pool."""
+    ranks = np.array([rank for rank, _ in problem.pinned], dtype=np.int64)
+    start = np.searchsorted(pool, np.array([candidate for _, candidate in problem.pinned], dtype=np.int64))
+    return ranks, start

@@ -1060,32 +1060,45 @@ cdef double replace_all(const Instance *q, const int *order, int position, doubl
     return now
 
 
+cdef void _count_used(const Instance *q, const int *order, const unsigned char *fixed, Workspace *ws) noexcept nogil:
+    """ws.used: slots that the workers of `order` (k,) take; those where `fixed` (k,; may be NULL) take none."""
+    cdef int r
+    for r in range(ws.u):
+        ws.used[ws.usable[r]] = 0
+    for r in range(q.k):
+        if fixed == NULL or not fixed[r]:
+            ws.used[order[r]] += 1
+
+
+cdef double _replace_some(const Instance *q, int *order, const unsigned char *fixed, int first, int end, double best, Workspace *ws) noexcept nogil:
+    """Best replacement at each of the positions from `first` to before `end`; the objective, `best` where none improves it."""
+    cdef int r, choice
+    for r in range(first, end):
+        if fixed != NULL and fixed[r]:
+            continue
+        ws.used[order[r]] -= 1
+        best = min(best, replace_all(q, order, r, best * IMPROVES, fixed == NULL, &choice, ws))
+        if choice >= 0:
+            order[r] = choice
+        ws.used[order[r]] += 1
+        if choice >= 0 and fixed == NULL and _beside_its_like(order, q.k, r, ws.tour) and ring_cost(q, ws.tour) < ring_cost(q, order):
+            memcpy(order, ws.tour, q.k * sizeof(int))
+    return best
+
+
 cdef double local_search(const Instance *q, int *order, const unsigned char *fixed, int sweeps, Workspace *ws) noexcept nogil:
     """Best replacement position by position, then the ring, until nothing improves or `sweeps` passes are over; the objective.
 
     fixed: (k,) ranks that stay and take no slot; may be NULL.
     """
-    cdef int r, sweep, choice, k = q.k
+    cdef int sweep
     cdef double best, before
-    for r in range(ws.u):
-        ws.used[ws.usable[r]] = 0
-    for r in range(k):
-        if fixed == NULL or not fixed[r]:
-            ws.used[order[r]] += 1
+    _count_used(q, order, fixed, ws)
     ring_polish(q, order, fixed, ws)
     best = objective(q, order)
     for sweep in range(sweeps):
         before = best
-        for r in range(k):
-            if fixed != NULL and fixed[r]:
-                continue
-            ws.used[order[r]] -= 1
-            best = min(best, replace_all(q, order, r, best * IMPROVES, fixed == NULL, &choice, ws))
-            if choice >= 0:
-                order[r] = choice
-            ws.used[order[r]] += 1
-            if choice >= 0 and fixed == NULL and _beside_its_like(order, k, r, ws.tour) and ring_cost(q, ws.tour) < ring_cost(q, order):
-                memcpy(order, ws.tour, k * sizeof(int))
+        _replace_some(q, order, fixed, 0, q.k, best, ws)
         ring_polish(q, order, fixed, ws)
         best = objective(q, order)
         if not best < before * IMPROVES:
@@ -1239,6 +1252,20 @@ cdef class Kernel:
         with nogil:
             for row in range(orders.shape[0]):
                 seconds[row] = local_search(&self.q, &orders[row, 0], stays, sweeps, self.ws)
+
+    def replace(self, int[:, ::1] orders, const unsigned char[::1] fixed, int first, int end, double best):
+        """A part of one pass of `local_search` of `orders` (1, k): positions from `first` to before `end`, in place; the objective.
+
+        best: what it was before
+        """
+        cdef const unsigned char *stays = self._staying(fixed)
+        self._check(orders, 1, self.q.k)
+        if not 0 <= first <= end <= self.q.k:
+            raise ValueError(f"positions {first} to {end} of {self.q.k}")
+        with nogil:
+            _count_used(&self.q, &orders[0, 0], stays, self.ws)
+            best = _replace_some(&self.q, &orders[0, 0], stays, first, end, best, self.ws)
+        return best
 
     cdef const unsigned char *_staying(self, const unsigned char[::1] fixed) except? NULL:
         """`fixed`, NULL where no worker stays."""

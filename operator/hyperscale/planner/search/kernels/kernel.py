@@ -7,6 +7,7 @@ counting ranks that stay. `_kernel.pxd` is the same for other compiled modules.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +32,8 @@ except ImportError:  # pragma: no cover - a machine without a compiler
 
 SWEEPS: Final = 12
 """Passes of local search; nearly every start is at its optimum after three."""
+IMPROVES: Final = 1.0 - 1e-9
+"""A pass must win by more than rounding, as in the compiled search."""
 KEPT_KERNELS: Final = 12
 """Kernels and tables of one cluster's costs: a search asks for few worker counts at a time."""
 NO_SLOTS: Final = b"tables"
@@ -139,6 +142,31 @@ def local_search(
     rows, seconds = _rows(orders), np.empty(len(orders))
     kernel.local_search(rows, stays.view(np.uint8), sweeps, seconds)
     return rows.astype(np.int64), _finite(seconds)
+
+
+def local_search_until(
+    costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int, elements: int, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """`local_search` of one `order` (k,) that may end in the middle of a pass: placement (1, k) and objective (1,).
+
+    elements: numbers to touch between two questions to `stop`, positions × workers × candidates
+    """
+    kernel = kernel_for(costs, slots, len(order))
+    if kernel is None:
+        raise ValueError("no compiled kernel answers for these costs")
+    stays, step = fixed.view(np.uint8), max(1, elements // (len(order) * len(slots)))
+    row, seconds = _rows(order[None, :]), np.empty(1)
+    kernel.local_search(row, stays, 0, seconds)
+    for _ in range(sweeps):
+        before = best = float(seconds[0])
+        for first in range(0, len(order), step):
+            if stop():
+                break
+            best = kernel.replace(row, stays, first, min(len(order), first + step), best)
+        kernel.local_search(row, stays, 0, seconds)
+        if seconds[0] >= before * IMPROVES or stop():
+            break
+    return row.astype(np.int64), _finite(seconds)
 
 
 def rings(costs: Costs, orders: IntArray, fixed: BoolArray | None = None) -> IntArray:

@@ -1,0 +1,44 @@
+"""Where GPU memory limits shares, no plan is left that one worker on another node would make better."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hyperscale.model.cluster import ClusterSnapshot
+from tests.builders.clusters import GIB, gpu_node, planned, snapshot
+from tests.unit.planner.test_narrow_starts import large_job
+
+PRODUCTS = ("Quadro-RTX-8000", "NVIDIA-GeForce-RTX-3080", "NVIDIA-A100-SXM4-80GB")
+
+COUNTS_AS_EQUAL = 1.01
+"""The policy's tolerance: of two plans so near the one that leaves larger gaps free may win."""
+
+
+def drawn(seed: int) -> ClusterSnapshot:
+    """Twelve nodes of one to four GPUs, of three products and four sizes of memory."""
+    rng = np.random.default_rng(seed)
+    sizes, memory = rng.integers(1, 5, 12), rng.choice([8, 12, 20, 46], 12)
+    products = rng.integers(3, size=12)
+    return snapshot(
+        *(
+            gpu_node(f"n{at:02d}", free=int(sizes[at]), product=PRODUCTS[products[at]], gpu_memory_bytes=int(memory[at]) * GIB)
+            for at in range(12)
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_node_left_out_would_make_the_plan_better(seed: int) -> None:
+    plan = planned(drawn(seed), large_job(12))
+    missed = [rejection for rejection in plan.rejected if "the search did not get there" in rejection.message]
+    assert not missed
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 6])
+def test_a_mixed_cluster_is_no_slower_than_its_large_nodes_alone(seed: int) -> None:
+    """Nodes of less memory beside them only add choices."""
+    every = drawn(seed)
+    large = snapshot(*(node for node in every.nodes if node.gpu_memory_bytes == 46 * GIB))
+    workers = sum(node.free_gpus for node in large.nodes)
+    assert planned(every, large_job(workers)).objective <= planned(large, large_job(workers)).objective * COUNTS_AS_EQUAL
