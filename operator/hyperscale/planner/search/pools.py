@@ -52,7 +52,9 @@ class Pools:
         score = _filled_cost(np.take_along_axis(joint, nearest, axis=1), slots[nearest], workers)
         best = np.lexsort((seeds, score))
         lists = [np.concatenate((seeds[row : row + 1], nearest[row])) for row in best[:NEIGHBOURHOODS]]
-        chosen = _first_distinct([*lists, fast], needed)
+        # One neighbourhood holds a large job whole; parts of several would spread it.
+        whole = lists[0].tolist()[: bracket if bracket > needed // NEIGHBOURHOODS else 0]
+        chosen = list(dict.fromkeys([*whole, *_first_distinct([*lists, fast], needed)]))[:needed]
         pinned = [int(np.flatnonzero(self._region == candidate)[0]) for _, candidate in self._problem.pinned if candidate in self._region]
         return self._region[np.array(sorted({*chosen, *pinned}), dtype=np.int64)]
 
