@@ -117,7 +117,7 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         beside(flat(2, gpu_memory_bytes=4 * GIB), *AWAY),
         {**need(2), "dataset": LARGE_GRAPH},
         "MemoryTooSmall",
-        ("GiB of the training graph", "spec.model.batchSize"),
+        ("GiB of a GPU", "spec.model.batchSize"),
     ),
     (
         "partitions",
@@ -179,19 +179,31 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
         "a graph that the largest GPU does not hold a part of",
         flat(2, gpu_memory_bytes=4 * GIB),
         {**need(2), "dataset": LARGE_GRAPH},
-        ("GiB of the training graph", "spec.workers.maxReplicas", "spec.model.batchSize"),
+        ("GiB of a GPU", "Try spec.model.batchSize"),
+    ),
+    (
+        "a graph of which more workers would take smaller parts",
+        flat(8, gpu_memory_bytes=4 * GIB),
+        {**need(2), "dataset": LARGE_GRAPH},
+        ("for 2 workers", "Try a larger spec.workers.maxReplicas, or spec.model.batchSize"),
+    ),
+    (
+        "a graph whose equal parts are too large where no others are allowed",
+        flat(2, gpu_memory_bytes=4 * GIB),
+        {**need(2), "dataset": LARGE_GRAPH, "partitioning": {"balance": "Equal"}},
+        ("spec.partitioning.balance: Equal allows no other parts",),
     ),
     (
         "a graph that only GPUs of another product could hold",
         snapshot(gpu_node("small", product="H", gpu_memory_bytes=4 * GIB), gpu_node("large", product="A", gpu_memory_bytes=4096 * GIB)),
         {**need(1, gpuProducts=["H"]), "dataset": LARGE_GRAPH},
-        ("host a worker has 4 GiB", "spec.workers.maxReplicas"),
+        ("host one have at most 4 GiB", "Try spec.model.batchSize"),
     ),
     (
         "a graph that more workers could hold than there is room for",
         flat(2, gpu_memory_bytes=80 * GIB),
         {"workers": {"minReplicas": 1, "maxReplicas": 32}, "dataset": LARGE_GRAPH},
-        ("each GPU of 2 workers", "add nodes"),
+        ("an equal part for 2 workers", "add nodes"),
     ),
 ]
 

@@ -140,11 +140,21 @@ def _part_too_large(problem: Problem, sizes: tuple[_Size, ...]) -> str:
             if float(limit[-1]) >= 1.0 / count if equal else limit[-1] > LEAST_SHARE and float(limit.sum()) >= 1.0 - LEAST_SHARE:
                 return ""
     needed = problem.workload.gpu_bytes(1.0 / workers, workers * gpus, gpus)
+    room = max((len(memory) for memory in _memory_of_slots(problem, sizes, most + 1)), default=0)
+    larger = "a larger spec.workers.maxReplicas, or " if room > most and not fixed else ""
+    count = f"{workers} worker{'s' if workers > 1 else ''}"
     return (
-        f"each GPU of {workers} workers would hold {needed / GIB:.3g} GiB of the training graph, and the largest GPU of a node that can "
-        f"host a worker has {largest / GIB:.3g} GiB, of which {USABLE_MEMORY_RATIO:.0%} count. "
-        f"Try a larger spec.workers.maxReplicas, or spec.model.batchSize to train on samples, {OR_ADD}"
+        f"an equal part for {count}, the most that may or can run, takes {needed / GIB:.3g} GiB of a GPU. The GPUs of nodes that "
+        f"can host one have at most {largest / GIB:.3g} GiB, of which {USABLE_MEMORY_RATIO:.0%} count, {other_parts(problem)}. "
+        f"Try {larger}spec.model.batchSize to train on samples, {OR_ADD}"
     )
+
+
+def other_parts(problem: Problem) -> str:
+    """What is to be said of parts of other sizes where equal ones do not fit."""
+    if problem.job.partitioning.balance is Balance.EQUAL:
+        return "and spec.partitioning.balance: Equal allows no other parts"
+    return "and unequal parts do not fit either"
 
 
 def _memory_of_slots(problem: Problem, sizes: tuple[_Size, ...], most: int) -> list[FloatArray]:

@@ -28,6 +28,7 @@ from hyperscale.planner.choice import reasons, refusal, trust
 from hyperscale.planner.choice.bounded_by import allreduce_cost, bounded_by
 from hyperscale.planner.choice.cheaper_candidates import cheaper_candidates
 from hyperscale.planner.choice.links_of_plan import links_of_plan
+from hyperscale.planner.choice.never import never
 from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.stated_epoch import stated_epoch
 from hyperscale.planner.choice.ties import settled, tolerance
@@ -45,6 +46,8 @@ PREFERENCE_TOLERANCE: Final = 0.01
 ROUNDING: Final = 1.0 + 1e-9
 SAME: Final = 1e-8
 """Objectives of two planners nearer than this are one figure, summed in two orders."""
+ASKED_FIRST: Final = 64
+"""For jobs that may have more workers the question whether the nodes could ever do may come before the search."""
 MAX_CHECKED: Final = 8
 """Candidates shown to the checker before giving up; a second one means that planner and checker disagree."""
 
@@ -67,6 +70,8 @@ def make_plan(
     if request.job.planner is PlannerChoice.NONE:
         raise ValueError("spec.planner: None means that no plan is made; use Auto, Heuristic or Learned")
     problem = pose(request, graph, workload, policy)
+    if _large_for_memory(problem) and never(problem) is not None:
+        return bounded_refusal(refusal.refuse(problem, lambda changed: False))
     chosen, steps = _allowed(request.job.planner, policy, planners)
     proposed = _proposed(problem, chosen, expired)
     ranked = _by_preference(problem, [*proposed.candidates, *cheaper_candidates(problem, expired)])
@@ -82,6 +87,13 @@ def make_plan(
         return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
     refused_as = refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)
     return bounded_refusal(refused_as)
+
+
+def _large_for_memory(problem: Problem) -> bool:
+    """Whether the job may be large, and some GPU is too small for an equal part: a search in vain takes minutes then."""
+    workers, gpus = min(problem.request.job.workers.max_replicas, problem.capacity), problem.demand.gpus
+    needed = problem.workload.gpu_bytes(1.0 / max(1, workers), workers * gpus, gpus)
+    return workers > ASKED_FIRST and needed > float(problem.memory_bytes.min(initial=np.inf))
 
 
 def _proposed(problem: Problem, planners: Sequence[ProposingPlanner], expired: Callable[[], bool]) -> Proposals:

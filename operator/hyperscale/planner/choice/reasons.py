@@ -47,6 +47,8 @@ REASON_ORDER: Final = (
 
 MAX_COMPARED: Final = 128
 """Unused nodes compared with the planned ones, fastest first."""
+LARGE_JOB: Final = 400
+"""Workers beyond which only as many are compared as are listed: each takes workers² steps."""
 LARGEST_PERCENTAGE: Final = 2.0
 """Beyond twice as much, a factor says more than a percentage."""
 MANY_TIMES: Final = 1000.0
@@ -192,7 +194,8 @@ def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
     """Suitable nodes that were not used, the nearest miss first, with what the plan would cost with them instead of one of its own."""
     used = np.unique(np.array(chosen.order, dtype=np.int64))
     free = np.setdiff1d(np.flatnonzero(problem.slots > 0), used)
-    unused = np.sort(free[np.argsort(-problem.flops_per_second[free], kind="stable")[:MAX_COMPARED]])
+    most = MAX_COMPARED if chosen.workers <= LARGE_JOB else MAX_REJECTED
+    unused = np.sort(free[np.argsort(-problem.flops_per_second[free], kind="stable")[:most]])
     if not len(unused):
         return []
     costs = problem.costs(np.concatenate((used, unused)))
@@ -213,7 +216,7 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
     if outside:
         return Rejection(name, "Constraint", f"outside the domain of {problem.job.placement.topology.required} that was chosen")
     if math.isnan(seconds):
-        return Rejection(name, "GPUMemory", "its GPUs do not hold their part of the training graph")
+        return Rejection(name, "GPUMemory", "its GPUs do not hold their part of the training graph at the places tried")
     if not math.isfinite(seconds):
         return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
     reason, difference = _compared(seconds, chosen.objective, tolerance(problem))

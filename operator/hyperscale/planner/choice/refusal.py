@@ -10,7 +10,7 @@ import msgspec
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.plan import NEVER_FITS, Infeasible, Rejection
-from hyperscale.planner.choice.never import never
+from hyperscale.planner.choice.never import never, other_parts
 from hyperscale.planner.choice.reasons import bounded
 from hyperscale.planner.problem.candidates import hidden_gpus
 from hyperscale.planner.problem.node_room import GIB
@@ -171,10 +171,11 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
     counts = problem.counts()
     if solvable(replace(problem, workload=replace(problem.workload, full_graph_bytes=0.0, copy_bytes=0.0))):
         needed = problem.workload.gpu_bytes(1.0 / counts[-1], counts[-1] * problem.demand.gpus, problem.demand.gpus)
+        enough = int((problem.slots * (problem.memory_bytes >= needed)).sum())
         return (
             "MemoryTooSmall",
-            f"each of {counts[-1]} workers' GPUs would hold {needed / GIB:.3g} GiB of the training graph, more than the free GPUs have. "
-            "Try a larger spec.workers.maxReplicas or spec.model.batchSize to train on samples.",
+            f"an equal part for {counts[-1]} workers takes {needed / GIB:.3g} GiB of a GPU, free GPUs with room for {enough} of them have "
+            f"that, {other_parts(problem)}. Wait until GPUs with more memory are free, or try spec.model.batchSize to train on samples.",
         )
     connected = 0
     for count in _smaller(counts[0]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,8 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, objectives, volumes
 from hyperscale.planner.repair.fixed_shares import held_objectives, held_replacements
+from hyperscale.planner.search.improve import THOROUGH, improve, seated
+from hyperscale.planner.search.kernels import kernel
 from hyperscale.planner.search.local_search_batch import replacement_estimates
 
 IMPROVES: Final = 1.0 - 1e-9
@@ -22,6 +25,10 @@ MOST_SWAPS: Final = 300
 """Pairs of free positions tried in one pass."""
 ELEMENTS: Final = 24_000_000
 """Numbers that one call may touch, about 0.1 s: jobs of hundreds of workers get fewer passes and swaps, or none."""
+WHOLE_ELEMENTS: Final = 200_000_000
+"""The same where nodes share cards or uplinks: every estimate follows a ring whole. Beyond it lost ranks are filled by compiled greedy."""
+GROWN: Final = THOROUGH._replace(elements=600_000_000)
+"""Effort of that greedy's local search: one pass for 1,000 workers, several for 300; the deadline ends it before."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,11 @@ class AssignmentState:
     def size(self) -> int:
         """Candidates."""
         return len(self.room)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nodes share cards or uplinks, so that an estimate of one move follows the ring of all workers."""
+        return self.costs.railed or len(self.costs.uplink_domains) > 0
 
     def objectives(self, orders: IntArray) -> FloatArray:
         """(B,) exact objective of every row of `orders` (B, k)."""
@@ -84,12 +96,15 @@ class AssignmentState:
         seconds: FloatArray = compute + traffic + waits
         return seconds
 
-    def filled(self, seats: IntArray, starts: int) -> list[IntArray]:
+    def filled(self, seats: IntArray, starts: int, stop: Callable[[], bool] = lambda: False) -> list[IntArray]:
         """Up to `starts` placements in which every position of `seats` (k,) that is -1 has a node, added one by one where it costs least.
 
         The first of them begins with the best node for the first gap, the others with the next best ones.
+        stop: asked where the job is so large that compiled local search follows instead of `settle`
         """
         gaps = np.flatnonzero(seats < 0)
+        if self.whole and len(gaps) * len(seats) ** 2 * self.size > WHOLE_ELEMENTS:
+            return self._grown(seats, stop)
         affordable = max(1, ELEMENTS // (len(gaps) * len(seats) * self.size))
         first, _ = self._joined(seats, int(gaps[0]), min(starts, affordable))
         orders: list[IntArray] = []
@@ -104,6 +119,16 @@ class AssignmentState:
             if (order >= 0).all():
                 orders.append(order)
         return orders
+
+    def _grown(self, seats: IntArray, stop: Callable[[], bool]) -> list[IntArray]:
+        """The same by compiled greedy and local search, one placement or none."""
+        ranks = np.flatnonzero(seats >= 0)
+        left = self.room - np.bincount(seats[ranks], minlength=self.size)
+        seeds = kernel.NO_START if len(ranks) else np.flatnonzero(left > 0)[:1]
+        grown = kernel.greedy_all(self.costs, left, len(seats), seeds, seats[ranks])
+        if not len(grown):
+            return []
+        return list(improve(self.costs, left, seated(grown, ranks, len(seats)), seats >= 0, GROWN, stop)[0])
 
     def _joined(self, order: IntArray, gap: int, count: int) -> tuple[IntArray, FloatArray]:
         """The best candidates to join those placed so far, judged as a job of that many workers."""
@@ -146,7 +171,8 @@ def settle(board: AssignmentState, order: IntArray, free: BoolArray) -> IntArray
     """A placement that no single replacement or swap of the positions where `free` (k,) improves; the others stay."""
     positions = np.flatnonzero(free & ~board.fixed)
     best = float(board.objectives(order[None, :])[0])
-    affordable = ELEMENTS // max(1, len(positions) * len(order) * (board.size + CHECKED * len(order)))
+    one = max(1, len(positions) * len(order) * (board.size + CHECKED * len(order)))
+    affordable = WHOLE_ELEMENTS // (one * len(order)) if board.whole else ELEMENTS // one
     for _ in range(min(SWEEPS, affordable)):
         before = best
         for position in positions:

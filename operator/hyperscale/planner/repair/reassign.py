@@ -171,7 +171,7 @@ def _board(task: Task, pool: IntArray) -> AssignmentState:
 
 def _built(task: Task, board: AssignmentState, seats: IntArray, allowed: int, expired: Expired) -> Iterator[IntArray]:
     """Repaired placements, then the best of one more move each, up to `allowed`."""
-    beam = _repaired(board, seats)
+    beam = _repaired(board, seats, expired)
     yield from beam
     depth = min(allowed, DEEPEST)
     affordable = max(1, ELEMENTS // (BEAM * len(seats) * board.size * max(1, depth)))
@@ -182,12 +182,12 @@ def _built(task: Task, board: AssignmentState, seats: IntArray, allowed: int, ex
         yield from beam
 
 
-def _repaired(board: AssignmentState, seats: IntArray) -> list[IntArray]:
+def _repaired(board: AssignmentState, seats: IntArray, expired: Expired) -> list[IntArray]:
     """Placements with every lost rank on a node, those that stay where they are; the best few, best first."""
     lost = np.flatnonzero(seats < 0)
     if not len(lost):
         return [seats]
-    starts = board.filled(seats, BEAM)
+    starts = board.filled(seats, BEAM, expired)
     free = np.isin(np.arange(len(seats)), lost)
     settled = [settle(board, order, free) for order in starts]
     return _best_different(board, settled)

@@ -82,7 +82,7 @@ def _search(problem: Problem, expired: Expired) -> SearchResult:
     topology = problem.job.placement.topology
     parts = regions(problem)
     for region in parts:
-        search = _Search(problem, region, expired)
+        search = _Search(problem, region, expired, bool(candidates))
         candidates += search.run()
         bounds.append(search.lower_bound)
         if expired() and candidates:
@@ -99,8 +99,8 @@ def _search(problem: Problem, expired: Expired) -> SearchResult:
 class _Search:
     """Search of one region over the worker counts."""
 
-    def __init__(self, problem: Problem, region: IntArray, expired: Expired) -> None:
-        self.problem, self.expired = problem, expired
+    def __init__(self, problem: Problem, region: IntArray, expired: Expired, placed_elsewhere: bool) -> None:
+        self.problem, self.expired, self.placed_elsewhere = problem, expired, placed_elsewhere
         self.region = region
         self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
         self.pools = Pools(problem, region)
@@ -150,8 +150,8 @@ class _Search:
         self._look(count, SCREENING if count <= DENSE_COUNTS else ROUGH_LOOK)
 
     def _done(self) -> bool:
-        """Time is up and something was found."""
-        return bool(self.best) and self.expired()
+        """Time is up and something was found, here or in another region."""
+        return (self.placed_elsewhere or bool(self.best)) and self.expired()
 
     def _look(self, workers: int, effort: SearchBudget) -> None:
         """Search one worker count; past the deadline only while nothing has been found."""
@@ -175,6 +175,8 @@ class _Search:
         """Improve `orders` (B, k) and keep the best ones; the least seconds by the costs of `way`. bound: none has a lower objective."""
         workers = orders.shape[1]
         fixed = self._fixed(workers)
+        if workers > subregions.WIDE_WORKERS:  # improving them takes long, and only what is kept ends it in time
+            self._keep(pool, orders[:1], objectives(way[0], orders[:1]))
         orders, seconds = improve(*way, orders, fixed, effort, self._done)
         least = self._keep(pool, orders, seconds)
         if workers in self.best and self.best[workers].objective <= bound * REACHED:

@@ -32,7 +32,8 @@ def best_replacement(costs: Costs, order: IntArray, members: IntArray, stays: Bo
     compiled = kernel.kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order)) is not None
     whole = costs.railed or len(costs.uplink_domains) > 0
     most = min(MAX_POSITIONS, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second)))
-    most = max(1, min(most, WHOLE_STEPS // (len(members) * len(order) ** 2)) if whole else most)
+    steps = max(1, len(members) * len(order) ** 2)
+    most = max(1, min(most, WHOLE_STEPS // steps) if whole else most)
     tried = np.arange(len(order)) if len(order) <= most else np.sort(np.unique(order, return_index=True)[1])
     tried = tried[np.unique(np.linspace(0, len(tried) - 1, min(len(tried), most)).round().astype(np.int64))]
     if not compiled:
@@ -51,8 +52,9 @@ def best_replacement(costs: Costs, order: IntArray, members: IntArray, stays: Bo
 def _with_limits(costs: Costs, order: IntArray, members: IntArray, tried: IntArray) -> FloatArray:
     """The same where memory may limit shares: estimates do not know that a full GPU shifts work to the others. The ring stays."""
     estimates = _estimates(costs, order, members, tried)
-    every = len(order) <= MAX_POSITIONS and memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order))
-    places = np.repeat(tried[:, None], len(members), axis=1) if every else tried[estimates.argmin(axis=0)][None, :]
+    limited = memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order))
+    most = max(1, WHOLE_STEPS // max(1, len(members) * len(order) ** 2)) if limited else 1
+    places = tried[np.argsort(estimates, axis=0, kind="stable")[:most]]
     exact = kernel.objectives(costs, _moves(order, places, members)).reshape(places.shape)
     best = np.where(np.isfinite(exact), exact, np.inf).min(axis=0)
     return np.where(np.isfinite(estimates.min(axis=0)), np.where(np.isfinite(best), best, np.nan), np.inf)

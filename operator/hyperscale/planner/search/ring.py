@@ -20,6 +20,8 @@ BATCH_TOURS: Final = 64
 """Tours of all sets together, where that leaves each at least two."""
 MAX_REPAIRS: Final = 64
 """Improving 2-opt moves in one repair."""
+HOPS_AT_ONCE: Final = 64_000_000
+"""Pairs of workers of all rings that are reckoned at a time."""
 REPAIR_ELEMENTS: Final = 4_000_000
 """Numbers that one repair may touch, moves × workers²: rings of hundreds of workers get fewer moves."""
 
@@ -111,7 +113,7 @@ def _repair(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> IntArray
     active = np.arange(len(orders))
     for _ in range(min(MAX_REPAIRS, REPAIR_ELEMENTS // workers**2)):
         moves = _reversals(orders[active], _slowest_hops(costs, orders[active]))
-        seconds = ring_costs(costs, moves.reshape(-1, workers), volume).reshape(len(active), -1)
+        seconds = _in_parts(costs, moves.reshape(-1, workers), volume).reshape(len(active), -1)
         choice = np.argmin(seconds, axis=1)
         rows = np.arange(len(active))
         better = seconds[rows, choice] < best[active] * (1.0 - 1e-12)
@@ -120,6 +122,12 @@ def _repair(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> IntArray
             break
         best[active], orders[active] = seconds[rows, choice], moves[rows, choice]
     return orders
+
+
+def _in_parts(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> FloatArray:
+    """`ring_costs` of rings (B, k), of which so few at a time that their hops, workers² each where cards are shared, need little memory."""
+    step = max(1, HOPS_AT_ONCE // orders.shape[1] ** 2)
+    return np.concatenate([ring_costs(costs, orders[start : start + step], volume) for start in range(0, len(orders), step)])
 
 
 def _slowest_hops(costs: Costs, orders: IntArray) -> IntArray:

@@ -45,6 +45,8 @@ from hyperscale.util.child_process import ENVIRONMENT as ENVIRONMENT
 logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-m", "hyperscale.planner.service.worker", "--nice", "5")
+AGAIN_FRACTION: Final = 0.25
+"""Part of the deadline by which a search ends that the first attempt did not end in time."""
 GRACE_SECONDS: Final = 1.0
 """Beyond the planner's own deadline, for the way there and back."""
 START_SECONDS: Final = 30.0
@@ -113,9 +115,9 @@ class PlannerProcess:
         """A checked plan, or why there is none; takes at most twice the deadline with its grace, and the planner's start."""
         fallbacks: tuple[str, ...] = ()
         message = ""
-        for attempt in (request, _heuristic(request)):
+        for attempt in (request, _again(request)):
             try:
-                answer = await self._attempt(attempt, snapshot, policy)
+                answer = await self._attempt(attempt, request.deadline_seconds, snapshot, policy)
             except PlannerError as failure:
                 logger.warning("%s: planner %s failed: %s: %s", request.job_key, attempt.job.planner.value, failure.fallback, failure)
                 self._on_failure(failure.fallback)
@@ -125,8 +127,10 @@ class PlannerProcess:
             return replace(answer, fallbacks=(*fallbacks, *answer.fallbacks)) if isinstance(answer, Plan) else answer
         return Infeasible(reason="PlannerFailed", message=f"no planner gave a usable answer ({', '.join(fallbacks)}): {message}")
 
-    async def _attempt(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
-        answer = await self._answer(partial(Ask, request=request), request.deadline_seconds, snapshot, policy)
+    async def _attempt(
+        self, request: PlanRequest, deadline_seconds: float, snapshot: ClusterSnapshot, policy: PolicySpec
+    ) -> Plan | Infeasible:
+        answer = await self._answer(partial(Ask, request=request), deadline_seconds, snapshot, policy)
         if not isinstance(answer, Planned | NotPlanned):
             raise PlannerError(CRASHED, "the planner answered another question")
         plan = answer.plan if isinstance(answer, Planned) else answer.infeasible
@@ -234,5 +238,7 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def _heuristic(request: PlanRequest) -> PlanRequest:
-    return replace(request, job=replace(request.job, planner=PlannerChoice.HEURISTIC))
+def _again(request: PlanRequest) -> PlanRequest:
+    """The question for the second time: by the heuristic, with less time to search and so more for what nothing interrupts."""
+    seconds = request.deadline_seconds * AGAIN_FRACTION
+    return replace(request, job=replace(request.job, planner=PlannerChoice.HEURISTIC), deadline_seconds=seconds)

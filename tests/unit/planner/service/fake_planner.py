@@ -26,7 +26,7 @@ def say(ask: Ask, text: str) -> Answer:
 
 def misbehave(behaviour: str, ask: Ask) -> Answer | None:
     """What it does instead of planning; None when it behaves."""
-    if behaviour == "hang":
+    if behaviour == "hang" or (behaviour == "slow" and ask.request.deadline_seconds > 1.0):
         time.sleep(FOREVER_SECONDS)
     if behaviour == "crash":
         sys.stderr.write("ValueError: bad luck\n")

@@ -109,6 +109,13 @@ async def test_after_a_deadline_the_heuristic_is_asked(make: Make) -> None:
     assert found.fallbacks == ("PlannerTimeout",)
 
 
+async def test_the_second_time_the_search_has_less_time_so_that_the_rest_ends_before_the_deadline(make: Make) -> None:
+    """Asked again with the same time, a job of 1,000 workers ran into the same end twice."""
+    found = await planned(make("slow"), seconds=2.0)
+    assert isinstance(found, Plan)
+    assert found.fallbacks == ("PlannerTimeout",)
+
+
 async def test_when_nobody_answers_there_is_one_sentence_with_the_last_words(make: Make) -> None:
     found = await planned(make("crash"))
     assert isinstance(found, Infeasible)
