@@ -176,7 +176,9 @@ def _runner_up(chosen: Candidate, others: Sequence[Candidate]) -> str:
         return ""
     difference = _percent(same[0].objective, chosen.objective)
     compared = "is as fast" if difference == SAME else f"costs {difference}"
-    return f"Next best set takes {_listed(instead)} for {_listed(without)} and {compared}."
+    if difference.startswith("-"):
+        compared = f"costs {difference[1:]} less, too little to decide"
+    return f"Next best set that the search kept takes {_listed(instead)} for {_listed(without)} and {compared}."
 
 
 def _topology(problem: Problem, chosen: Candidate) -> str:
