@@ -53,7 +53,7 @@ def test_a_large_job_that_no_nodes_could_hold_is_refused_before_a_search(monkeyp
 
 
 def questioned(asked: int) -> Callable[[], bool]:
-    """A clock that is up after so many questions."""
+    """A clock that is up after `asked` questions."""
     left = [asked]
 
     def up() -> bool:
