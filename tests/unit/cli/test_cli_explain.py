@@ -61,7 +61,7 @@ def test_every_reason_why_there_is_no_plan_says_what_happens_and_what_to_do(reas
 
 def test_advice_on_a_graph_that_no_free_gpu_holds_is_the_planners_own() -> None:
     """Memory of the container is not what is short: `spec.workers.resources` changes nothing."""
-    seen = beside(flat(2, gpu_memory_bytes=4 * GIB), *AWAY)
+    seen = beside(flat(4, gpu_memory_bytes=4 * GIB), *AWAY)
     refusal = refused(seen, training(**{**need(2), "dataset": LARGE_GRAPH}))
     advice = " ".join(explain(record(status(reason=refusal.reason))).advice)
     for field in ("spec.workers.maxReplicas", "spec.model.batchSize"):

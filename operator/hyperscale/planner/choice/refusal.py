@@ -171,11 +171,13 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
     counts = problem.counts()
     if solvable(replace(problem, workload=replace(problem.workload, full_graph_bytes=0.0, copy_bytes=0.0))):
         needed = problem.workload.gpu_bytes(1.0 / counts[-1], counts[-1] * problem.demand.gpus, problem.demand.gpus)
+        more = "a larger spec.workers.maxReplicas, or " if problem.capacity > counts[-1] else ""
         enough = int((problem.slots * (problem.memory_bytes >= needed)).sum())
         return (
             "MemoryTooSmall",
             f"an equal part for {counts[-1]} workers takes {needed / GIB:.3g} GiB of a GPU, free GPUs with room for {enough} of them have "
-            f"that, {other_parts(problem)}. Wait until GPUs with more memory are free, or try spec.model.batchSize to train on samples.",
+            f"that, {other_parts(problem)}. Wait until GPUs with more memory are free, "
+            f"or try {more}spec.model.batchSize to train on samples.",
         )
     connected = 0
     for count in _smaller(counts[0]):
