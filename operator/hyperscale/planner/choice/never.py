@@ -142,9 +142,9 @@ def _part_too_large(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     needed = problem.workload.gpu_bytes(1.0 / workers, workers * gpus, gpus)
     room = max((len(memory) for memory in _memory_of_slots(problem, sizes, most + 1)), default=0)
     larger = "a larger spec.workers.maxReplicas, or " if room > most and not fixed else ""
-    count = f"{workers} worker{'s' if workers > 1 else ''}"
+    many = f"{workers} worker{'s' if workers > 1 else ''}"
     return (
-        f"an equal part for {count}, the most that may or can run, takes {needed / GIB:.3g} GiB of a GPU. The GPUs of nodes that "
+        f"an equal part for {many}, the most that may or can run, takes {needed / GIB:.3g} GiB of a GPU. The GPUs of nodes that "
         f"can host one have at most {largest / GIB:.3g} GiB, of which {USABLE_MEMORY_RATIO:.0%} count, {other_parts(problem)}. "
         f"Try {larger}spec.model.batchSize to train on samples, {OR_ADD}"
     )
