@@ -15,6 +15,7 @@ from hyperscale.model.api.policy import MAX_NETWORK_CARDS
 from hyperscale.model.cluster import NVLINK, PATH_KINDS, ClusterSnapshot, Gpu, GpuPaths, Link, Node, Quality, Sample
 from hyperscale.observe.files import hulk, matrix
 from hyperscale.observe.files.bounded import SnapshotError, read_bounded, read_text
+from hyperscale.observe.files.unknown_fields import unknown_fields
 from hyperscale.util.nesting import shallow
 
 SCHEMA_VERSION: Final = 1
@@ -114,7 +115,7 @@ def _parse_json(content: bytes, file: Path) -> ClusterSnapshot:
         snapshot = _DECODER.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(file, _where(error)) from error
-    problem = next(_problems(snapshot), None)
+    problem = next(unknown_fields(outline), None) or next(_problems(snapshot), None)
     if problem is not None:
         raise SnapshotError(file, problem)
     return replace(
@@ -165,8 +166,9 @@ def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
 def _amount_problems(node: Node) -> Iterator[str]:
     """Amounts below 0, and such as no node has."""
     counts = (node.allocatable_gpus, node.requested_gpus, node.requested_memory_bytes, node.gpu_memory_bytes or 0)
-    if min(counts) < 0 or node.requested_cpu_cores < 0:
-        yield "allocatableGpus, requestedGpus, gpuMemoryBytes and requests: must not be negative"
+    amounts = (node.requested_cpu_cores, node.allocatable_cpu_cores or 0.0, node.allocatable_memory_bytes or 0)
+    if min(*counts, *amounts) < 0:
+        yield "GPUs, cores and memory, allocatable and requested: must not be negative"
     yield from _too_much(node)
     if not all(0 <= amount <= MAX_BYTES for amount in (*node.allocatable.values(), *node.requested.values())):
         yield f"allocatable and requested: write amounts from 0 to {MAX_BYTES}"
