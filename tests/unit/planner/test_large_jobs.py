@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from hyperscale.model.api.job import JobSpec
@@ -14,8 +15,10 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.repair import local_search
+from hyperscale.planner.search import ring
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import GIB, gpu_node, planned, refused, snapshot, training
+from tests.property.test_kernel_agreement import case
 
 ZONE = "topology.kubernetes.io/zone"
 DATASET = {"source": {"persistentVolumeClaim": {"claimName": "g"}}, "vertices": 111_000_000, "edges": 1_600_000_000, "featureSize": 128}
@@ -84,3 +87,16 @@ def test_many_lost_ranks_get_nodes_though_time_is_up(monkeypatch: pytest.MonkeyP
     plan = pinned_half(cards, 40, questioned(1))
     assert isinstance(plan, Plan), plan
     assert [worker.node for worker in plan.workers][:8:2] == ["n000"] * 4
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_rings_that_are_reckoned_in_parts_are_the_same_rings(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All moves of a ring of 1,000 workers at once took two gigabytes."""
+    costs, slots, workers, rng = case((12, 10, "Capacity", 0.0))
+    seats = np.repeat(np.arange(len(slots)), slots)
+    orders = np.array([rng.permutation(seats)[:workers] for _ in range(rows)], dtype=np.int64).reshape(rows, workers)
+    stays = np.zeros(workers, dtype=np.bool_)
+    whole = ring.ring_orders(costs, orders, stays)
+    monkeypatch.setattr(ring, "HOPS_AT_ONCE", 1)
+    assert (ring.ring_orders(costs, orders, stays) == whole).all()
+    assert whole.shape == orders.shape

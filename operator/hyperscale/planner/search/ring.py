@@ -125,9 +125,9 @@ def _repair(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> IntArray
 
 
 def _in_parts(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> FloatArray:
-    """`ring_costs` of rings (B, k), of which so few at a time that their hops, workers² each where cards are shared, need little memory."""
+    """`ring_costs` of rings (B, k), some at a time: where cards are shared, each needs workers² numbers."""
     step = max(1, HOPS_AT_ONCE // orders.shape[1] ** 2)
-    return np.concatenate([ring_costs(costs, orders[start : start + step], volume) for start in range(0, len(orders), step)])
+    return np.concatenate([ring_costs(costs, orders[start : start + step], volume) for start in range(0, max(1, len(orders)), step)])
 
 
 def _slowest_hops(costs: Costs, orders: IntArray) -> IntArray:
