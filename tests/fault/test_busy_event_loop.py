@@ -1,4 +1,4 @@
-"""The Lease does not wait for the operator's event loop: renewed while that does not turn, and lost in time."""
+"""The Lease does not wait for the operator's event loop: renewed while that does not turn, lost in time, given up at the end."""
 
 from __future__ import annotations
 
@@ -82,6 +82,35 @@ def test_a_lease_that_another_takes_is_lost_while_the_event_loop_does_not_turn(
         await thread.close()
 
     asyncio.run(busy())
+    assert stage.lease_holder() == "thief"
+    stage.api.patch(LEASE, {"spec": {"holderIdentity": ""}})
+
+
+def test_a_lease_is_given_up_although_a_renewal_came_through_whose_answer_was_not_read(
+    stage: Stage, leasing: Callable[[threading.Event], LeaseThread]
+) -> None:
+    """SIGTERM cancels a renewal that is under way; the API server may carry it out all the same."""
+
+    async def ended() -> None:
+        thread = leasing(threading.Event())
+        await thread.start()
+        await thread.acquire()
+        stage.api.patch(LEASE, {"spec": {"leaseTransitions": 7}})
+        await thread.close()
+
+    asyncio.run(ended())
+    assert stage.lease_holder() == ""
+
+
+def test_a_lease_that_another_took_is_not_given_up(stage: Stage, leasing: Callable[[threading.Event], LeaseThread]) -> None:
+    async def ended() -> None:
+        thread = leasing(threading.Event())
+        await thread.start()
+        await thread.acquire()
+        stage.api.patch(LEASE, {"spec": {"holderIdentity": "thief"}})
+        await thread.close()
+
+    asyncio.run(ended())
     assert stage.lease_holder() == "thief"
     stage.api.patch(LEASE, {"spec": {"holderIdentity": ""}})
 

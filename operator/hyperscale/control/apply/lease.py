@@ -30,6 +30,7 @@ ATTEMPT_SHARE: Final = 1 / 3
 """Of the duration, that one attempt may take: within the deadline there must be time for another."""
 RETRY_SECONDS: Final = 1.0
 """After an attempt that failed."""
+RELEASE_ATTEMPTS: Final = 3
 
 
 class Lease:
@@ -92,13 +93,28 @@ class Lease:
         return await self._try() or self._holder() in ("", self._identity)
 
     async def release(self) -> None:
-        """Give the Lease up so that a successor need not wait; best effort."""
-        if self._holder() == self._identity:
-            self._record["spec"]["holderIdentity"] = ""
-            try:
-                await self._client.replace(self._path(), self._record)
-            except ApiError as error:
-                _LOG.warning("the Lease was not released: %s", error)
+        """Give the Lease up so that a successor need not wait; best effort.
+
+        A renewal that was cut off may reach the API server all the same: then the Lease is read, and given up as it is now.
+        """
+        try:
+            async with self._lock:
+                for _ in range(RELEASE_ATTEMPTS):
+                    if self._holder() != self._identity or await self._given_up():
+                        return
+                    self._remember(await self._client.find(self._path()) or {})
+            _LOG.warning("the Lease was not released: it was written %d times meanwhile", RELEASE_ATTEMPTS)
+        except ApiError as error:
+            _LOG.warning("the Lease was not released: %s", error)
+
+    async def _given_up(self) -> bool:
+        """Write that nobody holds the Lease; False where it is no longer as it was read. Raises ApiError."""
+        spec = {**self._record["spec"], "holderIdentity": ""}
+        try:
+            self._remember(await self._client.replace(self._path(), {**self._record, "spec": spec}))
+        except ConflictError:
+            return False
+        return True
 
     async def _try(self) -> bool:
         """Take or renew once; False when another holds it or the API did not answer."""
