@@ -160,7 +160,8 @@ def operations(case: Case) -> float:
     heads = case.heads if case.attends else 1
     model = cast("ModelSpec", _Model(Architecture(case.architecture), case.hidden // heads, heads))
     stack = layer_costs.layers(model, case.features, CLASSES)
-    return layer_costs.TRAINING_PASSES * sum(layer_costs.layer_flops(model, layer, case.vertices, case.edges) for layer in stack)
+    shape = case.vertices, case.vertices, case.edges
+    return sum(layer_costs.layer_work(model, layer, *shape, first=layer is stack[0]) for layer in stack)
 
 
 def predicted_bytes(case: Case, *, cuda: bool) -> float:

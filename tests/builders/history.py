@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 from hyperscale.control.history.runs_table import FinishedRun
+from hyperscale.model.history.corrections import COST_MODEL
+
+PREDICTED_NOW = f'{{"predicted":{{"costModel":{COST_MODEL}}}}}'
+"""A plan of which nothing is known but that today's cost model predicted it."""
 
 RUN = FinishedRun(
     uid="0",
@@ -34,7 +38,7 @@ RUN = FinishedRun(
     communication_seconds=0.5,
     accuracy=0.81,
     epochs=100,
-    plan="{}",
+    plan=PREDICTED_NOW,
     measured='{"epoch":100}',
 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot, Node
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan, Prediction, WorkerPlacement, gpus_by_node
 from hyperscale.model.planning import PlanRequest
@@ -45,7 +46,7 @@ def plan(*nodes: str, gpus: int = 1, product: str | None = "NVIDIA-A100", partit
         partitions=count * gpus if partitions is None else partitions,
         workers=workers,
         ranks_by_node=gpus_by_node(workers),
-        predicted=Prediction(epoch_seconds=2.0, communication_seconds=0.5, low_seconds=1.0, high_seconds=3.0),
+        predicted=Prediction(epoch_seconds=2.0, communication_seconds=0.5, low_seconds=1.0, high_seconds=3.0, cost_model=COST_MODEL),
         objective=2.25,
     )
 

@@ -10,6 +10,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition, ConditionStatus
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
@@ -45,7 +46,7 @@ def plan(*nodes: str, plan_id: str = "0123456789abcdef", planner: str = "Heurist
         partitions=len(nodes),
         workers=workers,
         ranks_by_node=gpus_by_node(workers),
-        predicted=Prediction(epoch_seconds=1.0, communication_seconds=0.1),
+        predicted=Prediction(epoch_seconds=1.0, communication_seconds=0.1, cost_model=COST_MODEL),
         objective=1.01,
     )
 

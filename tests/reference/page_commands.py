@@ -57,7 +57,7 @@ FILES: Final[dict[str, dict[str, Run]]] = {
         ),
     },
     "tasks/evaluate.md": {
-        "hyperscale evaluate -f examples/arxiv-sage-s3.yaml --snapshot examples/cluster.json --deadline-seconds 60": Run(),
+        "hyperscale evaluate -f examples/arxiv-sage-s3.yaml --snapshot examples/cluster.json --deadline-seconds 120": Run(),
         "hyperscale evaluate -f job.yaml --stage proof --model train.py:Net": Run(EVALUATE + " --stage proof --model train.py:Net"),
         "hyperscale evaluate -f job.yaml --failure-rate 2.3": Run(EVALUATE + " --failure-rate 2.3"),
         "hyperscale evaluate -f job.yaml --failures events.csv": Run(EVALUATE + " --failures events.csv"),

@@ -20,23 +20,21 @@ from hyperscale.model.history.step_curves import StepTime
 
 MAX_REJECTED = 32
 """Rejections kept in a plan: enough to explain, small enough for status."""
-
 MAX_SCORES = 8
 """Planners named in a plan."""
-
 MAX_SENTENCES = 16
 """Reasons, and likewise fallbacks, kept in a plan."""
 
 MAX_REASON_LENGTH = 512
 MAX_FALLBACK_LENGTH = 128
 MAX_MESSAGE_LENGTH = 256
+"""Characters of a rejection's message."""
 MAX_RESOURCE_LENGTH = 540
 """The names of two nodes, and a few words."""
-"""Characters of a rejection's message."""
 MAX_PRODUCTS_LENGTH = 512
+"""Characters of all GPU products of a correction together."""
 MIN_SPREAD = 0.05
 """Of ln(measured / corrected prediction): a few runs of the same job differ by less than the next job will."""
-"""Characters of all GPU products of a correction together."""
 
 NodeName = Annotated[str, Meta(max_length=253)]
 PlannerName = Annotated[str, Meta(max_length=32)]
@@ -111,6 +109,8 @@ class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     latency, or overhead of steps."""
     parts: Annotated[tuple[PredictedPart, ...], Meta(max_length=MAX_PARTS)] = ()
     """What the epoch is spent on, by tables and measurements alone; history learns from it."""
+    cost_model: int | None = None
+    """Version of the cost model that predicted it; absent in plans of its first. Finished runs of other versions teach nothing."""
 
 
 class PlanFigures(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

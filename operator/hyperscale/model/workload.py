@@ -54,6 +54,9 @@ class WorkloadProfile:
     train_vertices: int | None = None
     """Labelled vertices that an epoch trains on; None: all."""
 
+    host_seconds: float = 0.0
+    """Sampled: what an epoch takes on the processors beside the GPUs if one rank did it all: drawn neighbours, their features."""
+
     def steps(self, workers: int, gpus_per_worker: int) -> int:
         """Optimizer steps of one epoch, each with one allreduce."""
         if self.batch_size is None:

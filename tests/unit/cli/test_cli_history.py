@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from hyperscale.cli.explain.explanation import ExplainedJob, explain, plan_sentence
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.plan import Correction, Prediction
 from hyperscale.model.status import StateWord
 from tests.builders import history as recorded
@@ -242,10 +243,12 @@ def test_runs_say_which_correction_was_used_and_curves_how_good_they_are(tmp_pat
         shape = shapes[number % 8]
         plan_json = {
             "workers": [{"node": f"n{place}", "gpus": 1} for place, count in enumerate(shape) for _ in range(count)],
-            "predicted": {"calibration": {"byCurve": number == 23}},
+            "predicted": {"calibration": {"byCurve": number == 23}, "costModel": COST_MODEL},
         }
         seconds = 10.0 / sum(shape) + 3.0 * (len(shape) - 1)
-        runs.append(replace(RUN, uid=str(number), finished_at=float(number), measured_seconds=seconds, plan=json.dumps(plan_json)))
+        runs.append(
+            replace(RUN, uid=str(number), finished_at=float(number), measured_seconds=seconds, plan=msgspec.json.encode(plan_json).decode())
+        )
     history.record(runs)
     history.close()
     shown = json.loads(run("history", "--url", url, "-o", "json").out)

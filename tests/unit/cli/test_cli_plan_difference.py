@@ -108,10 +108,8 @@ def test_explain_of_a_running_job_offers_nothing(files: Files) -> None:
 
 
 def test_a_preview_shows_alternatives_with_the_wide_output(files: Files) -> None:
-    plain, wide = (
-        run("plan", "-f", files.job, "--snapshot", files.snapshot),
-        run("plan", "-f", files.job, "--snapshot", files.snapshot, "-o", "wide"),
-    )
+    wider = files.write("wider.yaml", job(workers={**job()["spec"]["workers"], "maxReplicas": 8}))
+    plain, wide = (files.plan(*output, job=wider) for output in ((), ("-o", "wide")))
     assert (wide.code, wide.err) == (0, plain.err)
     assert wide.out.startswith(plain.out)
     assert wide.out.count("ALTERNATIVES") == 1

@@ -245,6 +245,6 @@ def test_runs_of_another_architecture_hardly_move_a_job_with_runs_of_its_own(car
     other = exact[lied]._replace(namespace="other", architecture="GAT", measured_seconds=ratio * exact[lied].measured_seconds)
     learned = replace(corrections_of([*exact * 40, *[other] * 10])["GraphSAGE"], explores=False)
     again = [planned(cluster, job, corrections=learned).predicted.epoch_seconds for cluster in clusters]
-    assert again == pytest.approx([plan.predicted.epoch_seconds for plan in plans], rel=0.025)
+    assert again == pytest.approx([plan.predicted.epoch_seconds for plan in plans], rel=0.03)
     alone = replace(corrections_of(exact * 40)["GraphSAGE"], explores=False)
     assert nodes_of(two_workers(learned)) == nodes_of(two_workers(alone))

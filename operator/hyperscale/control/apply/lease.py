@@ -108,7 +108,7 @@ class Lease:
             _LOG.warning("the Lease was not released: %s", error)
 
     async def _given_up(self) -> bool:
-        """Write that nobody holds the Lease; False where it is no longer as it was read. Raises ApiError."""
+        """Write the Lease without a holder; False where it is no longer as it was read. Raises ApiError."""
         spec = {**self._record["spec"], "holderIdentity": ""}
         try:
             self._remember(await self._client.replace(self._path(), {**self._record, "spec": spec}))

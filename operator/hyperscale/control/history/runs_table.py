@@ -11,6 +11,7 @@ import sqlalchemy as sql
 from msgspec.structs import FieldInfo, fields
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.history.step_curves import ABSURD_RATIO, Workload
 
 SUCCEEDED: Final = "Succeeded"
@@ -128,6 +129,7 @@ TEACHING_TEXTS: Final = (
     RUNS.c.measured.not_like('%"generated":true%'),
     # What is predicted is the way between GPUs; copies through host memory say nothing about that way.
     RUNS.c.measured.not_like('%"hostStaging":true%'),
+    sql.or_(*(RUNS.c.plan.like(f'%"costModel":{COST_MODEL}{end}%') for end in ",}")),
 )
 TEACHES: Final = (*TEACHING_FIGURES, *TEACHING_TEXTS)
 NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)

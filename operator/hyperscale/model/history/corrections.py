@@ -53,6 +53,10 @@ class PartKind(enum.StrEnum):
     """Launches and other fixed times."""
 
 
+COST_MODEL: Final = 2
+"""Version of what predictions are made with. It rises where they change so much that ratios of earlier ones would mislead."""
+
+
 class PredictedPart(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Seconds of an epoch by the tables and measurements alone, without corrections."""
 

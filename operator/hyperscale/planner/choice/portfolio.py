@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.plan import (
     Infeasible,
     Plan,
@@ -241,6 +242,7 @@ def _prediction(used: UsedNodes, figures: Breakdown, share: FloatArray) -> Predi
         calibration=calibration,
         bound_by=bounded_by(used, share, figures.slowest_worker),
         parts=stated.parts,
+        cost_model=COST_MODEL,
     )
 
 

@@ -55,6 +55,7 @@ MANY_TIMES: Final = 1000.0
 SAME: Final = "+0.0 %"
 ROUNDING: Final = 1e-9
 LEAST_SHOWN_GAP: Final = 0.001
+LEAST_SHOWN_HOST: Final = 0.1
 LARGEST_GAP: Final = 1.0
 """A bound weaker than twice the best says nothing about the plan."""
 
@@ -140,9 +141,11 @@ def _slowest_worker(problem: Problem, chosen: Candidate, figures: Breakdown) -> 
     node = problem.graph.nodes[problem.nodes[member]]
     use_known = bool(problem.utilization_known[member])
     use = f"{problem.utilization[member]:.0%} in use" if use_known else "use unknown"
+    host = problem.host_ratio[member]
+    drawn = f" ({host:.0%} on the host: drawn neighbours, their features)" if host >= LEAST_SHOWN_HOST else ""
     return (
         f"Slowest worker is {figures.slowest_worker} on {node.name} ({node.gpu_product or 'unlabelled GPU'}, {use}): "
-        f"compute {figures.compute_seconds:.4g} s, boundary data {figures.halo_seconds:.4g} s an epoch."
+        f"compute {figures.compute_seconds:.4g} s{drawn}, boundary data {figures.halo_seconds:.4g} s an epoch."
     )
 
 

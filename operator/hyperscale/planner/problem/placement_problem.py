@@ -76,9 +76,18 @@ class Problem:
     @cached_property
     def stated_flops_per_second(self) -> FloatArray:
         """(m,) the same by tables and policy alone."""
+        return self._gpu_flops_per_second * (1.0 - self.host_ratio) * self.demand.gpus
+
+    @cached_property
+    def host_ratio(self) -> FloatArray:
+        """(m,) 0..1 of a rank's compute that is work on its host, which grows with its share as arithmetic does."""
+        arithmetic = self.workload.epoch_flops / self._gpu_flops_per_second
+        return self.workload.host_seconds / (self.workload.host_seconds + arithmetic)
+
+    @cached_property
+    def _gpu_flops_per_second(self) -> FloatArray:
         idle = np.maximum(1.0 - self.utilization, LEAST_IDLE_RATIO)
-        speed = np.array([speed.flops_per_second for speed in self.speeds])
-        return speed * idle * self.demand.gpus
+        return np.array([speed.flops_per_second for speed in self.speeds]) * idle
 
     @cached_property
     def memory_bytes(self) -> FloatArray:

@@ -10,16 +10,30 @@ from hyperscale.model.api.choices import Architecture
 if TYPE_CHECKING:  # needs msgspec, which benchmarks/gpu.py goes without
     from hyperscale.model.api.job import ModelSpec
 
-SPARSE_WEIGHT: Final = 12.0
-"""Time of one operation of a neighbour sum in operations of a dense product: it is bound by memory traffic.
-Fitted to published full-graph GraphSAGE epochs on one A100 (Reddit, products, orkut; Bajaj et al., VLDB 2025, table 21)."""
+DENSE_WEIGHT: Final = 0.7
+"""Of one addition or multiplication of a dense product, in the operations of the table of GPUs (`planner/problem/speeds.py`).
 
-ATTENTION_WEIGHT: Final = 360.0
-"""Operations of a neighbour sum that attention takes for one message and head beside its weighted sum: scores, softmax, dropout.
-Fitted to epochs of our own layers on one H100 (docs/benchmarks/gpu.md): 5 to 20 M edges, 1 to 8 heads, within 16 %."""
+This weight and those below are fitted to epochs of the worker's own layers on an H100 and an H200 and to published ones of full-graph
+GraphSAGE on one A100 (Bajaj et al., VLDB 2025, table 21): `python -m benchmarks.gpu_epochs`, docs/benchmarks/gpu.md.
+"""
 
-TRAINING_PASSES: Final = 3.0
-"""Forward, gradient of the inputs, gradient of the weights."""
+NUMBER_WEIGHT: Final = 21.0
+"""Of one number that a message carries: bound by memory traffic."""
+
+MESSAGE_WEIGHT: Final = 720.0
+"""Of one message whatever its width: its indices, and rows that lie apart."""
+
+COLUMN_WEIGHT: Final = 410.0
+"""Of one number of a vertex that a layer reads or writes: dropout, activation, their gradients."""
+
+VERTEX_WEIGHT: Final = 35_000.0
+"""Of one vertex and layer whatever its width: rows, loss and evaluation of masks."""
+
+ATTENTION_WEIGHT: Final = 10_000.0
+"""Of attention for one message and head: scores, softmax, dropout and their gradients."""
+
+WEIGHT_PASSES: Final = 3.0
+"""Products of a layer with a weight matrix: forward, gradients of the inputs (not of the features) and of the weights."""
 
 
 class Layer(NamedTuple):
@@ -55,16 +69,24 @@ def weighs_own_rows(model: ModelSpec) -> bool:
     return model.architecture is Architecture.GRAPH_SAGE and aggregator != "GCN"
 
 
-def layer_flops(model: ModelSpec, layer: Layer, vertices: float, edges: float) -> float:
-    """Forward operations of one layer over `vertices` outputs and `edges` messages, in equivalents of dense operations."""
-    narrow = min(layer.inputs, layer.outputs)
-    if model.architecture is Architecture.GAT:
-        # One projection, then per message the weighted sum and the attention.
-        attention = ATTENTION_WEIGHT * layer.heads
-        return 2.0 * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * (2.0 * layer.outputs + attention)
-    projections = 2.0 if weighs_own_rows(model) else 1.0
-    # Frameworks project first when that makes the messages narrower.
-    return 2.0 * projections * vertices * layer.inputs * layer.outputs + SPARSE_WEIGHT * edges * 2.0 * narrow
+def layer_work(model: ModelSpec, layer: Layer, sources: float, destinations: float, edges: float, *, first: bool) -> float:
+    """Operations of one training step in one layer, as the table of GPUs counts them, forward and backward.
+
+    sources, destinations: vertices that it reads and computes
+    edges:                 messages between them
+    first:                 whether its inputs are the features, which need no gradient
+    """
+    attends = model.architecture is Architecture.GAT
+    # The worker and other frameworks project first where that makes the messages narrower.
+    projects = attends or layer.outputs <= layer.inputs
+    projected = (sources if projects else destinations) + (destinations if weighs_own_rows(model) else 0.0)
+    products = 2.0 * projected * layer.inputs * layer.outputs * (WEIGHT_PASSES - first)
+    messages = edges * (2.0 if projects or not first else 1.0)
+    carried = messages * (layer.outputs if projects else layer.inputs)
+    columns = sources * layer.inputs + destinations * layer.outputs
+    attention = ATTENTION_WEIGHT * edges * layer.heads if attends else 0.0
+    sums = NUMBER_WEIGHT * carried + MESSAGE_WEIGHT * messages + attention
+    return DENSE_WEIGHT * products + sums + COLUMN_WEIGHT * columns + VERTEX_WEIGHT * destinations
 
 
 def parameters(model: ModelSpec, stack: tuple[Layer, ...]) -> int:

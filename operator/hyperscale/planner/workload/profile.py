@@ -8,7 +8,7 @@ from hyperscale.model.api.datasets import DatasetSize, dataset_size, train_verti
 from hyperscale.model.api.job import Architecture, Compression, JobSpec, ModelSpec, PartitioningMethod
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.workload import training_memory
-from hyperscale.planner.workload.layer_costs import TRAINING_PASSES, Layer, layer_flops, layers, parameters, weighs_own_rows
+from hyperscale.planner.workload.layer_costs import DENSE_WEIGHT, WEIGHT_PASSES, Layer, layer_work, layers, parameters, weighs_own_rows
 from hyperscale.planner.workload.sampled_steps import effective_fanouts, frontier
 from hyperscale.util.float_sums import sum_in_order
 
@@ -17,8 +17,14 @@ OPTIMIZER_COPIES: Final = 4
 """Parameter, gradient and Adam's two moments."""
 BLIND: Final = (PartitioningMethod.RANDOM, PartitioningMethod.DEGREE, PartitioningMethod.NONE)
 """Methods that put vertices into parts without looking at who their neighbours are."""
-LAYER_OVERHEAD_SECONDS: Final = 1.5e-3
-"""Framework and launch time of one layer, forward and backward: Cora's 2 layers take 3.9 ms on a V100 (Wang et al. 2019)."""
+LAYER_OVERHEAD_SECONDS: Final = 1.2e-3
+"""Framework and launch time of one layer, forward and backward: two of 0.1 M edges take 2.4 to 3.0 ms (docs/benchmarks/gpu.md)."""
+ATTENTION_OVERHEAD_SECONDS: Final = 3.7e-3
+"""The same of a layer with attention, which launches for each block of heads."""
+DRAW_SECONDS: Final = 0.28e-6
+"""Of one drawn neighbour on the host of a GPU: draws, numbering, the block's matrix (docs/benchmarks/gpu.md)."""
+HOST_BYTES_PER_SECOND: Final = 2.3e9
+"""At which a step's features are gathered in the host's memory and copied to the GPU (the same page)."""
 
 
 def profile(job: JobSpec) -> WorkloadProfile:
@@ -30,12 +36,13 @@ def profile(job: JobSpec) -> WorkloadProfile:
     count = parameters(model, stack)
     trained = train_vertices(job)
     volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, model.batch_size, trained)
-    epoch_flops, halo_bytes_per_copy, fetch_bytes, graph_memory, step_bytes = volumes
+    epoch_flops, halo_bytes_per_copy, fetch_bytes, graph_memory, step_bytes, host_seconds = volumes
+    launches = ATTENTION_OVERHEAD_SECONDS if model.architecture is Architecture.GAT else LAYER_OVERHEAD_SECONDS
     return WorkloadProfile(
         vertices=size.vertices,
         edges=size.edges,
         epoch_flops=epoch_flops,
-        step_overhead_seconds=model.layers * LAYER_OVERHEAD_SECONDS,
+        step_overhead_seconds=model.layers * launches,
         gradient_bytes=count * FLOAT_BYTES * (0.5 if job.allreduce.compression is Compression.FP16 else 1.0),
         parameter_bytes=float(count * FLOAT_BYTES * OPTIMIZER_COPIES),
         batch_size=model.batch_size,
@@ -47,11 +54,12 @@ def profile(job: JobSpec) -> WorkloadProfile:
         step_bytes=step_bytes,
         train_vertices=trained,
         random_partition=job.partitioning.method in BLIND,
+        host_seconds=host_seconds,
     )
 
 
-Volumes = tuple[float, float, float, training_memory.Need, float]
-"""epoch_flops, halo_bytes_per_copy, fetch_bytes_per_step, memory of vertices and edges, step_bytes."""
+Volumes = tuple[float, float, float, training_memory.Need, float, float]
+"""epoch_flops, halo_bytes_per_copy, fetch_bytes_per_step, memory of vertices and edges, step_bytes, host_seconds."""
 
 
 def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -> Volumes:
@@ -59,29 +67,31 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
     degree = size.edges / size.vertices
     fanouts = reversed(effective_fanouts(model.fanouts, len(stack), degree))
     flops = sum_in_order(
-        layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True)
+        layer_work(model, layer, size.vertices, size.vertices, size.vertices * fanout, first=layer is stack[0])
+        for layer, fanout in zip(stack, fanouts, strict=True)
     )
     halo_bytes = sum_in_order(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
     network = network_of(model, stack)
     graph_memory = training_memory.full_graph(network, size.vertices, size.edges)
     room = float(training_memory.blocks(network) + training_memory.LIBRARIES)
-    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, graph_memory, room
+    return flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, graph_memory, room, 0.0
 
 
 def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int, trained: int) -> Volumes:
     """Every training vertex is a seed once; each step fetches the features of its whole input frontier."""
     fanouts = effective_fanouts(model.fanouts, len(stack), size.edges / size.vertices)
     sizes = frontier(batch_size, fanouts, size.vertices)
+    drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
     step_flops = 0.0
     for depth, layer in enumerate(reversed(stack)):
-        step_flops += layer_flops(model, layer, sizes[depth], sizes[depth] * fanouts[depth])
+        step_flops += layer_work(model, layer, sizes[depth + 1], sizes[depth], drawn[depth], first=layer is stack[0])
     batches = trained / min(batch_size, trained)
-    drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
     network = network_of(model, stack)
     graph_memory = training_memory.evaluation(network, size.vertices, size.edges)
     step_bytes = training_memory.batch(network, sizes, drawn, size.edges) + training_memory.blocks(network) + training_memory.LIBRARIES
     fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
-    return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, graph_memory, step_bytes
+    host_seconds = batches * (DRAW_SECONDS * sum_in_order(drawn) + fetched / HOST_BYTES_PER_SECOND)
+    return step_flops * batches + _custom_flops(model, trained), 0.0, fetched, graph_memory, step_bytes, host_seconds
 
 
 def network_of(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.NetworkShape:
@@ -101,4 +111,4 @@ def _custom_flops(model: ModelSpec, vertices: int) -> float:
     """A model that we cannot see: its parameters once per vertex, beside the neighbour sums of its stated layers."""
     if model.architecture is not Architecture.CUSTOM or model.parameters is None:
         return 0.0
-    return TRAINING_PASSES * 2.0 * model.parameters * vertices
+    return DENSE_WEIGHT * WEIGHT_PASSES * 2.0 * model.parameters * vertices

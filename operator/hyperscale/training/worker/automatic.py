@@ -7,7 +7,7 @@ from typing import Final
 
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.api.job import PartitioningMethod
-from hyperscale.planner.workload.layer_costs import Layer, layer_flops, layers
+from hyperscale.planner.workload.layer_costs import Layer, layer_work, layers
 from hyperscale.training import partition
 from hyperscale.training.partition.auto import CANDIDATES, EpochCost
 from hyperscale.training.runtime.contract import Run
@@ -54,5 +54,7 @@ def _along_edges(run: Run, stack: Sequence[Layer], vertices: int, messages: int)
     """Fraction of an epoch's operations that grows with the edges, not with the vertices; 0 for batches, whose edges are drawn."""
     if not messages or run.model.batch_size is not None:
         return 0.0
-    whole = sum(layer_flops(run.model, layer, vertices, messages) for layer in stack)
-    return 1.0 - sum(layer_flops(run.model, layer, vertices, 0) for layer in stack) / whole if whole > 0.0 else 0.0
+    whole, rest = (
+        sum(layer_work(run.model, layer, vertices, vertices, edges, first=layer is stack[0]) for layer in stack) for edges in (messages, 0)
+    )
+    return 1.0 - rest / whole if whole > 0.0 else 0.0

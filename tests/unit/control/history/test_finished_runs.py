@@ -19,6 +19,7 @@ from hyperscale.control.history.calibration import calibrate
 from hyperscale.control.history.run_store import HistoryError, RunStore
 from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.model.api.measured import Measured
+from hyperscale.model.history.corrections import COST_MODEL
 from tests.builders.history import RUN, open_files
 
 POSTGRES = next((folder for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
@@ -122,7 +123,7 @@ def test_only_the_newest_runs_teach(history: RunStore) -> None:
 
 def plan_json(*gpus: int) -> str:
     ranks = [{"node": f"n{place}", "gpus": 1} for place, count in enumerate(gpus) for _ in range(count)]
-    return msgspec.json.encode({"workers": ranks}).decode()
+    return msgspec.json.encode({"workers": ranks, "predicted": {"costModel": COST_MODEL}}).decode()
 
 
 @pytest.mark.parametrize(("batch", "steps"), [(None, 1), (100, 7)], ids=["full graph", "sampled"])

@@ -106,7 +106,8 @@ def test_an_account_that_may_not_change_tables_goes_on_as_before(server: str) ->
 
 
 def test_runs_are_read_without_their_plans_and_say_whether_they_teach(history: RunStore) -> None:
-    history.record([run(1, plan='{"large":1}'), run(2, hosts=None, plan='{"ranksByNode":{"a":0,"b":1}}'), run(3, phase="Failed")])
+    spread = '{"ranksByNode":{"a":0,"b":1},"predicted":{"costModel":2}}'
+    history.record([run(1), run(2, hosts=None, plan=spread), run(3, phase="Failed")])
     (third, third_teaches), (second, _), (first, first_teaches) = history.brief_runs(10)
     assert (third.uid, third_teaches, first_teaches) == ("3", False, True)
     assert (first.plan, second.plan != "", first.evaluation) == ("", True, run(1).evaluation)

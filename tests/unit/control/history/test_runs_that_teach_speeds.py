@@ -94,6 +94,15 @@ def test_a_failed_or_moved_run_teaches_nothing(history: RunStore) -> None:  # no
     assert history.taught_runs(400) == ()
 
 
+def test_runs_that_an_earlier_cost_model_predicted_teach_nothing(history: RunStore) -> None:  # noqa: F811
+    earlier = msgspec.structs.replace(PLAN, predicted=msgspec.structs.replace(PLAN.predicted, cost_model=None))
+    history.record([*runs_of("team", 8, 0, earlier), *runs_of("team", 6, 100, slower=3.0)])
+    assert len(history.taught_runs(400)) == 6
+    assert [taught for _, taught in history.brief_runs(20)] == [True] * 6 + [False] * 8
+    assert history.calibrations(5)["GraphSAGE"][0].factor == pytest.approx(3.0)
+    assert len(history.runs(20)) == 14, "they are kept and shown"
+
+
 @pytest.mark.parametrize("plan", ["", "{}", "[]", '{"predicted":{"parts":[{"kind":"Magic","seconds":1}]}}', '{"predicted":{"parts":7}}'])
 def test_a_plan_that_cannot_be_read_has_no_parts(plan: str) -> None:
     assert stated_of(plan, "").parts == ()
@@ -101,7 +110,7 @@ def test_a_plan_that_cannot_be_read_has_no_parts(plan: str) -> None:
 
 def test_parts_of_a_plan_are_read_as_they_were_written() -> None:
     assert stated_of(msgspec.json.encode(PLAN).decode(), "").parts == PLAN.predicted.parts
-    assert PredictedPart(PartKind.OVERHEAD, 0.0045) in PLAN.predicted.parts
+    assert PredictedPart(PartKind.OVERHEAD, 0.0036) in PLAN.predicted.parts
     assert PRODUCTS[0] in {part.name for part in PLAN.predicted.parts}
 
 

@@ -18,9 +18,9 @@ from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.history.corrections import MAX_NAMED, PartKind, PredictedPart
 from tests.builders.history import RUN
 
-PARTED = '{"workers":[{"node":"a","gpus":2}],"predicted":{"parts":[{"kind":"Compute","seconds":1.0,"name":"A100"}]}}'
+PARTED = '{"workers":[{"node":"a","gpus":2}],"predicted":{"costModel":2,"parts":[{"kind":"Compute","seconds":1.0,"name":"A100"}]}}'
 GOOD = 14
-DEEP = '{"x":' + "[" * 200_000 + "]" * 200_000 + ',"predicted":{"parts":[]},"workers":[]}'
+DEEP = '{"x":' + "[" * 200_000 + "]" * 200_000 + ',"predicted":{"costModel":2,"parts":[]},"workers":[]}'
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def spoil(file: Path, column: str, value: Any) -> None:
         ("architecture", b"GCN", "architecture is no text"),
         ("products", b"A100", "products is no text"),
         ("namespace", b"x", "namespace is no text"),
-        ("plan", b'{"parts":[\xff', "plan is no text"),
+        ("plan", b'{"costModel":2,"parts":[\xff', "plan is no text"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_counted_and_the_others_teach(
@@ -70,7 +70,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_the_others_teach(
     assert line == f"history: rows of hyperscale_runs that cannot be read: 1; of the run '14' its {fault}"
 
 
-@pytest.mark.parametrize("text", [b'{"parts":[\xff\xfe', DEEP.encode()], ids=["not UTF-8", "deep"])
+@pytest.mark.parametrize("text", [b'{"costModel":2,"parts":[\xff\xfe', DEEP.encode()], ids=["not UTF-8", "deep"])
 def test_a_plan_that_is_no_plan_teaches_nothing(file: Path, text: bytes) -> None:
     with closing(sqlite3.connect(file)) as database, database:
         database.execute(f"UPDATE {RUNS.name} SET plan = CAST(? AS TEXT), hosts = NULL WHERE uid = '{GOOD}'", (text,))  # noqa: S608
