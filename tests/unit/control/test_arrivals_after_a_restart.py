@@ -61,15 +61,16 @@ async def test_ended_jobs_are_not_parsed_for_it_however_large_they_are(monkeypat
     assert restarted(stage).arrivals.arrivals == count > 0
 
 
-async def test_a_plan_of_no_possible_length_does_not_count() -> None:
+@pytest.mark.parametrize("predicted", [{"epoch_seconds": 1e15}, {"cost_model": None}], ids=["absurd", "by an earlier cost model"])
+async def test_a_plan_of_no_possible_or_another_models_length_does_not_count(predicted: dict[str, float | None]) -> None:
     stage = Stage(nodes=4, gpus=2)
     await started(stage)
     count = restarted(stage).arrivals.arrivals
     key = next(key for key in sorted(stage.cache.jobs) if key not in stage.cache.unstarted)
     view = stage.cache.mpijobs[key]
     assert view.plan is not None
-    absurd = msgspec.structs.replace(view.plan, predicted=msgspec.structs.replace(view.plan.predicted, epoch_seconds=1e15))
-    stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=absurd)
+    changed = msgspec.structs.replace(view.plan, predicted=msgspec.structs.replace(view.plan.predicted, **predicted))
+    stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=changed)
     assert restarted(stage).arrivals.arrivals == count - 1
 
 

@@ -13,6 +13,7 @@ from hyperscale.model import constants
 from hyperscale.model.admission_query import Arrivals
 from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.arrival_history import FADING_JOBS
 from hyperscale.planner.queue.arrivals import counted
@@ -84,11 +85,14 @@ class ArrivalsSoFar:
 def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float] | None:
     """The job as it was pending, and since when; None where the queue did not start it, or its length is unknown.
 
+    An earlier cost model's length is no length of today's: a step of drawn neighbours was up to 60 times shorter by it.
+
     Only what is needed is read: parsing a whole spec with its templates takes a hundred times as long.
     """
     resource = record.resource
     labels, spec = resource["metadata"].get("labels") or {}, resource.get("spec")
-    if labels.get(constants.KUEUE_QUEUE_LABEL) or not isinstance(spec, dict) or not plan.workers:
+    unknown = plan.predicted.cost_model != COST_MODEL
+    if labels.get(constants.KUEUE_QUEUE_LABEL) or not isinstance(spec, dict) or not plan.workers or unknown:
         return None
     model = spec.get("model")
     epochs = model.get("epochs") if isinstance(model, dict) else None
