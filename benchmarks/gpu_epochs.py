@@ -3,11 +3,11 @@
     python -m benchmarks.gpu_epochs [--quick] [--json FILE] [--figures FILE]
     PYTHONPATH=operator python3 -m benchmarks.gpu_epochs --measure FILE [--minutes M]
 
-suites/gpu_epochs.csv has what `--measure` wrote on one H100 and one H200: generated graphs with hubs (benchmarks/gpu_cases.py), two layers
-of the worker's own code, dropout 0.5, 16 classes; the median of 5 epochs after 2, and of sampled jobs the mean step of the second epoch.
-Both machines had 16 cores; a step's host work (draws, features) is theirs, not the GPU's.
+suites/gpu_epochs.csv has what one H100 and one H200 took; `--measure` measures the shapes of the H200. Generated graphs with hubs
+(benchmarks/gpu_cases.py), two layers of the worker's own code, dropout 0.5, 16 classes; the median of 5 epochs after 2, and of sampled
+jobs the mean step of the second epoch. Both machines had 16 cores; a step's host work (draws, features) is theirs, not the GPU's.
 The prediction is the product's own: planner/workload/profile.py and planner/problem/speeds.py. Its constants were fitted to these figures
-and to published epochs on an A100 (docs/explanation/planner.md): this shows how well six constants fit, not a forecast.
+and to published epochs on an A100 (docs/explanation/planner.md): this shows how well ten constants fit, not a forecast.
 
 Peer in the same run: the count of earlier versions, three forward passes with a weight of 12 for neighbour sums and 360 for attention,
 1.5 ms a layer and nothing for the host.

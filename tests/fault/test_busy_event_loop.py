@@ -102,6 +102,45 @@ def test_a_lease_is_given_up_although_a_renewal_came_through_whose_answer_was_no
     assert stage.lease_holder() == ""
 
 
+def test_a_lease_that_was_given_up_is_taken_no_more(stage: Stage, leasing: Callable[[threading.Event], LeaseThread]) -> None:
+    async def ended() -> None:
+        thread = leasing(threading.Event())
+        await thread.start()
+        await thread.acquire()
+        await thread._there(thread._lease.release())
+        assert thread.seconds_left() <= 0
+        assert await thread._there(thread._lease._try()) is False
+        await thread.close()
+
+    asyncio.run(ended())
+    assert stage.lease_holder() == ""
+
+
+def test_a_first_take_that_is_cut_off_on_its_way_is_given_up_all_the_same(
+    stage: Stage, leasing: Callable[[threading.Event], LeaseThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server carries it out; its answer is not waited for."""
+    replaced = ApiClient.replace
+
+    async def unanswered(client: ApiClient, path: str, body: dict[str, object]) -> dict[str, object]:
+        await replaced(client, path, body)
+        monkeypatch.setattr(ApiClient, "replace", replaced)
+        raise asyncio.CancelledError
+
+    async def ended() -> None:
+        thread = leasing(threading.Event())
+        await thread.start()
+        monkeypatch.setattr(ApiClient, "replace", unanswered)
+        with pytest.raises(asyncio.CancelledError):
+            await thread.acquire()
+        assert stage.lease_holder() == "busy"
+        await thread.close()
+
+    stage.api.patch(LEASE, {"spec": {"holderIdentity": ""}})
+    asyncio.run(ended())
+    assert stage.lease_holder() == ""
+
+
 def test_a_lease_that_another_took_is_not_given_up(stage: Stage, leasing: Callable[[threading.Event], LeaseThread]) -> None:
     async def ended() -> None:
         thread = leasing(threading.Event())

@@ -29,8 +29,8 @@ def use_of_time() -> str:
 def _pictures() -> tuple[str, ...]:
     """The pictures of one report."""
     job = yaml.safe_load((ROOT / "examples/arxiv-sage-s3.yaml").read_text())
-    job["spec"]["model"]["epochs"] = 1_000_000
-    job["spec"]["checkpoint"]["everyEpochs"] = 100_000
+    job["spec"]["model"]["epochs"] = 24_000
+    job["spec"]["checkpoint"]["everyEpochs"] = 2_400
     with tempfile.TemporaryDirectory() as folder:
         file, report = Path(folder) / "job.yaml", Path(folder) / "report.html"
         file.write_text(yaml.safe_dump(job))

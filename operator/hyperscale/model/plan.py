@@ -105,8 +105,8 @@ class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     calibration: Correction | None = None
     """What the figures were multiplied with; absent where too few runs have ended, or history is off."""
     bound_by: Annotated[str, Meta(max_length=MAX_RESOURCE_LENGTH)] = ""
-    """What an epoch waits for longest by the cost model. It is compute, network card or inside of a node, a link, an uplink,
-    latency, or overhead of steps."""
+    """What an epoch waits for longest by the cost model. It is compute, host, network card or inside of a node, a link, an
+    uplink, latency, or overhead of steps."""
     parts: Annotated[tuple[PredictedPart, ...], Meta(max_length=MAX_PARTS)] = ()
     """What the epoch is spent on, by tables and measurements alone; history learns from it."""
     cost_model: int | None = None

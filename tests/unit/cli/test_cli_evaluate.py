@@ -97,6 +97,15 @@ def test_a_plan_whose_figures_contradict_the_cost_model_is_refused(files: Files)
     assert "contradicts the cost model, which has" in proof_of(ran)["findings"][0]
 
 
+def test_a_plan_of_an_earlier_cost_model_is_taken_as_given_with_a_warning(files: Files) -> None:
+    document = json.loads(files.plan("-o", "json").out)
+    predicted = {name: value for name, value in document["predicted"].items() if name != "costModel"} | {"epochSeconds": 1e-6}
+    ran = evaluated(files, "--plan", plan_file(files, predicted=predicted), "-o", "json")
+    assert ran.code == 0
+    assert proof_of(ran)["state"] == "Warned"
+    assert proof_of(ran)["findings"][0].startswith("Its figures are taken as given: an earlier cost model predicted them")
+
+
 CORRECTED = {"products": "x", "spread": 0.1, "runs": 3}
 
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from hyperscale.evaluate.calibration.speed_fit import corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
 from hyperscale.model.api.policy import GpuModel, HistoryPlacement, HistoryPolicy, PolicySpec
-from hyperscale.model.history.corrections import MEASURED, Corrections, Factor, PartKind
-from hyperscale.model.plan import Plan
+from hyperscale.model.history.corrections import COST_MODEL, MEASURED, Corrections, Factor, PartKind
+from hyperscale.model.plan import Correction, Plan
 from hyperscale.model.planning import PlanRequest, chosen_corrections
 from hyperscale.planner.check.artifact import to_json
 from hyperscale.planner.choice.portfolio import make_plan
@@ -177,6 +177,20 @@ def test_a_running_job_does_not_move_in_hope() -> None:
     held = held_fast(request, plan).corrections
     assert held is not None
     assert not held.explores
+
+
+def test_a_curves_factor_of_an_earlier_cost_model_does_not_stay_with_a_running_job() -> None:
+    plan = two_workers(None)
+    curve = Correction("x", 3.0, 0.1, 9, by_curve=True)
+    now, earlier = (
+        held_fast(
+            PlanRequest(job_key="team/gnn", job=training()),
+            replace(plan, predicted=replace(plan.predicted, calibration=curve, cost_model=version)),
+        )
+        for version in (COST_MODEL, None)
+    )
+    assert [one.factor for one in now.calibration] == [3.0]
+    assert earlier.calibration == ()
 
 
 def test_a_speed_that_the_policy_states_is_not_corrected() -> None:

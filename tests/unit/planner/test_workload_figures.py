@@ -227,3 +227,28 @@ def test_a_sampled_epoch_has_its_draws_and_features_on_the_hosts() -> None:
     assert workload.host_seconds == pytest.approx(10 * (draws * 0.28e-6 + rows * 400 / 2.3e9), rel=1e-3)
     whole = profile(training(model={"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 64}, dataset=graph(10**9, 10**10 * 2)))
     assert whole.host_seconds == 0.0
+
+
+def test_a_batch_has_no_more_seeds_than_there_are_training_vertices() -> None:
+    def drawn(batch: int) -> WorkloadProfile:
+        model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 64, "batchSize": batch, "fanouts": [10, 5]}
+        return profile(training(model=model, dataset=graph(1_000_000, 10_000_000) | {"trainVertices": 1000}))
+
+    exact, more = drawn(1000), drawn(100_000)
+    assert (more.epoch_flops, more.host_seconds, more.step_bytes) == (exact.epoch_flops, exact.host_seconds, exact.step_bytes)
+
+
+def test_ranks_that_share_one_step_have_their_part_of_its_seeds() -> None:
+    def drawn(batch: int, workers: int) -> WorkloadProfile:
+        model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 64, "batchSize": batch, "fanouts": [10, 10]}
+        data = graph(100_000, 2_000_000) | {"trainVertices": 80_000}
+        return profile(training(model=model, dataset=data, workers={"minReplicas": workers, "maxReplicas": 8}))
+
+    assert drawn(80_000, 8).epoch_flops == drawn(10_000, 8).epoch_flops > 2.0 * drawn(80_000, 1).epoch_flops
+
+
+def test_a_script_brings_its_own_sampler() -> None:
+    model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 64, "batchSize": 1024, "fanouts": [10, 5]}
+    ours, own = (profile(training(model=model | script, dataset=graph(10**6, 10**7))) for script in ({}, {"script": "train.py"}))
+    assert own.host_seconds == 0.0 < ours.host_seconds
+    assert own.epoch_flops == ours.epoch_flops

@@ -119,7 +119,8 @@ def lines(shown: Shown, min_runs: int) -> list[str]:
     text += factor_lines(shown.corrections)
     factors = [(name, each) for name, listed in sorted(shown.calibrations.items()) for each in listed]
     if not factors:
-        return [*text, "", f"Predictions are not corrected: no architecture has {min_runs} finished runs on one mix of GPUs."]
+        few = f"no architecture has {min_runs} finished runs on one mix of GPUs, predicted by today's cost model"
+        return [*text, "", f"Predictions are not corrected: {few}."]
     corrections = [
         (name, each.products or "unlabelled", f"{each.factor:.4g}", f"{each.spread:.3g}", str(each.runs)) for name, each in factors
     ]

@@ -51,6 +51,9 @@ class Lease:
         """When the last successful renewal was sent."""
         self._lock = asyncio.Lock()
         self._taken = asyncio.Event()
+        self._released = False
+        self._cut_off = False
+        """Whether a write was sent whose answer did not come: the record may be another one."""
 
     def seconds_left(self) -> float:
         """How long this process may still write; 0 or less where another may hold the Lease."""
@@ -93,19 +96,21 @@ class Lease:
         return await self._try() or self._holder() in ("", self._identity)
 
     async def release(self) -> None:
-        """Give the Lease up so that a successor need not wait; best effort.
+        """Give the Lease up so that a successor need not wait, and take it no more; best effort, in the time of one attempt.
 
         A renewal that was cut off may reach the API server all the same: then the Lease is read, and given up as it is now.
         """
+        self._released, self._renewed_at = True, -math.inf
         try:
-            async with self._lock:
-                for _ in range(RELEASE_ATTEMPTS):
+            async with asyncio.timeout(ATTEMPT_SHARE * self._duration_seconds), self._lock:
+                for attempt in range(RELEASE_ATTEMPTS):
+                    if attempt or self._cut_off:
+                        self._remember(await self._client.find(self._path()) or {})
                     if self._holder() != self._identity or await self._given_up():
                         return
-                    self._remember(await self._client.find(self._path()) or {})
             _LOG.warning("the Lease was not released: it was written %d times meanwhile", RELEASE_ATTEMPTS)
-        except ApiError as error:
-            _LOG.warning("the Lease was not released: %s", error)
+        except (ApiError, TimeoutError) as error:
+            _LOG.warning("the Lease was not released: %s", error or "no answer in time")
 
     async def _given_up(self) -> bool:
         """Write the Lease without a holder; False where it is no longer as it was read. Raises ApiError."""
@@ -130,6 +135,8 @@ class Lease:
 
     async def _take(self) -> bool:
         """Raises ApiError."""
+        if self._released:
+            return False
         if self.seconds_left() > 0 and self._holder() == self._identity:
             with contextlib.suppress(ConflictError, NotFoundError):  # then it is no longer as it was written last, and is read
                 await self._write_again()
@@ -141,12 +148,12 @@ class Lease:
             expired = self._clock() - self._seen_at >= self._duration_seconds
             if self._holder() not in ("", self._identity) and not expired:
                 return False
-        sent_at = self._clock()
+        sent_at, self._cut_off = self._clock(), True
         if lease is None:
             self._remember(await self._client.create(paths.leases(self._namespace), self._renewed({})))
         else:
             self._remember(await self._client.replace(self._path(), self._renewed(lease)))
-        self._renewed_at = sent_at
+        self._renewed_at, self._cut_off = sent_at, False
         return True
 
     async def _write_again(self) -> None:

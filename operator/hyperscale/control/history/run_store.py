@@ -25,12 +25,13 @@ from hyperscale.control.history.runs_table import (
     RUNS,
     TEACHES,
     TEACHING_FIGURES,
-    TEACHING_TEXTS,
     FinishedRun,
     latest_workloads,
     newest,
     newest_of_mixes,
+    predicted_now,
     row_fault,
+    with_texts,
 )
 from hyperscale.control.history.taught_speeds import StatedRun, read_taught
 from hyperscale.evaluate.calibration.lessons import NodeLife
@@ -121,7 +122,7 @@ class RunStore:
         than all others together, as `heard` says. Texts are searched in the newest TEXTS_SEARCHED x MOST_RUNS of a mix, shared likewise.
         """
         searched = newest_of_mixes(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES).subquery()
-        chosen = newest_of_mixes(MOST_RUNS, RUNS.c.uid.in_(sql.select(searched.c.uid)), *TEACHING_TEXTS).subquery()
+        chosen = newest_of_mixes(MOST_RUNS, with_texts(sql.select(searched.c.uid))).subquery()
         ratios: dict[tuple[str, str], list[tuple[str, float]]] = {}
         try:
             with self._engine.connect() as connection:
@@ -172,7 +173,7 @@ class RunStore:
         # `==` and `IS NULL` use the index on every server; IS NOT DISTINCT FROM does not.
         same = [RUNS.c[name] == value if value is not None else RUNS.c[name].is_(None) for name, value in workload._asdict().items()]
         searched = newest(TEXTS_SEARCHED * MOST_RUNS, *PLAUSIBLE_FIGURES, *same)
-        chosen = newest(MOST_RUNS, RUNS.c.uid.in_(searched), *TEACHING_TEXTS)
+        chosen = newest(MOST_RUNS, with_texts(searched))
         figures = sql.select(RUNS.c.uid, RUNS.c.namespace, RUNS.c.measured_seconds, RUNS.c.predicted_seconds)
         read = connection.execute(figures.where(RUNS.c.uid.in_(chosen)).order_by(*NEWEST_FIRST)).all()
         rows = [row for row in read if not row_fault(row._mapping)]
@@ -195,7 +196,7 @@ class RunStore:
         Texts are searched in the newest TEXTS_SEARCHED x limit only, shared likewise: a large history costs no more.
         """
         searched = newest(TEXTS_SEARCHED * limit, *TEACHING_FIGURES)
-        chosen = newest(limit, RUNS.c.uid.in_(searched), *TEACHING_TEXTS, RUNS.c.plan.like('%"parts":[%'))
+        chosen = newest(limit, with_texts(searched, parts=True))
         try:
             with self._engine.connect() as connection:
                 taught = read_taught(connection, chosen, self._stated)
@@ -211,7 +212,11 @@ class RunStore:
         Their `plan`, the largest figure, is empty but in rows that lack the number of nodes; `measured` is empty.
         """
         plan = RUNS.c.plan if "hosts" not in self._columns else sql.case((RUNS.c.hosts.is_(None), RUNS.c.plan), else_="")
-        others = [column for column in self._read_columns() if column.name not in ("plan", "measured")]
+        asked = ("plan", "measured", "evaluation")
+        others: list[sql.ColumnElement[Any]] = [column for column in self._read_columns() if column.name not in asked]
+        if "evaluation" in self._columns:
+            # What an earlier cost model let an evaluation say is no figure of today's evaluations.
+            others.append(sql.case((predicted_now(RUNS.c.plan), RUNS.c.evaluation), else_=None).label("evaluation"))
         columns = [*others, plan.label("plan"), sql.literal("").label("measured"), sql.and_(*TEACHES).label("teaches")]
         brief = sql.select(*columns).where(RUNS.c.uid.in_(newest(limit))).order_by(*NEWEST_FIRST)
         try:

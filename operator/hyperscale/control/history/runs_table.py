@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 import sqlalchemy as sql
@@ -92,6 +92,7 @@ class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
         return seconds[0] / seconds[1] if all(SHORTEST_SECONDS <= each <= LONGEST_SECONDS for each in seconds) else None
 
 
+Texts: TypeAlias = sql.ColumnElement[Any]
 _KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
 METADATA: Final = sql.MetaData()
 
@@ -124,14 +125,35 @@ PLAUSIBLE_FIGURES: Final = (
     RUNS.c.measured_seconds.between(RUNS.c.predicted_seconds / ABSURD_RATIO, RUNS.c.predicted_seconds * ABSURD_RATIO),
 )
 """Of runs that correct predictions. Others are still scored: a prediction that was far off was one."""
-TEACHING_TEXTS: Final = (
-    # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
-    RUNS.c.measured.not_like('%"generated":true%'),
-    # What is predicted is the way between GPUs; copies through host memory say nothing about that way.
-    RUNS.c.measured.not_like('%"hostStaging":true%'),
-    sql.or_(*(RUNS.c.plan.like(f'%"costModel":{COST_MODEL}{end}%') for end in ",}")),
-)
-TEACHES: Final = (*TEACHING_FIGURES, *TEACHING_TEXTS)
+
+
+def predicted_now(plan: Texts) -> sql.ColumnElement[bool]:
+    """Whether today's cost model predicted a run. The text is msgspec's, without spaces."""
+    return sql.or_(*(plan.like(f'%"costModel":{COST_MODEL}{end}%') for end in ",}"))
+
+
+def teaching_texts(plan: Texts, measured: Texts) -> tuple[sql.ColumnElement[bool], ...]:
+    """What the texts of a run that teaches say."""
+    return (
+        # A stand-in has the size of the graph that was predicted for, not its cut.
+        measured.not_like('%"generated":true%'),
+        # What is predicted is the way between GPUs; copies through host memory say nothing about that way.
+        measured.not_like('%"hostStaging":true%'),
+        predicted_now(plan),
+    )
+
+
+def with_texts(searched: Any, *, parts: bool = False) -> sql.ColumnElement[bool]:  # noqa: ANN401 - a select of uids
+    """The runs among `searched` whose texts teach; parts: whose plan states its parts too.
+
+    The OFFSET keeps PostgreSQL from reading the texts of all runs first: it does not move conditions into a subquery that has one.
+    """
+    few = sql.select(RUNS.c.uid, RUNS.c.plan, RUNS.c.measured).where(RUNS.c.uid.in_(searched)).offset(0).subquery()
+    conditions = (*teaching_texts(few.c.plan, few.c.measured), *((few.c.plan.like('%"parts":[%'),) if parts else ()))
+    return RUNS.c.uid.in_(sql.select(few.c.uid).where(*conditions))
+
+
+TEACHES: Final = (*TEACHING_FIGURES, *teaching_texts(RUNS.c.plan, RUNS.c.measured))
 NEWEST_FIRST: Final = (RUNS.c.finished_at.desc(), RUNS.c.uid)
 
 

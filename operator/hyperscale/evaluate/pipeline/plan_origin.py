@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import plan_id
@@ -19,6 +20,7 @@ from hyperscale.planner.workload.profile import profile
 from hyperscale.util.rfc3339 import duration_text
 
 FOREIGN: Final = "Its figures are taken as given: the plan was made for another job or cluster, or was changed since; plan the job again."
+EARLIER: Final = "Its figures are taken as given: an earlier cost model predicted them, or none is named; plan the job again."
 ROUNDED: Final = 1e-3
 """Relative; figures of a plan have 9 digits, its shares are whole billionths."""
 
@@ -38,13 +40,16 @@ def plan_origin(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, pol
     graph = build(snapshot, policy)
     asked = replace(request, seed=plan.seed)
     fresh = _recomputed(plan, pose(asked, graph, profile(asked.job), policy))
-    contradictions = () if fresh is None else _contradictions(plan.predicted, fresh)
+    earlier = plan.predicted.cost_model != COST_MODEL
+    contradictions = () if fresh is None or earlier else _contradictions(plan.predicted, fresh)
     if plan_id(asked, plan.snapshot, plan.planner, plan.workers) != plan.plan_id:
         return PlanOrigin(doubts=(FOREIGN, *contradictions))
     if plan.snapshot != graph.digest:
         return PlanOrigin(doubts=contradictions, notes=("The cluster's figures have changed since the plan was made.",))
     if fresh is None:
         return PlanOrigin()
+    if earlier:
+        return PlanOrigin(doubts=(EARLIER,))
     correction = plan.predicted.calibration
     unknown = correction is not None and fresh.calibration is None
     notes = (f"Its figures are corrected by {correction.runs} finished runs, which is taken as given.",) if unknown and correction else ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from hyperscale.model.graph import FloatArray
@@ -12,6 +14,9 @@ from hyperscale.planner.cost.collectives import allreduce
 from hyperscale.planner.cost.epoch_parts import ResourceKind, bounding_resource
 from hyperscale.planner.cost.ring_hops import slowest_hops
 from hyperscale.planner.problem.machine_costs import uplink_name
+
+MOSTLY: Final = 0.5
+"""Part of a rank's compute from which its host is named."""
 
 
 def bounded_by(used: UsedNodes, share: FloatArray, slowest_worker: int) -> str:
@@ -24,6 +29,8 @@ def bounded_by(used: UsedNodes, share: FloatArray, slowest_worker: int) -> str:
         return f"uplink {uplink_name(used.problem.machine, *resource.uplink)}"
     if resource.kind is ResourceKind.OVERHEAD:
         return "overhead of steps"
+    if resource.kind is ResourceKind.COMPUTE and used.problem.host_ratio[used.members[resource.nodes[0]]] > MOSTLY:
+        return f"host of {names[0]}"
     return f"{resource.kind} of {names[0]}" if names else str(resource.kind)
 
 

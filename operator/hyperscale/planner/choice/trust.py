@@ -12,7 +12,7 @@ import numpy as np
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
-from hyperscale.model.history.corrections import Corrections, PredictedPart
+from hyperscale.model.history.corrections import COST_MODEL, Corrections, PredictedPart
 from hyperscale.model.history.step_curves import ABSURD_RATIO, Step, StepTime, placed
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
@@ -34,7 +34,7 @@ INTRA_NODE_LINK_ASSUMED: Final = "IntraNodeLinkAssumed"
 COMPUTE_RANGE: Final = (0.75, 1.35)
 """Of compute time with every figure known: the cost model's own error on published epoch times (docs/explanation/planner.md)."""
 UNSURE_COMPUTE_RANGE: Final = (0.4, 2.6)
-"""The same for GAT, whose published times the model misses by so much, and for Custom, which it cannot see."""
+"""The same for GAT, whose published times the model misses by so much, for Custom and a script's own sampler, which it cannot see."""
 UTILIZATION_RANGE: Final = (0.8, 2.0)
 """More where the utilization of the GPUs is unknown."""
 SPEED_RANGE: Final = (0.33, 2.0)
@@ -135,11 +135,12 @@ def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
     """The question with factors only, that of the plan in force where a curve made it: fresh measurements must show, whatever they change.
 
     A curve knows what placements took on other days; whether this one has become slower since is the cost model's to say.
+    A factor of an earlier cost model's seconds says nothing of today's.
     No running job moves in the hope for what was not tried.
     """
     used = plan.predicted.calibration
     by_products = {one.products: msgspec.structs.replace(one, curve=None) for one in request.calibration}
-    if used is not None and used.by_curve:
+    if used is not None and used.by_curve and plan.predicted.cost_model == COST_MODEL:
         by_products[used.products] = Calibration(used.products, used.factor, used.spread, used.runs)
     corrections = msgspec.structs.replace(request.corrections, explores=False) if request.corrections is not None else None
     return msgspec.structs.replace(request, calibration=tuple(by_products.values()), corrections=corrections)
@@ -225,7 +226,8 @@ def fallbacks(used: UsedNodes) -> tuple[str, ...]:
 def prediction_range(used: UsedNodes, figures: Breakdown) -> tuple[float, float]:
     """Low and high epoch seconds: each part of the prediction stretched by what is not known about its figures."""
     problem, members = used.problem, used.members
-    unsure = problem.job.model.architecture in (Architecture.GAT, Architecture.CUSTOM)
+    model = problem.job.model
+    unsure = model.architecture in (Architecture.GAT, Architecture.CUSTOM) or (model.batch_size is not None and model.script is not None)
     low, high = UNSURE_COMPUTE_RANGE if unsure else COMPUTE_RANGE
     places = problem.nodes[members].tolist()
     use_low, use_high = _doubted((1.0, 1.0), UTILIZATION_RANGE, use_confidence(problem.graph, places))

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale.model.admission_query import QueuedJob
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import PreemptibleJob, PreemptionQuestion
@@ -69,7 +70,9 @@ class PreemptionProblem:
         running = job.running
         gpus_by_kind = self.kinds.counted({name: claim.gpus for name, claim in running.claims.items()})
         left = running.remaining_epochs * running.plan.predicted.epoch_seconds
-        may = job.held_seconds >= self.terms.hold_down_seconds and any(gpus_by_kind)
+        # What an earlier cost model predicted cannot be weighed against what today's predicts of other counts and nodes.
+        comparable = running.plan.predicted.cost_model == COST_MODEL
+        may = job.held_seconds >= self.terms.hold_down_seconds and any(gpus_by_kind) and comparable
         demands = self._demands(resumed(job), running.remaining_epochs + running.redone_epochs) if may else ()
         return Contender(
             running.request.job_key,

@@ -18,7 +18,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 def kind_of(request: PlanRequest) -> bytes:
     """All that a plan depends on beside the cluster and what is free: jobs of one kind are planned alike, however long they run."""
     job = request.job
-    model = replace(job.model, epochs=1, script=None, hyperparameters=None)
+    model = replace(job.model, epochs=1, script="own" if job.model.script else None, hyperparameters=None)
     workload = (model, _built(job.model), job.dataset, job.workers.demand(), job.partitioning, job.allreduce, job.placement, job.planner)
     pods = (request.required_labels, request.tolerations, request.node_rules, request.resources, request.apart)
     taught = request.corrections, [_shown(one) for one in request.calibration]

@@ -35,7 +35,7 @@ def profile(job: JobSpec) -> WorkloadProfile:
     stack = layers(model, size.feature_size, size.classes)
     count = parameters(model, stack)
     trained = train_vertices(job)
-    volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, model.batch_size, trained)
+    volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, _seeds(job, trained), trained)
     epoch_flops, halo_bytes_per_copy, fetch_bytes, graph_memory, step_bytes, host_seconds = volumes
     launches = ATTENTION_OVERHEAD_SECONDS if model.architecture is Architecture.GAT else LAYER_OVERHEAD_SECONDS
     return WorkloadProfile(
@@ -77,20 +77,29 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
     return flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, graph_memory, room, 0.0
 
 
+def _seeds(job: JobSpec, trained: int) -> int:
+    """Seeds of a rank's step with as few ranks as the job may have: a batch, or its part of all training vertices."""
+    workers, batch_size = job.workers, job.model.batch_size or trained
+    return max(1, min(batch_size, -(-trained // (workers.min_replicas * max(1, workers.gpus_per_worker)))))
+
+
 def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int, trained: int) -> Volumes:
-    """Every training vertex is a seed once; each step fetches the features of its whole input frontier."""
+    """Every training vertex is a seed once; each step fetches the features of its whole input frontier.
+
+    The host's work is that of the worker's own sampler: a script brings another, of which nothing is known.
+    """
     fanouts = effective_fanouts(model.fanouts, len(stack), size.edges / size.vertices)
     sizes = frontier(batch_size, fanouts, size.vertices)
     drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
     step_flops = 0.0
     for depth, layer in enumerate(reversed(stack)):
         step_flops += layer_work(model, layer, sizes[depth + 1], sizes[depth], drawn[depth], first=layer is stack[0])
-    batches = trained / min(batch_size, trained)
+    batches = trained / batch_size
     network = network_of(model, stack)
     graph_memory = training_memory.evaluation(network, size.vertices, size.edges)
     step_bytes = training_memory.batch(network, sizes, drawn, size.edges) + training_memory.blocks(network) + training_memory.LIBRARIES
     fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
-    host_seconds = batches * (DRAW_SECONDS * sum_in_order(drawn) + fetched / HOST_BYTES_PER_SECOND)
+    host_seconds = 0.0 if model.script else batches * (DRAW_SECONDS * sum_in_order(drawn) + fetched / HOST_BYTES_PER_SECOND)
     return step_flops * batches + _custom_flops(model, trained), 0.0, fetched, graph_memory, step_bytes, host_seconds
 
 

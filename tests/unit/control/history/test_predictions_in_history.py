@@ -107,10 +107,11 @@ def test_an_account_that_may_not_change_tables_goes_on_as_before(server: str) ->
 
 def test_runs_are_read_without_their_plans_and_say_whether_they_teach(history: RunStore) -> None:
     spread = '{"ranksByNode":{"a":0,"b":1},"predicted":{"costModel":2}}'
-    history.record([run(1), run(2, hosts=None, plan=spread), run(3, phase="Failed")])
-    (third, third_teaches), (second, _), (first, first_teaches) = history.brief_runs(10)
+    history.record([run(0, plan='{"predicted":{}}'), run(1), run(2, hosts=None, plan=spread), run(3, phase="Failed")])
+    (third, third_teaches), (second, _), (first, first_teaches), (earlier, earlier_teaches) = history.brief_runs(10)
     assert (third.uid, third_teaches, first_teaches) == ("3", False, True)
     assert (first.plan, second.plan != "", first.evaluation) == ("", True, run(1).evaluation)
+    assert (earlier_teaches, earlier.evaluation) == (False, None), "an earlier cost model predicted it"
     lessons, _ = lessons_and_report(history, (), 5.0)
     assert [row.hosts for row in lessons.runs] == [1, 2]
     assert len(lessons.past) == 3

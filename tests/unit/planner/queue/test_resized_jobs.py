@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Claim, QueuedJob
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import PreemptibleJob, PreemptionAnswer, PreemptionQuestion, RunningJob
@@ -39,7 +41,13 @@ def oracle(seen: ClusterSnapshot) -> PlacementOracle:
 
 
 def answered(
-    runs: PlanRequest, workers: int, *waiting: PlanRequest, resizable: bool = True, terms: Terms = TERMS, weight: float = 1.0
+    runs: PlanRequest,
+    workers: int,
+    *waiting: PlanRequest,
+    resizable: bool = True,
+    terms: Terms = TERMS,
+    weight: float = 1.0,
+    cost_model: int | None = COST_MODEL,
 ) -> PreemptionAnswer:
     """A node of four GPUs, `runs` on some of them, and what the planner says of it."""
     empty = snapshot(gpu_node("n0", free=4, product="NVIDIA-A100-SXM4-80GB"))
@@ -47,6 +55,7 @@ def answered(
     request = PlanRequest(job_key=runs.job_key, job=runs.job, workers_fixed=workers)
     plan = oracle(empty).now(request)
     assert isinstance(plan, Plan)
+    plan = replace(plan, predicted=replace(plan.predicted, cost_model=cost_model))
     claims = {"n0": Claim(gpus=workers)}
     epochs = float(runs.job.model.epochs)
     running = RunningJob(runs if resizable else request, plan, claims, epochs, 10.0)
@@ -63,6 +72,12 @@ def test_a_job_alone_on_its_cluster_grows_onto_free_gpus() -> None:
     (stop,) = answered(asked("long", 100_000, 1, 4), 1).stops
     assert (stop.key, stop.beneficiaries, stop.workers) == ("team/long", ("team/long",), 4)
     assert stop.saved_seconds > stop.price_seconds
+
+
+def test_a_job_that_an_earlier_cost_model_planned_is_neither_resized_nor_stopped() -> None:
+    """Its seconds to the end would be weighed against those that today's model predicts of other counts."""
+    assert answered(asked("long", 100_000, 1, 4), 1, cost_model=None) == PreemptionAnswer()
+    assert answered(asked("long", 100_000, 1, 4), 4, asked("short", 2000, 2, 2), cost_model=None) == PreemptionAnswer()
 
 
 @pytest.mark.parametrize(("epochs", "resizable"), [(100_000, False), (20, True)])
