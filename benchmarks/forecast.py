@@ -9,7 +9,7 @@ Protocol. No row that is asked is ever in the history, and nothing is tuned on a
 - "dataset left out": the history is all rows of the other datasets, whatever the system. Then without any row of the dataset, or with
   one: one row of each model (every row is the given one in turn), or one row of each model and system (every GPU count in turn).
 - "R-GAT": the history is MLPerf's entries on 4 and 8 GPUs, alone or with the tables. Asked are 64 GPUs. The physical constants are the
-  planner's (speed table, NVLink and PCIe table, 1.5 ms a layer, sampling law); public are the reference model's shape and the
+  planner's (speed table, NVLink and PCIe table, launches of a layer, sampling law); public are the reference model's shape and the
   400 Gbit/s card of each GPU of that system. None was fitted to any of these rows.
 Batch sizes of samplers are not stated in the tables: 1,024 is assumed. Rows that the data's notes doubt count; figures without them are
 printed as well. --data FILE asks the first two of a table with the same columns; shapes of graphs come from the dataset_stats.csv beside
