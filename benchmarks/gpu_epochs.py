@@ -12,7 +12,7 @@ and to published epochs on an A100 (docs/explanation/planner.md): this shows how
 Peer in the same run: the count of earlier versions, three forward passes with a weight of 12 for neighbour sums and 360 for attention,
 1.5 ms a layer and nothing for the host.
 
-`--measure` needs a GPU, torch and numpy; it writes the file anew after each case. --quick is the same as none.
+`--measure` needs a GPU, torch and numpy; it writes the file again after each case. --quick is the same as none.
 """
 
 from __future__ import annotations
