@@ -16,7 +16,7 @@ from hyperscale.cli.plan import operator_state
 from hyperscale.model.admission_query import RunningShare
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import TopologyPreview, topology_status
-from hyperscale.model.preview import PreviewQueue, PreviewState, to_lines
+from hyperscale.model.preview import VERSION, PreviewQueue, PreviewState, to_lines
 from tests.unit.cli.api_server import kubeconfig, serving, world
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 from tests.unit.cli.test_cli_live import Cluster
@@ -30,7 +30,7 @@ KEY = "k" * 32
 
 
 def state(**changed: Any) -> PreviewState:
-    made = PreviewState(1, __version__, 3.0, PolicySpec(), snapshot())
+    made = PreviewState(VERSION, __version__, 3.0, PolicySpec(), snapshot())
     return msgspec.structs.replace(made, **changed)
 
 
@@ -104,9 +104,9 @@ UNUSABLE: dict[str, tuple[str, tuple[int, bytes] | dict[str, Any], str]] = {
     "a wrong key": (DOCUMENT, (403, b"the header X-HyperScale-Key does not carry this operator's key\n"), "does not carry"),
     "no pod behind it": (DOCUMENT, (503, b'{"message":"no endpoints available for service"}'), "no endpoints available"),
     "an operator that starts": (DOCUMENT, (503, b"the first listing is not done\n"), "the first listing is not done"),
-    "another version of the document": (DOCUMENT, (200, encoded(version=2)), "it is of version 2"),
+    "another version of the document": (DOCUMENT, (200, encoded(version=VERSION - 1)), f"it is of version {VERSION - 1}"),
     "no JSON": (DOCUMENT, (200, b"<html>"), "cannot be read"),
-    "deep nesting": (DOCUMENT, (200, encoded().splitlines()[0] + b'\n{"version":1,"snapshot":' + b"[" * 100_000), "cannot be read"),
+    "deep nesting": (DOCUMENT, (200, encoded().splitlines()[0] + b'\n{"version":2,"snapshot":' + b"[" * 100_000), "cannot be read"),
     "other types": (DOCUMENT, (200, encoded().replace(b'"nodes":[', b'"nodes":[7,')), "cannot be read"),
     "a document that was cut": (DOCUMENT, (200, b"\n".join(encoded().splitlines()[:-1])), "it ends after 12 of 12 nodes and 0 of 132"),
     "nothing": (DOCUMENT, (200, b""), "cannot be read"),
