@@ -18,7 +18,7 @@ from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN,
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import judged
-from hyperscale.learn.streams.simulator import PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
+from hyperscale.learn.streams.simulator import FEATURES, PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import load_agent
 
@@ -126,5 +126,5 @@ def _runs(methods: dict[str, Policy], simulators: list[Simulator]) -> dict[str, 
 def _chooser(feature: int, weight: float) -> Policy:
     """A network that goes by one feature."""
     flat: Network = np.zeros(PARAMETERS, dtype=np.float32)
-    flat[PARAMETERS - 30 + feature] = weight
+    flat[PARAMETERS - FEATURES + feature] = weight
     return agent(flat)

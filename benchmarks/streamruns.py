@@ -36,7 +36,7 @@ from hyperscale.learn.streams.simulator import (
 )
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import QueueAgent, load_agent
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, LaterStart, Option, PendingJob, QueueRunningJob
 
 BENCHMARK: Final = "streams"
 FIRST_SEED: Final = 20_000
@@ -235,7 +235,8 @@ def numpy_times(shipped: QueueAgent) -> Sequence[float]:
             pending, running, cluster, bound = simulator.stream.view()
             free, total, speed, arrivals, gap, run_seconds, area = cluster
             jobs = [
-                PendingJob(str(job), tuple(Option(*one) for one in options), weight, waited) for job, weight, waited, options in pending
+                PendingJob(str(job), tuple(Option(*one) for one in options), weight, waited, later=tuple(LaterStart(*one) for one in later))
+                for job, weight, waited, options, later in pending
             ]
             others = [QueueRunningJob(str(job), workers, remaining) for job, workers, remaining in running]
             state = ClusterState(free, total, speed, ArrivalHistory(arrivals, gap, run_seconds, area))

@@ -26,9 +26,9 @@ from benchmarks.families import POLICY
 from benchmarks.jointcases import JointCase
 from benchmarks.kept_answers import kept
 from benchmarks.suites import Options
+from hyperscale.planner.check.queue_check import unsound_plans
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.problem.placement_problem import pose
-from hyperscale.planner.queue.queue_check import unsound_plans
 from hyperscale.planner.together import joint_starts
 from hyperscale.planner.together.class_network import shipped_classes
 from hyperscale.planner.together.in_sequence import Sequences

@@ -19,13 +19,13 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.check.queue_check import unsound
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.cost.objective import predict
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
-from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.together.joint_starts import joint_starts
 from hyperscale.planner.together.shared_nodes import SharedNodes

@@ -17,11 +17,11 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.check.queue_check import unsound
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
-from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import Choosers, choosers
 from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.workload.profile import profile

@@ -15,11 +15,20 @@ from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, JobOrder, RuleKnobs, Simulator
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.queue_agent import AgentManifest, Prior, QueueAgent
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, LaterStart, Option, PendingJob, QueueRunningJob
 
 PRIOR = Prior(rule.QueueOrder.SECONDS, *OPERATORS_RULE[1:])
 SETTINGS = PRIOR.settings()
-KNOBS = (tuple(JobOrder), (0.0, 0.3, 0.6), (0.0, 0.2, 0.4), (1.0, 2.0, 3.4, 5.0), (0.0, 0.2, 0.5), (0.0, 1.5, 4.0), (0.0, 0.8, 1.6, 3.0))
+KNOBS = (
+    tuple(JobOrder),
+    (0.0, 0.3, 0.6),
+    (0.0, 0.2, 0.4),
+    (1.0, 2.0, 3.4, 6.0),
+    (0.0, 0.2, 0.5),
+    (0.0, 1.5, 4.0),
+    (0.0, 0.8, 1.6, 3.0),
+    (0.0, 1.0, 1.35),
+)
 """Values of each of the rule's settings, in the order of `RuleKnobs`."""
 
 
@@ -33,8 +42,14 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[QueueRunningJob],
     free, total, speed, arrivals, gap, run, area = cluster
     return (
         [
-            PendingJob(f"{job:04}", tuple(Option(*option) for option in options), weight, waited)
-            for job, weight, waited, options in reversed(pending)
+            PendingJob(
+                key=f"{job:04}",
+                options=tuple(Option(*option) for option in options),
+                weight=weight,
+                waited_seconds=waited,
+                later=tuple(LaterStart(*start) for start in later),
+            )
+            for job, weight, waited, options, later in reversed(pending)
         ],
         [QueueRunningJob(f"{job:04}", workers, remaining) for job, workers, remaining in running],
         ClusterState(free, total, speed, ArrivalHistory(arrivals, gap, run, area)),
@@ -55,7 +70,7 @@ def test_the_rule_in_python_decides_as_in_the_simulator_for_any_settings(
     load: float,
     seed: int,
     conditions: tuple[float, bool, float],
-    knobs: tuple[JobOrder, float, float, float, float, float, float],
+    knobs: tuple[JobOrder, float, float, float, float, float, float, float],
 ) -> None:
     noise, contention, starvation = conditions
     known = Conditions(family, load, jobs=60, noise=noise, contention=contention, starvation_runs=starvation)

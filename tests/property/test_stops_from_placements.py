@@ -17,6 +17,7 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import PreemptibleJob, PreemptionAnswer, PreemptionQuestion, RunningJob
 from hyperscale.planner.check.drained_snapshot import added
+from hyperscale.planner.check.queue_check import unsound_stops
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.preempt import preemption_question
@@ -25,7 +26,6 @@ from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
 from hyperscale.planner.queue.gpu_kinds import MOST_KINDS, kinds_of
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
-from hyperscale.planner.queue.queue_check import unsound_stops
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import PRODUCTS, gpu_node, snapshot, training

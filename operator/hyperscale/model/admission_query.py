@@ -17,6 +17,8 @@ MAX_TURN_KINDS = 8
 """Different jobs of one question: each costs some placements."""
 MAX_RUNNING = 64
 """Running jobs named in a question, the soonest to end first."""
+LATER_ENDS = 4
+"""Ends of running jobs that a pending job may wait for, the next ones (docs/explanation/streams.md)."""
 
 
 class Chooser(enum.StrEnum):
@@ -49,16 +51,6 @@ class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):
     """Since the job before it was created; None where it has been counted among the arrivals already."""
 
 
-class RunningShare(msgspec.Struct, frozen=True, rename="camel"):
-    """A job that has its MPIJob, or is about to get it."""
-
-    key: str
-    gpus: int
-    remaining_seconds: float
-    """Predicted."""
-    workers: int = 1
-
-
 class Claim(msgspec.Struct, frozen=True, rename="camel"):
     """What bound pods of our jobs take from one node: free again when those end."""
 
@@ -79,6 +71,18 @@ class Claim(msgspec.Struct, frozen=True, rename="camel"):
         further = {name: max(0.0, amount - other.further.get(name, 0.0)) for name, amount in self.further.items()}
         cpu, memory = max(0.0, self.cpu_cores - other.cpu_cores), max(0, self.memory_bytes - other.memory_bytes)
         return Claim(max(0, self.gpus - other.gpus), cpu, memory, further)
+
+
+class RunningShare(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that has its MPIJob, or is about to get it."""
+
+    key: str
+    gpus: int
+    remaining_seconds: float
+    """Predicted."""
+    workers: int = 1
+    claims: dict[str, Claim] = {}
+    """What it will leave, by node; only of the LATER_ENDS soonest to end."""
 
 
 class _Sum:

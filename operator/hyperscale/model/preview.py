@@ -25,7 +25,7 @@ from hyperscale.model.planning import AskedSize, chosen_corrections
 PART_NODES = 100
 PART_LINKS = 1000
 """Of one line: a few milliseconds of encoding."""
-VERSION = 2
+VERSION = 3
 """Of this document; another one is refused."""
 PATH = "/v1/planning"
 POLICY_QUERY = "policy"

@@ -9,7 +9,7 @@ import pytest
 
 streams = pytest.importorskip("hyperscale.learn.streams._streams", reason="the compiled simulator is not built here")
 
-BASE, EMBEDDED = 30 * 48 + 48 + 48 * 48 + 48 + 48 + 30, 2 * 6 * 8 + 8 + 2 * 64 + 8 + 5 * 8 + 8 + 3 * 8 * 48
+BASE, EMBEDDED = 31 * 48 + 48 + 48 * 48 + 48 + 48 + 31, 2 * 6 * 8 + 8 + 2 * 64 + 8 + 5 * 8 + 8 + 3 * 8 * 48
 
 
 def stream(nodes: int = 8, jobs: int = 3, counts: tuple[int, ...] = (1, 2, 0, 0, 0, 0), **other: Any) -> Any:
@@ -43,7 +43,7 @@ def test_more_nodes_than_a_mask_has_bits_are_refused(nodes: int) -> None:
 @pytest.mark.parametrize("nodes", [2, 63, 64])
 def test_as_many_nodes_as_a_mask_has_bits_are_simulated(nodes: int) -> None:
     run = stream(nodes)
-    run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 4.0)
+    run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 1.35, 4.0)
     for policy in range(6):
         assert np.isfinite(run.run(policy)[1]).all()
 
@@ -76,7 +76,7 @@ def test_tables_of_other_shapes_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_network_of_another_kind_drops_what_was_recorded() -> None:
     run = stream(jobs=20, gaps=np.zeros(20))
-    run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 4.0)
+    run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 1.35, 4.0)
     run.run(5, record=True)
     assert len(run.recorded()[1])
     run.set_network(np.zeros(BASE + EMBEDDED, dtype=np.float32))
@@ -87,6 +87,6 @@ def test_a_network_of_another_kind_drops_what_was_recorded() -> None:
 
 def test_a_queue_of_any_length_is_served_by_every_policy() -> None:
     run = stream(jobs=1100, gaps=np.zeros(1100), counts=(1, 0, 0, 0, 0, 0))
-    run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 4.0)
+    run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 1.35, 4.0)
     for policy in (0, 3, 4):
         assert np.isfinite(run.run(policy)[1]).all()

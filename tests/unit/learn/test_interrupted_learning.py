@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import shutil
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from hyperscale.cli.training import learn_command
 from hyperscale.learn.agents import ppo
 from hyperscale.learn.agents.qnetwork import HIDDEN
 from hyperscale.learn.agents.qnetwork import load as load_layers
@@ -24,6 +29,7 @@ from hyperscale.learn.streams.training import train
 from tests.unit.cli.cli_samples import run
 
 STREAMS = "checkpoint.safetensors"
+SHIPPED = Path(str(resources.files("hyperscale.planner.learned") / "weights"))
 
 
 def fresh() -> tuple[Constructor, torch.optim.AdamW]:
@@ -128,6 +134,17 @@ def test_weights_in_use_that_cannot_be_read_are_found_before_the_first_step(opti
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert f"{option}: cannot read the weights in" in ran.err
     assert not (tmp_path / "out").exists()
+
+
+def test_weights_of_an_earlier_release_in_the_place_to_publish_are_replaced_not_compared_with(tmp_path: Path) -> None:
+    used = tmp_path / "used"
+    shutil.copytree(SHIPPED, used)
+    manifest = json.loads((used / "stream.json").read_text())
+    (used / "stream.json").write_text(json.dumps({**manifest, "features": manifest["features"] - 1}))
+    arguments = argparse.Namespace(lesson="queue", baseline=None, publish=str(used))
+    assert learn_command._baseline(arguments) == SHIPPED
+    (used / "stream.json").write_text(json.dumps(manifest))
+    assert learn_command._baseline(arguments) == used
 
 
 def test_a_place_to_publish_that_cannot_be_written_is_found_before_the_first_step(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.history.corrections import Corrections, Factor
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.check.queue_check import unsound
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.cost.objective import Costs
@@ -25,7 +26,6 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
-from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.service.frames import AskTurns, ClusterFrame, Turned
 from hyperscale.planner.service.worker import PlannerService

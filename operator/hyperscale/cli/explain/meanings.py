@@ -139,7 +139,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.WAITING_FOR_BETTER_NODES: Meaning(
         "It would fit now, but much slower than on nodes that running jobs will leave.",
         "better nodes",
-        "The operator starts it when waiting longer cannot pay; PlannerPolicy spec.queue.maxStartSlowdown bounds how slow it may be.",
+        "The operator starts it when waiting longer cannot pay; "
+        "PlannerPolicy spec.queue.maxStartSlowdown and minWaitSpeedup say for what it waits.",
     ),
     Reason.START_POLICY_NEVER: Meaning(
         "The plan is ready and nothing runs: spec.startPolicy is Never.", "", "Set spec.startPolicy to Automatic to run it."

@@ -166,10 +166,26 @@ def _baseline(arguments: argparse.Namespace) -> Path | None:
     if arguments.baseline is not None and arguments.lesson in GATED and not (Path(arguments.baseline) / manifest).is_file():
         raise InputError(f"--baseline: {arguments.baseline!r} has no {manifest}; name the folder that the planners read, or leave it out")
     shipped = Path(str(resources.files("hyperscale.planner.learned") / "weights"))
+    agents = WEIGHTS[arguments.lesson] == "stream"
     for folder in (arguments.baseline, arguments.publish, shipped):
-        if folder is not None and (Path(folder) / manifest).is_file():
+        if (
+            folder is not None
+            and (Path(folder) / manifest).is_file()
+            and (folder is arguments.baseline or not (agents and _outdated(Path(folder))))
+        ):
             return Path(folder)
     return None
+
+
+def _outdated(folder: Path) -> bool:
+    """Whether the operator cannot use the agent's weights there any more, so that new ones may take their place."""
+    from hyperscale.planner.queue.queue_agent import AgentUnavailableError, OutdatedAgentError, load_agent
+
+    try:
+        load_agent(folder)
+    except AgentUnavailableError as error:
+        return isinstance(error, OutdatedAgentError)
+    return False
 
 
 def _publish(arguments: argparse.Namespace, verdict: LessonVerdict) -> list[Path]:

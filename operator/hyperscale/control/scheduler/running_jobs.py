@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare, claims_of
+from hyperscale.model.admission_query import LATER_ENDS, MAX_RUNNING, Claim, RunningShare, claims_of
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -59,6 +59,10 @@ class ClaimIndex:
         for job in [job for job in self._pods if job not in jobs]:
             self.set(job, ())
 
+    def of(self, job: Key) -> dict[str, Claim]:
+        """What the job's pods take by node, as counted last."""
+        return claims_of(self._pods.get(job, ()))
+
     def total(self) -> dict[str, Claim]:
         """Return the claims of all jobs by node, sorted; the caller must not change the result."""
         if self._outdated:
@@ -86,7 +90,7 @@ def _changed_nodes(before: tuple[PodView, ...], after: tuple[PodView, ...]) -> s
 
 
 LATE_RATIO: Final = 0.05
-"""A job beyond its predicted end is taken to need this part of its whole time still: what it really needs is unknown."""
+"""A job beyond its end is taken to need this part of its whole time still, predicted or passed: what it really needs is unknown."""
 
 
 class _Run(NamedTuple):
@@ -107,12 +111,29 @@ class Running:
         self._reader = reader
         self._clock = clock
         self._runs: dict[Key, _Run] = {}
+        self._reports: dict[Key, tuple[Measured | None, float]] = {}
+        """Progress as seen last, and the Unix second since when."""
         self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
         self._claim_index = ClaimIndex()
 
     def shares(self) -> tuple[RunningShare, ...]:
-        """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
-        return tuple(heapq.nsmallest(MAX_RUNNING, self._shares(), key=lambda share: (share.remaining_seconds, share.key)))
+        """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING. The first ones with what they leave."""
+        soonest = heapq.nsmallest(MAX_RUNNING, self._shares(), key=lambda share: (share.remaining_seconds, share.key))
+        return (*(self._with_claims(share) for share in soonest[:LATER_ENDS]), *soonest[LATER_ENDS:])
+
+    def _with_claims(self, share: RunningShare) -> RunningShare:
+        """By its pods once all are bound; before its MPIJob runs by the plan, GPUs alone.
+
+        In between its end is unknown: the run begins when the last pod is bound.
+        """
+        key = Key(*share.key.split("/"))
+        view, plan = self._cache.live.get(key), self._cache.plans_of(key).in_force
+        if view is None or not is_running(view):
+            by_node = plan.gpus_by_node() if plan is not None else {}
+            return replace(share, claims={name: Claim(gpus) for name, gpus in sorted(by_node.items())})
+        self._count_pods(key)
+        claims = self._claim_index.of(key)
+        return replace(share, claims=claims) if sum(claim.gpus for claim in claims.values()) == share.gpus else share
 
     def every(self) -> list[RunningShare]:
         """All jobs that hold GPUs, the soonest to end first."""
@@ -141,11 +162,19 @@ class Running:
             if run is None or run.view is not view:
                 run = self._runs[key] = self._run(key, view)
             if run.share is not None:
-                yield _remaining(run.share, self._cache.progress.get(key), max(0.0, now - run.started))
+                yield _remaining(run.share, self._cache.progress.get(key), max(0.0, now - run.started), self._report_age(key, now))
         if len(self._runs) > 2 * len(self._cache.live) + MAX_RUNNING:
             self._runs = {key: run for key, run in self._runs.items() if key in self._cache.live}
+            self._reports = {key: report for key, report in self._reports.items() if key in self._cache.live}
         for key, plan in self._cache.assumed():
             yield _share(key, plan, self._seconds(key, plan))
+
+    def _report_age(self, key: Key, now: float) -> float:
+        """Seconds since the job's progress was seen to change."""
+        progress = self._cache.progress.get(key)
+        if key not in self._reports or self._reports[key][0] is not progress:
+            self._reports[key] = progress, now
+        return max(0.0, now - self._reports[key][1])
 
     def _run(self, key: Key, view: MpiJobView) -> _Run:
         """What of an MPIJob stays the same until it changes."""
@@ -171,13 +200,18 @@ def is_running(view: MpiJobView) -> bool:
     return view.gated and not view.suspended and not view.is_true("Succeeded") and not view.is_true("Failed")
 
 
-def _remaining(share: RunningShare, progress: Measured | None, elapsed_seconds: float) -> RunningShare:
-    """Return the share with what is left of its time: by the progress that the run reports, else by the predicted whole time."""
+def _remaining(share: RunningShare, progress: Measured | None, elapsed_seconds: float, report_age_seconds: float) -> RunningShare:
+    """Return the share with what is left of its time: by the progress that the run reports, else by the predicted whole time.
+
+    A report whose end is past says nothing any more: the job is late.
+    """
     total = share.remaining_seconds
+    late_seconds = LATE_RATIO * max(total, elapsed_seconds)
     if progress is not None and progress.epochs:
         epoch_seconds = progress.epoch_seconds or total / progress.epochs
-        return replace(share, remaining_seconds=max(0, progress.epochs - progress.epoch) * epoch_seconds)
-    return replace(share, remaining_seconds=max(total - elapsed_seconds, LATE_RATIO * total)) if elapsed_seconds else share
+        left = max(0, progress.epochs - progress.epoch) * epoch_seconds - report_age_seconds
+        return replace(share, remaining_seconds=left if left > 0.0 else late_seconds)
+    return replace(share, remaining_seconds=max(total - elapsed_seconds, late_seconds)) if elapsed_seconds else share
 
 
 def _share(key: Key, plan: Plan, remaining_seconds: float) -> RunningShare:

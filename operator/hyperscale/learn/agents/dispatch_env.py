@@ -85,7 +85,9 @@ def chosen_by(rule: int, simulator: Simulator) -> int:
     if rule == len(RULES) - 1 or not len(starts):
         return waits
     pending, _, _, _ = simulator.stream.view()
-    waiting_jobs = {job: (weight, waited, {count: seconds for count, seconds, *_ in options}) for job, weight, waited, options in pending}
+    waiting_jobs = {
+        job: (weight, waited, {count: seconds for count, seconds, *_ in options}) for job, weight, waited, options, _ in pending
+    }
     return min(starts.tolist(), key=lambda at: (_index(rule, int(workers[at]), *waiting_jobs[int(jobs[at])]), at))
 
 

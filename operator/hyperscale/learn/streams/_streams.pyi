@@ -40,6 +40,7 @@ class Stream:
         size: float,
         communication: float,
         costs: float,
+        speedup: float,
         mask_patience: float,
     ) -> None: ...
     def set_strict_bounds(self, bounds: float) -> None: ...
@@ -57,7 +58,7 @@ class Stream:
     def view(
         self,
     ) -> tuple[
-        list[tuple[int, float, float, list[tuple[int, float, float, float, float]]]],
+        list[tuple[int, float, float, list[tuple[int, float, float, float, float]], list[tuple[float, int, float, float]]]],
         list[tuple[int, int, float]],
         tuple[int, int, float, int, float, float, float],
         float,

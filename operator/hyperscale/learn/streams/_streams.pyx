@@ -19,7 +19,7 @@ from hyperscale.planner.search.kernels._kernel cimport (
 )
 from hyperscale.util._splitmix cimport draw
 
-FEATURES = 30
+FEATURES = 31
 HIDDEN = 48
 NODE_FEATURES = 6
 QUEUE_FEATURES = 5
@@ -27,7 +27,7 @@ WIDTH = 8
 QUEUE = 16
 
 cdef enum:
-    F = 30           # features of a candidate
+    F = 31           # features of a candidate
     H = 48           # hidden units of both layers
     OPTIONS = 6      # most worker counts of a job
     NODES = 64       # most nodes: one bit each
@@ -58,6 +58,8 @@ cdef double LEAST_REMAINING = 0.02
 cdef double HISTORY_GAIN = 0.02
 cdef double MOST_LENGTH = 16.0   # planner/queue/rule.py
 cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
+cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
+cdef int LATER_ENDS = 4          # model/admission_query.py
 
 
 cdef struct Placed:
@@ -77,6 +79,7 @@ cdef struct Rule:
     double size          # exponent with which patience falls as the job's best seconds grow, in mean runs
     double communication # what a second of communication counts more
     double costs         # patience ends after this multiple of what the free nodes would cost
+    double speedup       # a job of the mean length waits for running jobs that end soon where it ends so many times sooner; 0: never
 
 
 cdef struct Candidate:
@@ -94,6 +97,8 @@ cdef struct Job:
     int state            # 0 to come, 1 pending, 2 running, 3 done
     int workers[OPTIONS]
     double empty[OPTIONS]   # estimated seconds on the empty cluster
+    double sooner        # how many times sooner it ends that waits for running jobs, at least 1
+    bint waits           # the rule keeps it for them
     int option
     double start
     double finish
@@ -162,7 +167,7 @@ cdef class Stream:
     cdef double strict_bounds        # starvation bounds after which no other job starts before the one that waits longest
     cdef bint bounded_patience       # the rule waits for better nodes no longer than poor ones cost
     cdef double wait_price           # what a second of waiting costs more for each second waited before
-    cdef double idle_costs           # as often what poor nodes cost it a job which fits lets the agent wait,
+    cdef double idle_costs           # as often what poor nodes cost it a job which fits lets the agent wait, and the rule for running jobs,
     cdef double idle_runs            # and as many own best runs beyond that; inf: no bound
     cdef readonly double mean_area
     cdef readonly double mean_seconds
@@ -614,14 +619,77 @@ cdef class Stream:
 
     cdef double _slowdown(self, const Rule *rule, int j) noexcept nogil:
         """planner/queue/rule.py, `start_slowdown`."""
-        cdef double length = min(max(self.job[j].best / self.mean_run, 1.0 / MOST_LENGTH), MOST_LENGTH)
-        return max(1.0, rule.patience * pow(length, -rule.size))
+        return max(1.0, rule.patience * self._length_factor(rule, j))
+
+    cdef double _length_factor(self, const Rule *rule, int j) noexcept nogil:
+        """planner/queue/rule.py, `length_factor`."""
+        return pow(min(max(self.job[j].best / self.mean_run, 1.0 / MOST_LENGTH), MOST_LENGTH), -rule.size)
+
+    cdef double _later_seconds(self, const Rule *rule, int j, double now_seconds, double ahead) noexcept nogil:
+        """Counted seconds till the end of j at the best of a start now, which takes `now_seconds`, and at each of the next ends.
+
+        The nodes of the jobs that end by then are free too. `ahead`: node seconds of the jobs that take those nodes first.
+        """
+        cdef uint64_t free = self.free, ended = 0
+        cdef int count = self.free_count, i, o, end, first
+        cdef double least = now_seconds, wait
+        for end in range(min(LATER_ENDS, self.runnings)):
+            first, wait = -1, INFINITY
+            for i in range(self.runnings):
+                if not (ended >> i) & 1 and self._remaining(self.running[i]) < wait:
+                    first, wait = i, self._remaining(self.running[i])
+            if first < 0 or wait + self.job[j].best >= least:
+                break
+            ended |= <uint64_t> 1 << first
+            self.free |= self.job[self.running[first]].nodes
+            self.free_count += self.job[self.running[first]].workers[self.job[self.running[first]].option]
+            for o in range(self.job[j].options):
+                least = min(least, wait + ahead / (self.free_count - count) + self._counted_seconds(rule, j, o))
+        self.free, self.free_count = free, count
+        return least
+
+    cdef void _find_waits(self, const Rule *rule, bint exact) noexcept nogil:
+        """How much sooner each pending job ends that waits for running jobs, and whether the rule lets it: `later_waits` in Python.
+
+        exact: also for jobs that no wait helps enough; only the agent sees that
+        """
+        cdef int i, k, j, o
+        cdef double counted, least, seconds = 0.0, enough, ahead = 0.0, soonest = INFINITY
+        for i in range(self.runnings):
+            soonest = min(soonest, self._remaining(self.running[i]))
+        for i in range(self.pendings):  # shortest first, among equals the older
+            j, k = self.pending[i], i
+            self.job[j].sooner, self.job[j].waits = 1.0, False
+            while k > 0 and self.job[self.granted[k - 1]].best / self.job[self.granted[k - 1]].weight > self.job[j].best / self.job[j].weight:
+                self.granted[k] = self.granted[k - 1]
+                k -= 1
+            self.granted[k] = j
+        if rule.speedup <= 0.0 or not self.runnings:
+            return
+        for i in range(self.pendings):
+            j = self.granted[i]
+            counted = least = INFINITY
+            for o in range(self.job[j].options):
+                least = min(least, self._estimate(j, o))
+                counted = min(counted, self._counted_seconds(rule, j, o))
+            if not isfinite(least):
+                continue
+            enough = max(1.0, rule.speedup * self._length_factor(rule, j))
+            if exact or counted > enough * (soonest + self.job[j].best):
+                self.job[j].sooner = counted / self._later_seconds(rule, j, counted, ahead)
+            self.job[j].waits = (
+                self.job[j].sooner > enough
+                and self.now - self.job[j].arrival < self.idle_costs * (least - self.job[j].best)
+            )
+            if self.job[j].waits or self._thrifty_counted(rule, j, 0.0, self._limit(rule, j), &seconds) < 0:
+                ahead += AHEAD_PART * self.job[j].area
 
     cdef int _by_rule(self, const Rule *rule, int *option) noexcept nogil:
-        """The index rule: the pending job that starts, -1 to wait."""
+        """The index rule: the pending job that starts, -1 to wait. With θ after `_find_waits`."""
         cdef int i, j, o, best = -1
         cdef double seconds = 0.0, value, least = INFINITY, alpha = rule.alone if self.pendings == 1 else rule.thrift
         cdef double limit
+        cdef bint waits = rule.speedup > 0.0
         for i in range(self.pendings):
             j = self.pending[i]
             if (self.job[j].best if rule.order == 0 else self.job[j].area) / self.job[j].weight >= least:
@@ -631,7 +699,7 @@ cdef class Stream:
             if o < 0:
                 continue
             value = seconds * (self.job[j].workers[o] if rule.order == 1 else 1) / self.job[j].weight
-            if value < least:
+            if value < least and not (waits and self.job[j].waits):
                 least, best, option[0] = value, j, o
         return best
 
@@ -763,6 +831,7 @@ cdef class Stream:
         cdef double least, value
         cdef bint known, overdue, may_wait = True
         self.candidates = 0
+        self._find_waits(&self.rule, True)
         if starving >= 0:
             self.rule_job = self._starve_first(alpha, &self.rule_option)
         else:
@@ -831,6 +900,7 @@ cdef class Stream:
         cdef Rule plain
         cdef Placed found
         plain.order, plain.alone, plain.thrift, plain.patience, plain.size, plain.communication, plain.costs = 0, 0.0, 0.0, INFINITY, 0.0, 0.0, 1.0
+        plain.speedup = 0.0
         second_job = self._by_rule(&plain, &second_option)
         for i in range(self.pendings):
             backlog += self.job[self.pending[i]].area
@@ -912,6 +982,7 @@ cdef class Stream:
             x[27] = _ratio_log(value / self.job[j].weight / least, 6.0) / 3.0
             x[28] = _ratio_log((next + self.job[j].best) / value, 3.0) if isfinite(next) else 3.0
             x[29] = _squash((self.now - self.job[j].arrival) / self.starvation) if isfinite(self.starvation) else 0.0
+            x[30] = _ratio_log(self.job[j].sooner, 3.0)
 
     cdef void _picture(self) noexcept nogil:
         """Features of nodes and of the oldest pending jobs, for the embedding."""
@@ -1177,6 +1248,7 @@ cdef class Stream:
         if late >= 0:
             return late
         if policy == INDEX:
+            self._find_waits(&self.rule, False)
             return self._by_rule(&self.rule, option)
         if policy == MARGINAL:
             return self._marginal(option)
@@ -1185,9 +1257,10 @@ cdef class Stream:
         return self._fifo(alpha, policy == EASY, option)
 
     def set_rule(self, int order, double alone, double thrift, double patience, double size, double communication, double costs,
-                 double mask_patience):
+                 double speedup, double mask_patience):
         """Parameters of the index rule, and the agent's own patience."""
-        self.rule = Rule(order=order, alone=alone, thrift=thrift, patience=patience, size=size, communication=communication, costs=costs)
+        self.rule = Rule(order=order, alone=alone, thrift=thrift, patience=patience, size=size, communication=communication, costs=costs,
+                         speedup=speedup)
         self.mask_patience = mask_patience
 
     def set_idle_bound(self, double costs, double runs):
@@ -1303,7 +1376,8 @@ cdef class Stream:
     def view(self):
         """What the policies see now, as plain Python: pending (job, weight, waited, options), running (job, workers, remaining), cluster.
 
-        An option: workers, seconds now, seconds on the empty cluster, communication seconds, part of the cluster's speed.
+        An option: workers, seconds now, seconds on the empty cluster, communication seconds, part of the cluster's speed. After the options
+        of a pending job its starts at the next ends: wait, freed nodes, seconds, communication seconds.
         """
         cdef int i, j, o, node
         cdef Placed found
@@ -1324,7 +1398,7 @@ cdef class Stream:
                     share = 0.0
                 seconds = self._estimate(j, o)
                 options.append((self.job[j].workers[o], seconds, self.job[j].empty[o], share * seconds if share else 0.0, taken / self.total_speed))
-            pending.append((j, self.job[j].weight, self.now - self.job[j].arrival, options))
+            pending.append((j, self.job[j].weight, self.now - self.job[j].arrival, options, self._later_starts(j)))
         running = [(self.running[i], self.job[self.running[i]].workers[self.job[self.running[i]].option], self._remaining(self.running[i]))
                    for i in range(self.runnings)]
         for node in range(self.n):
@@ -1332,6 +1406,24 @@ cdef class Stream:
                 free_speed += self.speed[node]
         cluster = (self.free_count, self.n, free_speed / self.total_speed, self.seen, self.mean_gap, self.mean_run, self.mean_need)
         return pending, running, cluster, self.starvation
+
+    def _later_starts(self, int j):
+        """(wait, freed nodes, seconds, communication seconds) of j at each of the next ends with each worker count that fits then."""
+        cdef uint64_t free = self.free
+        cdef int count = self.free_count, i, o
+        cdef Placed found
+        starts = []
+        ends = sorted((self._remaining(self.running[i]), i) for i in range(self.runnings))
+        for wait, i in ends[:LATER_ENDS]:
+            self.free |= self.job[self.running[i]].nodes
+            self.free_count += self.job[self.running[i]].workers[self.job[self.running[i]].option]
+            for o in range(self.job[j].options):
+                seconds = self._estimate(j, o)
+                if isfinite(seconds):
+                    found = self._placed(j, o)
+                    starts.append((wait, self.free_count - count, seconds, found.communication / found.seconds * seconds))
+        self.free, self.free_count = free, count
+        return starts
 
     def outcome(self):
         """(start, finish, communication, seconds, workers) of every job, each (J,)."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams import embedding
 from hyperscale.learn.streams._streams import FEATURES, HIDDEN
+from hyperscale.learn.streams.job_mix import mixed_jobs
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs, SimulatedNodes
 from hyperscale.learn.streams.simulator import OPERATORS_RULE, Network, RuleKnobs, Simulator, agent, index
 from hyperscale.learn.topologies import TRAINING_SEEDS
@@ -81,6 +82,8 @@ class Training:
     """SHA-256 of the weights that the training continues from; empty: from the rule."""
     nodes: int = 0
     """Of every cluster; 0: drawn."""
+    mixed_jobs: bool = False
+    """Drawn jobs are of unlike spreads; see `job_mix`."""
     history: str = ""
     """Digest of the history that jobs come from; empty: jobs are drawn."""
 
@@ -203,7 +206,7 @@ def _joined(played: Sequence[_Played], config: Training) -> EpisodeBatch:
 def _simulator(config: Training, network: Network, rng: np.random.Generator, number: int, own: OwnStreams | None) -> Simulator:
     """The stream of this number."""
     conditions, seed = _conditions(config, rng), TRAINING_SEEDS + config.seed * STREAMS_A_STEP + number
-    jobs, cluster = own.stream(rng) if own is not None else (None, None)
+    jobs, cluster = own.stream(rng) if own is not None else (mixed_jobs(rng, config.jobs) if config.mixed_jobs else None, None)
     return Simulator(seed, conditions, config.knobs, network, jobs, cluster)
 
 

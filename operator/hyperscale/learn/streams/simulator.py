@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, SimulatedNodes, draw
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, PATIENCE_COSTS, STRICT_BOUNDS
+from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, PATIENCE_COSTS, STRICT_BOUNDS
 
 try:
     from hyperscale.learn.streams._streams import FEATURES as FEATURES
@@ -52,13 +52,15 @@ class RuleKnobs(NamedTuple):
     """κ: what a second of communication counts more."""
     patience_costs: float = 1.0
     """Patience ends after this multiple of what the free nodes would cost the job."""
+    wait_speedup: float = 0.0
+    """θ: a job waits for running jobs that end soon where it ends that many times sooner; 0: never."""
 
 
 SHORTEST_FIRST: Final = RuleKnobs(JobOrder.SECONDS, 0.0, 0.0, NO_PATIENCE)
 SMALLEST_FIRST: Final = RuleKnobs(JobOrder.AREA, 0.0, 0.0, NO_PATIENCE)
 TUNED_RULE: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.35)
 """The best setting found of an index rule with order, thrift and patience alone: a peer."""
-OPERATORS_RULE: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 3.4, 0.2, 1.5, PATIENCE_COSTS)
+OPERATORS_RULE: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 4.0, 0.2, 1.5, PATIENCE_COSTS, 1.5)
 """Chosen on development streams (docs/explanation/streams.md); the operator's own rule by default."""
 
 
@@ -191,7 +193,7 @@ class Simulator:
         self._jobs = self.stream.jobs_table()
         self._cost = 0.0
         self.stream.set_rule(*knobs, MASK_PATIENCE)
-        self.stream.set_idle_bound(PATIENCE_COSTS, IDLE_RUNS)
+        self.stream.set_idle_bound(IDLE_COSTS, IDLE_RUNS)
         self.stream.set_strict_bounds(STRICT_BOUNDS)
         self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
 
@@ -205,7 +207,7 @@ class Simulator:
     ) -> StreamOutcome:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
-        self.stream.set_idle_bound(PATIENCE_COSTS, policy.idle_runs)
+        self.stream.set_idle_bound(IDLE_COSTS, policy.idle_runs)
         self.stream.set_strict_bounds(policy.strict_bounds)
         self.stream.set_bounded_patience(policy.bounded_patience)
         if policy.network is not None:

@@ -37,7 +37,7 @@ MAX_TO_REFUSED: Final = 1.02
 """Largest ratio to weights in use that today's guard refuses: in their place the rule would decide."""
 TUNING_STREAMS: Final = 75
 HARDENING: Final = Training(
-    steps=150,
+    steps=100,
     sequences=12,
     jobs=120,
     mixed=0.5,
@@ -45,10 +45,12 @@ HARDENING: Final = Training(
     most_bound=20.0,
     low_load=0.5,
     high_load=1.3,
-    rate=4e-4,
-    entropy=0.004,
-    wait_price=4.0,
+    rate=5e-4,
+    entropy=0.005,
+    wait_price=1.0,
+    wait_target=0.96,
     risk=2.0,
+    mixed_jobs=True,
 )
 """How weights are trained further (--start): three times the streams a step, harder conditions, bad streams and long waits count more."""
 

@@ -27,6 +27,8 @@ DRAWN: Final = 64
 ROUNDS: Final = ((25, 16), (75, 6))
 """Streams of a round, and settings that survive it."""
 LAST_STREAMS: Final = 150
+SPEEDUPS: Final = (1.1, 1.7)
+"""Range of θ in half of those; the others wait for no running job."""
 NEIGHBOURS: Final = 12
 """Settings near the best ones that join for the last round."""
 
@@ -70,7 +72,8 @@ def _draw(rng: np.random.Generator) -> RuleKnobs:
     patience = float(math.exp(rng.uniform(math.log(1.3), math.log(6.0))))
     exponents = float(rng.uniform(0.0, 0.8)), float(rng.uniform(0.0, 0.5))
     size, communication, costs = float(rng.uniform(0.0, 0.4)), float(rng.uniform(0.0, 2.5)), float(rng.uniform(0.8, 2.4))
-    return RuleKnobs(order, *exponents, patience, size, communication, costs)
+    speedup = float(rng.uniform(*SPEEDUPS)) if rng.random() < 0.5 else 0.0
+    return RuleKnobs(order, *exponents, patience, size, communication, costs, speedup)
 
 
 def _near(knobs: RuleKnobs, rng: np.random.Generator) -> RuleKnobs:
@@ -82,4 +85,5 @@ def _near(knobs: RuleKnobs, rng: np.random.Generator) -> RuleKnobs:
         max(0.0, knobs.size_exponent + float(rng.normal(0.0, 0.05))),
         max(0.0, knobs.communication_factor + float(rng.normal(0.0, 0.3))),
         max(0.0, knobs.patience_costs + float(rng.normal(0.0, 0.2))),
+        max(1.0, knobs.wait_speedup + float(rng.normal(0.0, 0.1))) if knobs.wait_speedup else 0.0,
     )

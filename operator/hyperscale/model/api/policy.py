@@ -186,10 +186,12 @@ class QueuePolicy(Spec, frozen=True):
     """α: a larger worker count must shorten the run by the ratio of counts to this power."""
     min_scaling_exponent_alone: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.23
     """α where only one job is pending, which leaves more GPUs to later jobs."""
-    max_start_slowdown: Annotated[float, Meta(ge=1, le=1000, extra=DECIMAL)] = 3.4
+    max_start_slowdown: Annotated[float, Meta(ge=1, le=1000, extra=DECIMAL)] = 4.0
     """Start only where a run of mean length takes at most this multiple of its time on the empty cluster."""
     start_slowdown_size_exponent: Annotated[float, Meta(ge=0, le=1, extra=DECIMAL)] = 0.2
     """ε: longer jobs wait for better nodes, by the power -ε of their length over the mean; 0 treats all alike."""
+    min_wait_speedup: Annotated[float, Meta(ge=0, le=1000, extra=DECIMAL)] = 1.5
+    """θ: wait for running jobs that end soon where a job of mean length ends this many times sooner that way; 0 means never."""
     communication_factor: Annotated[float, Meta(ge=0, le=10, extra=DECIMAL)] = 1.5
     """κ: how much more than its seconds communication counts at a start; 0 counts seconds alone."""
     max_queue_weight: Annotated[int, Meta(ge=1, le=1000)] = 1000

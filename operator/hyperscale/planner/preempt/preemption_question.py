@@ -127,8 +127,12 @@ class _Trial:
         again = tuple(self._queued(key) for key in self._stopped)
         if not question.pending and not again:
             return AdmissionResult()
+        claims = {share.key: share.claims for share in question.others}
+        claims |= {key: job.running.claims for key, job in self._scene.running.items()}
         shares = [
-            RunningShare(job.key, sum(job.gpus_by_kind), job.left_seconds) for job in jobs if job.runs and job.key not in self._stopped
+            RunningShare(job.key, sum(job.gpus_by_kind), job.left_seconds, claims=claims.get(job.key, {}))
+            for job in jobs
+            if job.runs and job.key not in self._stopped
         ]
         asked = AdmissionRequest(
             jobs=(*question.pending, *again),

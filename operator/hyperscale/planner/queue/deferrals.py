@@ -9,8 +9,8 @@ from hyperscale.model.admission_query import Deferral
 from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.options import CatalogueEntry, patience_seconds
 from hyperscale.planner.queue.queue_policies import settings_of
-from hyperscale.planner.queue.queue_types import Option
-from hyperscale.planner.queue.rule import counted_seconds, is_good, start_slowdown
+from hyperscale.planner.queue.queue_types import Option, PendingJob
+from hyperscale.planner.queue.rule import RuleSettings, counted_seconds, is_good, start_slowdown
 from hyperscale.planner.queue.wait_bounds import idle_seconds_left
 
 if TYPE_CHECKING:
@@ -47,8 +47,13 @@ def _hold(entry: CatalogueEntry, chosen: StartSequence, *, first: bool) -> Defer
 
 def _unstarted(entry: CatalogueEntry, chosen: StartSequence, best: Option) -> Deferral:
     """A job that would fit; `best` is its fastest start. The rule's patience ends first, then the bound on idle GPUs."""
-    job, settings = chosen.catalogue.pending(entry, chosen.ledger), settings_of(chosen.policy)
+    job, settings = chosen.catalogue.pending(entry, chosen.ledger, chosen.ends()), settings_of(chosen.policy)
     idle = idle_seconds_left(job, chosen.ledger.free_slots) or 0.0
+    waits = chosen.waits().get(entry.key)
+    if waits is not None and waits.waits:
+        left = max(1.0, idle_seconds_left(job, chosen.ledger.free_slots, 0.0) or 0.0)
+        message = f"{_sooner(job, best, settings, waits.sooner)}; it waits for them at most {_seconds(left)} longer"
+        return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=left)
     slowdown = start_slowdown(entry.best_seconds, chosen.past, settings)
     left = patience_seconds(entry, job.options) - entry.queued.waited_seconds
     if left <= 0.0 or is_good(best, job, settings, slowdown * entry.best_seconds):
@@ -62,6 +67,17 @@ def _unstarted(entry: CatalogueEntry, chosen: StartSequence, best: Option) -> De
         f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(max(left, idle))} longer"
     )
     return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
+
+
+def _sooner(job: PendingJob, best: Option, settings: RuleSettings, times: float) -> str:
+    """How much sooner it ends on the nodes of running jobs."""
+    factor = settings.communication_factor
+    later = min(job.later, key=lambda start: start.wait_seconds + start.seconds + factor * start.communication_seconds)
+    return (
+        f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers; other jobs end in "
+        f"{_seconds(later.wait_seconds)}, and from then on it takes {_seconds(later.seconds)}: with its communication, and with "
+        f"those that wait before it, it ends {times:.1f} times sooner"
+    )
 
 
 def _refused(entry: CatalogueEntry, chosen: StartSequence) -> Deferral:

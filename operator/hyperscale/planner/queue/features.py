@@ -1,4 +1,4 @@
-"""What the agent sees of every candidate: 30 figures. Pure; the compiled simulator computes the same (a test compares them).
+"""What the agent sees of every candidate: 31 figures. Pure; the compiled simulator computes the same (a test compares them).
 
 Candidates are the two oldest jobs, the six of the smallest area / weight and the rule's, each with all worker counts that fit and that the
 agent's own patience allows, and to wait. Where a job beyond the starvation bound goes first it is the only one, and does not wait. To wait
@@ -19,12 +19,12 @@ from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJo
 from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, overdue
 from hyperscale.util.float_sums import sum_in_order
 
-FEATURES: Final = 30
-VERSION: Final = 1
+FEATURES: Final = 31
+VERSION: Final = 2
 """Weights are of use for one version only."""
 OLDEST: Final = 2
 SMALLEST: Final = 6
-SHORTEST_FIRST: Final = rule.RuleSettings(rule.QueueOrder.SECONDS, 0.0, 0.0, math.inf, 0.0, 0.0, 1.0)
+SHORTEST_FIRST: Final = rule.RuleSettings(rule.QueueOrder.SECONDS, 0.0, 0.0, math.inf, 0.0, 0.0, 1.0, 0.0)
 """The second opinion among the features."""
 
 
@@ -117,6 +117,7 @@ def features(now: Situation) -> FloatArray:
         job, option = _both(candidate)
         best[job.key] = min(best.get(job.key, math.inf), option.seconds)
     plain = rule.choose(now.pending, now.running, now.cluster, SHORTEST_FIRST)
+    waits = rule.later_waits(now.pending, now.cluster, now.settings, busy=bool(now.running))
     rows = np.zeros((len(now.candidates), FEATURES))
     for row, candidate in zip(rows, now.candidates, strict=True):
         # Waiting shows what is given up: the candidate with the least seconds / weight.
@@ -129,6 +130,7 @@ def features(now: Situation) -> FloatArray:
         row[27] = ratio_log(option.seconds / job.weight / _index(lead), 6.0) / 3.0
         row[28] = ratio_log((soonest + job.best_empty_seconds) / option.seconds, 3.0) if math.isfinite(soonest) else 3.0
         row[29] = squash(job.waited_seconds / now.settings.starvation_seconds) if math.isfinite(now.settings.starvation_seconds) else 0.0
+        row[30] = ratio_log(waits.get(job.key, rule.LaterWait()).sooner, 3.0)
     return rows
 
 

@@ -21,13 +21,14 @@ from hyperscale.model.plan import Infeasible
 from hyperscale.planner.queue.arrival_history import load
 from hyperscale.planner.queue.arrivals import counted, history_of
 from hyperscale.planner.queue.deferrals import UNSEEN_SECONDS, WAITING_FOR_ADMISSION, deferrals
+from hyperscale.planner.queue.later_ends import Ending, LaterEnd, LaterTerms, claims_of_plan, later_ends
 from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
-from hyperscale.planner.queue.rule import by_age, good_start, start_slowdown
+from hyperscale.planner.queue.rule import LaterWait, by_age, good_start, later_waits, start_slowdown
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
@@ -57,6 +58,8 @@ def take_turns(
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(StartSequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
     asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
+    if policy.min_wait_speedup or asked.agent is not None:
+        catalogue.later = LaterTerms(settings_of(policy), history_of(arrivals), exact=asked.agent is not None)
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
@@ -151,6 +154,10 @@ class StartSequence:
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
         self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
+        self._waits: dict[str, LaterWait] | None = None
+        self._ends: tuple[LaterEnd, ...] | None = None
+        self.begun: list[Ending] = []
+        """Jobs that this decision starts."""
         self.starving: list[CatalogueEntry] = []
         """Jobs beyond twice the bound that do not fit yet, the longest wait first."""
         self.policy = policy
@@ -175,13 +182,29 @@ class StartSequence:
             for key, plan in self.ledger.starts.items()
         )
 
+    def ends(self) -> tuple[LaterEnd, ...]:
+        """Of the jobs that run, and of those that this decision starts."""
+        if self._ends is None:
+            running = ((max(0.0, share.remaining_seconds), share.claims) for share in self.question.running)
+            self._ends = later_ends(running, self.begun)
+        return self._ends
+
+    def waits(self) -> dict[str, LaterWait]:
+        """Pending jobs that the rule would keep for running jobs that end soon, and what that gains."""
+        if self._waits is None:
+            ends = self.ends()
+            pending = [self.catalogue.pending(entry, self.ledger, ends) for entry in self.pending.values() if entry not in self.starving]
+            self._waits = later_waits(by_age(pending), self.cluster(), settings_of(self.policy), busy=bool(self.running))
+        return self._waits
+
     def cluster(self) -> ClusterState:
         """As a chooser sees it."""
         return ClusterState(self.ledger.free_slots, self.desk.total_slots, self.desk.speed_ratio(self.ledger.open_nodes), self.past)
 
     def _choice(self, choose: Choose) -> QueueChoice:
         """What the chooser says; where it would start nothing, the first in order that fits if nothing runs, else the first overdue."""
-        pending = tuple(self.catalogue.pending(entry, self.ledger) for entry in self.pending.values() if entry not in self.starving)
+        ends = self.ends()
+        pending = tuple(self.catalogue.pending(entry, self.ledger, ends) for entry in self.pending.values() if entry not in self.starving)
         try:
             choice = choose(pending, self.running, self.cluster())
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -231,6 +254,8 @@ class StartSequence:
         if isinstance(plan, Infeasible):
             raise QueueError(f"{entry.key}: {plan.reason}")
         self.ledger.take(entry.queued.request, plan)
+        self._ends = None
+        self.begun.append((run_seconds(entry.queued.request, plan), claims_of_plan(entry.queued.request, plan)))
         self.running.append(QueueRunningJob(entry.key, sum(plan.gpus_by_node().values()), run_seconds(entry.queued.request, plan)))
         del self.pending[entry.key]
 

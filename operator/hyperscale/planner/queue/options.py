@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,8 +14,10 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import AskedSize, PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.job_class import kind_of
+from hyperscale.planner.queue.later_ends import LaterEnd, LaterTerms
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
-from hyperscale.planner.queue.queue_types import Option, PendingJob
+from hyperscale.planner.queue.queue_types import LaterStart, Option, PendingJob
+from hyperscale.planner.queue.rule import counted_seconds
 from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 
 MOST_COUNTS: Final = 4
@@ -70,6 +73,16 @@ class FreeGpus:
     """See `PlanRequest.asked_sizes`."""
     starts: dict[str, Plan] = field(default_factory=dict)
 
+    def after(self, end: LaterEnd) -> FreeGpus:
+        """The same when those jobs have ended, if nothing else starts or ends until then."""
+        none = Claim()
+        changed = {name: gpus + end.left.get(name, none).gpus + end.unplanned.get(name, none).gpus for name, gpus in self.changed.items()}
+        amounts = {
+            name: {key: max(0.0, amount - end.unplanned.get(name, none).further.get(key, 0.0)) for key, amount in reserved.items()}
+            for name, reserved in self.reserved_amounts.items()
+        }
+        return FreeGpus(self.base, changed, self.reserved, amounts, self.asked_sizes)
+
     @property
     def free_slots(self) -> int:
         """GPUs that ordinary jobs may get."""
@@ -113,9 +126,12 @@ class Catalogue:
 
     def __init__(self, desk: PlacementOracle, claims: Mapping[str, Claim]) -> None:
         self._desk = desk
+        self.later: LaterTerms | None = None
+        """None: no job waits for running ones."""
         self._claims = claims
         self._empty: dict[bytes, dict[int, float]] = {}
         self._options: dict[tuple[bytes, int, bytes], dict[int, Option]] = {}
+        self._after: dict[tuple[bytes, bytes, bytes], tuple[tuple[float, float], ...]] = {}
 
     def entry(self, queued: QueuedJob) -> CatalogueEntry | None:
         """The job and its times on the empty cluster; None where time does not allow to find out, which it does for the first job."""
@@ -163,15 +179,51 @@ class Catalogue:
             speed_ratio=self._desk.speed_ratio(frozenset(answer.gpus_by_node())),
         )
 
-    def pending(self, entry: CatalogueEntry, ledger: FreeGpus) -> PendingJob:
+    def pending(self, entry: CatalogueEntry, ledger: FreeGpus, ends: tuple[LaterEnd, ...] = ()) -> PendingJob:
         """The job as a chooser sees it."""
+        options = tuple(self.options(entry, ledger).values())
         return PendingJob(
             key=entry.key,
-            options=tuple(self.options(entry, ledger).values()),
+            options=options,
             weight=entry.queued.weight,
             waited_seconds=entry.queued.waited_seconds,
             slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
+            later=self._later_starts(entry, options, ledger, ends),
         )
+
+    def _later_starts(
+        self, entry: CatalogueEntry, options: tuple[Option, ...], ledger: FreeGpus, ends: tuple[LaterEnd, ...]
+    ) -> tuple[LaterStart, ...]:
+        """Starts at the next ends that could end the job enough sooner; none where it does not fit now, or where no job waits."""
+        if self.later is None or not ends:
+            return ()
+        epochs = entry.queued.request.job.model.epochs
+        now = min(counted_seconds(option, self.later.settings.communication_factor) for option in options)
+        least = now / self.later.enough(entry.best_seconds) if math.isfinite(now) else 0.0
+        starts: list[LaterStart] = []
+        for end in ends:
+            if end.wait_seconds + entry.best_seconds >= least:
+                break
+            for epoch_seconds, communication_seconds in self._epochs_after(entry, ledger, end, begun=end is ends[0]):
+                starts.append(LaterStart(end.wait_seconds, end.freed_gpus, epochs * epoch_seconds, epochs * communication_seconds))
+        return tuple(starts)
+
+    def _epochs_after(self, entry: CatalogueEntry, ledger: FreeGpus, end: LaterEnd, *, begun: bool) -> tuple[tuple[float, float], ...]:
+        """Seconds of an epoch, and of its communication, after an end, with the fewest workers and with the count that is fastest alone.
+
+        There are many, so they are the planners' first placements. begun: to be found also where time is short
+        """
+        request = entry.queued.request
+        key = (entry.kind, self._desk.state(ledger.open_to(request, None)), end.key)
+        if key not in self._after:
+            if self._desk.hurried() and not begun:
+                return ()
+            then, desk = ledger.after(end).open_to(request, None), self._desk.rough()
+            counts = sorted({min(entry.empty_seconds), min(entry.empty_seconds, key=lambda count: entry.empty_seconds[count])})
+            answers = [desk.after(replace(then, workers_fixed=count), end.left) for count in counts]
+            fitting = [answer.predicted for answer in answers if isinstance(answer, Plan)]
+            self._after[key] = tuple((each.epoch_seconds, each.communication_seconds) for each in fitting)
+        return self._after[key]
 
     def ideal(self, entry: CatalogueEntry) -> PendingJob:
         """The job as it would run on the empty cluster."""

@@ -31,6 +31,9 @@ from hyperscale.util.memo import Memo
 KEPT_PLACEMENTS: Final = 512
 """A few dozen kilobytes each where jobs have hundreds of workers; mostly one."""
 
+KEPT_GRAPHS: Final = 8
+"""Of clusters without the jobs that end next."""
+
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 Expired = Callable[[], bool]
@@ -53,6 +56,7 @@ class PlacementOracle:
         self._rough: PlacementOracle | None = None
         self._whole: tuple[PlacementOracle, Mapping[str, Claim]] | None = None
         """Whose cluster this is without those claims: emptied, both are the same."""
+        self._left: Memo[ClusterGraph] = Memo(KEPT_GRAPHS)
         self._claims: dict[str, Claim] = {}
         self._emptied = graph
         figures = figures_of(graph)
@@ -110,6 +114,12 @@ class PlacementOracle:
     def final(self, request: PlanRequest) -> Plan | Infeasible:
         """The same by all planners that the job may have."""
         return self._answer(request, self.graph)
+
+    def after(self, request: PlanRequest, ended: Mapping[str, Claim]) -> Plan | Infeasible:
+        """As `now`, on the cluster without these claims; free GPUs of `request` count them already."""
+        key = msgspec.msgpack.encode(ended)
+        graph = self._left.get(key, lambda: emptied(self.graph, ended))
+        return self._answer(_quick(request), graph)
 
     def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
         """On the cluster without our running jobs, which hold `claims` by node."""

@@ -1,6 +1,6 @@
 """The trained agent: a small network scores every candidate, the best starts. Numpy only, no clock, no chance.
 
-F-48-48-1 with ReLU and a linear path beside it, 3.9 thousand weights in `weights/stream.safetensors`, described by `weights/stream.json`.
+F-48-48-1 with ReLU and a linear path beside it, 4.0 thousand weights in `weights/stream.safetensors`, described by `weights/stream.json`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class AgentUnavailableError(Exception):
     """No weights of use; the message says why. The rule decides."""
 
 
+class OutdatedAgentError(AgentUnavailableError):
+    """Weights for the features of another release: a new training replaces them."""
+
+
 class Prior(msgspec.Struct, frozen=True, rename="camel"):
     """The rule whose choice is among the agent's inputs, as it was in training."""
 
@@ -49,6 +53,7 @@ class Prior(msgspec.Struct, frozen=True, rename="camel"):
     size_exponent: float = 0.0
     communication_factor: float = 0.0
     patience_costs: float = 1.0
+    wait_speedup: float = 0.0
 
     def settings(self) -> rule.RuleSettings:
         """The rule as `rule.choose` takes it."""
@@ -127,8 +132,9 @@ def load_agent(folder: Traversable) -> QueueAgent:
         agent_manifest = manifest(folder / f"{NAME}.json", AgentManifest)
         content = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
         if agent_manifest.features != features.VERSION:
-            raise DamagedError(
-                f"the weights are for version {agent_manifest.features} of the features, this program has {features.VERSION}"
+            raise OutdatedAgentError(
+                f"the weights in {NAME}.safetensors are for version {agent_manifest.features} of the features, "
+                f"this program has {features.VERSION}; train again"
             )
         if hashlib.sha256(content).hexdigest() != agent_manifest.sha256:
             raise DamagedError(f"{NAME}.safetensors is not the file that {NAME}.json describes")

@@ -87,6 +87,7 @@ def settings_of(policy: QueuePolicy) -> rule.RuleSettings:
         size_exponent=policy.start_slowdown_size_exponent,
         communication_factor=policy.communication_factor,
         patience_costs=PATIENCE_COSTS,
+        wait_speedup=policy.min_wait_speedup,
     )
 
 

@@ -30,6 +30,19 @@ class Option(msgspec.Struct, frozen=True, rename="camel"):
         return math.isfinite(self.seconds)
 
 
+class LaterStart(msgspec.Struct, frozen=True, rename="camel"):
+    """A start with one worker count when some of the running jobs have ended, if nothing else starts until then."""
+
+    wait_seconds: float
+    """From now until the last of those jobs ends."""
+    freed_slots: int
+    """Slots that those jobs leave."""
+    seconds: float
+    """Of the run from then on."""
+    communication_seconds: float = 0.0
+    """Part of `seconds`."""
+
+
 class PendingJob(msgspec.Struct, frozen=True, rename="camel"):
     """A job that waits."""
 
@@ -41,6 +54,8 @@ class PendingJob(msgspec.Struct, frozen=True, rename="camel"):
     """What a second of its completion time counts; 1 is an ordinary job."""
     waited_seconds: float = 0.0
     slots_per_worker: int = 1
+    later: tuple[LaterStart, ...] = ()
+    """At the next ends of running jobs (`admission_query.LATER_ENDS`), those that could end the job sooner than a start now."""
 
     @property
     def best_empty_seconds(self) -> float:

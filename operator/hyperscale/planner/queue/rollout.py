@@ -109,4 +109,4 @@ def _at_best(job: PendingJob, free: int) -> PendingJob:
         replace(option, seconds=option.empty_seconds if option.workers * job.slots_per_worker <= free else float("inf"))
         for option in job.options
     )
-    return replace(job, options=options)
+    return replace(job, options=options, later=())

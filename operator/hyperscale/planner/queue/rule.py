@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob, Score
-from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
+from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, idle_seconds_left
 
 MOST_LENGTH: Final = 16.0
 """Mean runs, and one over that: with ε 0.2 the allowed slowdown is within 0.57 and 1.74 times c."""
 GOOD_SLOWDOWN: Final = 1.5
 """Of a start for which no job waits; a stricter c wins."""
+AHEAD_PART: Final = 0.5
+"""Of the slot seconds of shorter jobs that wait; see `later_waits`."""
+LEAST_SECONDS: Final = 1e-9
 MAX_SCORES: Final = 8
 """Candidates named in a choice."""
 
@@ -50,6 +53,8 @@ class RuleSettings(NamedTuple):
     """κ, see `counted_seconds`."""
     patience_costs: float
     """See `measure_seconds`."""
+    wait_speedup: float
+    """θ, see `later_waits`."""
     starvation_seconds: float = math.inf
     """A job that has waited longer goes first on good nodes, whatever its index; see `wait_bounds.STRICT_BOUNDS`."""
 
@@ -134,10 +139,14 @@ def start_slowdown(best_seconds: float, past: ArrivalHistory, settings: RuleSett
     A short job delays others little and gains little by a better node; a long one holds poor nodes for long. Without a history: c.
     Lengths beyond MOST_LENGTH count as that: no absurd job among the past ones makes every other one short.
     """
+    return max(1.0, settings.patience * length_factor(best_seconds, past, settings))
+
+
+def length_factor(best_seconds: float, past: ArrivalHistory, settings: RuleSettings) -> float:
+    """(best run / mean run) ** -ε, within what MOST_LENGTH allows; 1 without a history."""
     if not settings.size_exponent or not past.run_seconds > 0.0 or not best_seconds > 0.0:
-        return settings.patience
-    length = min(max(best_seconds / past.run_seconds, 1.0 / MOST_LENGTH), MOST_LENGTH)
-    return max(1.0, settings.patience * math.pow(length, -settings.size_exponent))
+        return 1.0
+    return math.pow(min(max(best_seconds / past.run_seconds, 1.0 / MOST_LENGTH), MOST_LENGTH), -settings.size_exponent)
 
 
 def measure_seconds(job: PendingJob, settings: RuleSettings) -> float:
@@ -152,6 +161,58 @@ def measure_seconds(job: PendingJob, settings: RuleSettings) -> float:
     return min(counted_seconds(option, settings.communication_factor) for option in job.options)
 
 
+class LaterWait(NamedTuple):
+    """What a wait for running jobs that end soon is worth to a pending job that fits."""
+
+    sooner: float = 1.0
+    """How many times sooner the job ends that way, by counted seconds; at least 1."""
+    waits: bool = False
+    """Whether the rule keeps it for them."""
+
+
+def later_waits(aged: Sequence[PendingJob], cluster: ClusterState, settings: RuleSettings, *, busy: bool) -> dict[str, LaterWait]:
+    """What waiting is worth to every pending job that fits, by key; arguments as in `late_start`.
+
+    A job waits where it ends more than `enough_sooner` that way: others may take those nodes first, and a long job loses more by poor
+    nodes. Jobs before it in the order that wait take them first, also those that patience keeps back. Their slot seconds are halved, since
+    some find other nodes. The wait ends after IDLE_COSTS times what the free nodes cost the job.
+    """
+    waits: dict[str, LaterWait] = {}
+    if not settings.wait_speedup > 0.0 or not busy:
+        return waits
+    ahead_slot_seconds = 0.0
+    for job in sorted(aged, key=lambda job: job.best_empty_seconds / job.weight):  # stable: among equals the older
+        left = idle_seconds_left(job, cluster.free_slots, 0.0)
+        if left is None:
+            continue
+        enough = enough_sooner(job.best_empty_seconds, cluster.history, settings)
+        by_waiting = sooner(job, settings.communication_factor, ahead_slot_seconds)
+        waits[job.key] = LaterWait(by_waiting, waits=by_waiting > enough and left > 0.0)
+        poor = thrifty(job, cluster.free_slots, settings, 0.0, _limit(job, cluster, settings, busy=True)) is None
+        if waits[job.key].waits or poor:
+            ahead_slot_seconds += AHEAD_PART * job.least_area
+    return waits
+
+
+def enough_sooner(best_seconds: float, past: ArrivalHistory, settings: RuleSettings) -> float:
+    """How many times sooner a job must end by waiting: θ x (best run / mean run) ** -ε, at least 1."""
+    return max(1.0, settings.wait_speedup * length_factor(best_seconds, past, settings))
+
+
+def sooner(job: PendingJob, communication_factor: float, ahead_slot_seconds: float = 0.0) -> float:
+    """How many times sooner the job ends by waiting for the best of the next ends of running jobs, in counted seconds; at least 1.
+
+    ahead_slot_seconds: of jobs that take the slots first which those ends leave
+    """
+    now_seconds = min(counted_seconds(option, communication_factor) for option in job.options)
+    later = (
+        start.wait_seconds + ahead_slot_seconds / start.freed_slots + start.seconds + communication_factor * start.communication_seconds
+        for start in job.later
+    )
+    least = min(later, default=now_seconds)
+    return now_seconds / max(least, LEAST_SECONDS) if least < now_seconds < math.inf else 1.0
+
+
 def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: RuleSettings) -> QueueChoice:
     """What the rule starts next. Scores are indices: seconds (or slot seconds) / weight, less is better."""
     aged, alpha = by_age(pending), settings.alpha(len(pending))
@@ -162,11 +223,14 @@ def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cl
     late = late_start(aged, cluster, settings, busy=bool(running))
     if late is not None:
         return QueueChoice(late[0].key, late[1].workers, (Score(late[0].key, late[1].workers, 0.0),))
+    waiting = later_waits(aged, cluster, settings, busy=bool(running))
     scores: list[Score] = []
     impatient = False
     for job in aged:
         option = thrifty(job, cluster.free_slots, settings, alpha, _limit(job, cluster, settings, busy=bool(running)))
-        if option is not None:
+        if option is not None and job.key in waiting and waiting[job.key].waits:
+            impatient = True
+        elif option is not None:
             scores.append(Score(job.key, option.workers, index(job, option, settings)))
         elif running and not impatient:
             impatient = thrifty(job, cluster.free_slots, settings, alpha) is not None

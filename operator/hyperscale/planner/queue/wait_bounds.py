@@ -8,8 +8,10 @@ from hyperscale.planner.queue.queue_types import Option, PendingJob
 
 PATIENCE_COSTS: Final = 1.6
 """Patience for better nodes ends after this multiple of what the free ones would cost the job (docs/explanation/streams.md)."""
+IDLE_COSTS: Final = 3.0
+"""A wait for running jobs that end soon, or for what else nodes are kept free for, ends after this multiple."""
 IDLE_RUNS: Final = 0.5
-"""Own best runs that a job which fits may be kept waiting beyond its patience; see `idle_seconds_left`."""
+"""Own best runs that a chooser may keep a job which fits waiting beyond that; see `idle_seconds_left`."""
 STRICT_BOUNDS: Final = 2.0
 """Starvation bounds that a job has waited when no other starts before it any more.
 
@@ -27,14 +29,14 @@ def quickest(job: PendingJob, free_slots: int) -> Option | None:
 def idle_seconds_left(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> float | None:
     """Seconds for which a chooser may still start nothing although this job fits; below 0 it may not; None where it does not fit.
 
-    A job that fits waits no longer than PATIENCE_COSTS times what the free nodes cost it over the best ones (see `rule.measure_seconds`),
-    and `idle_runs` of its best run more. Other jobs may start before it: that is what `starvation_seconds` bounds.
+    A job that fits waits no longer than IDLE_COSTS times what the free nodes cost it over the best ones, and `idle_runs` of its best run
+    more. Other jobs may start before it: that is what `starvation_seconds` bounds.
     """
     option = quickest(job, free_slots)
     if option is None:
         return None
     costs = option.seconds - job.best_empty_seconds
-    return PATIENCE_COSTS * costs + idle_runs * job.best_empty_seconds - job.waited_seconds
+    return IDLE_COSTS * costs + idle_runs * job.best_empty_seconds - job.waited_seconds
 
 
 def overdue(job: PendingJob, free_slots: int, idle_runs: float = IDLE_RUNS) -> Option | None:

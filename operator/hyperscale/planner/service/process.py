@@ -24,8 +24,8 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import MigrationAnswer, MigrationQuestion, PreemptionAnswer, PreemptionQuestion
 from hyperscale.planner.check.plan_check import violations
+from hyperscale.planner.check.queue_check import unsound, unsound_stops
 from hyperscale.planner.migration.vacated import unsound_moves
-from hyperscale.planner.queue.queue_check import unsound, unsound_stops
 from hyperscale.planner.service.child import CRASHED, Child, PlannerError
 from hyperscale.planner.service.frames import (
     Answer,

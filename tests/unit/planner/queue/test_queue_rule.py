@@ -13,15 +13,15 @@ from hyperscale.planner.learned import learned_weights
 from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_agent import AgentUnavailableError, load_agent
 from hyperscale.planner.queue.queue_policies import settings_of
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
-from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, LaterStart, Option, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, PATIENCE_COSTS
 
 EMPTY = ClusterState(free_slots=8, total_slots=8)
 BUSY = [QueueRunningJob("ns/busy", 4, 100.0)]
 WEIGHTS = Path(str(learned_weights.__file__)).parent / "weights"
 
-RULE = settings_of(QueuePolicy())
-"""As PlannerPolicy has them by default."""
+RULE = settings_of(QueuePolicy(max_start_slowdown=3.4, start_slowdown_size_exponent=0.2))
+"""What the policy has by default, but for two figures that these tests count on."""
 
 
 def job(key: str, *seconds: float, weight: float = 1.0, waited: float = 0.0, empty: float | None = None) -> PendingJob:
@@ -35,7 +35,7 @@ def test_the_policy_is_the_only_place_with_defaults_of_the_rule() -> None:
     policy = QueuePolicy()
     exponents = policy.min_scaling_exponent_alone, policy.min_scaling_exponent
     start = policy.max_start_slowdown, policy.start_slowdown_size_exponent, policy.communication_factor
-    assert (rule.QueueOrder.SECONDS, *exponents, *start, PATIENCE_COSTS, math.inf) == RULE
+    assert (rule.QueueOrder.SECONDS, *exponents, *start, PATIENCE_COSTS, policy.min_wait_speedup, math.inf) == settings_of(policy)
 
 
 def test_the_shortest_weighted_job_goes_first() -> None:
@@ -121,6 +121,54 @@ def test_a_job_that_would_mostly_talk_waits_for_better_nodes_and_not_for_ever() 
     assert rule.choose([talking("ns/a", 40.0, 30.0, empty=20.0)], [], EMPTY, RULE).job == "ns/a", "nothing better is to come"
     late = talking("ns/a", 4000.0, 3999.0, empty=2000.0, waited=PATIENCE_COSTS * 2000.0)
     assert rule.choose([late], BUSY, known(1.0), RULE).job == "ns/a"
+
+
+def sooner(
+    seconds: float, wait: float, later: float, waited: float = 0.0, empty: float = 40.0, key: str = "ns/a", freed: int = 4
+) -> PendingJob:
+    """A job that takes `seconds` now, and `later` when a running job has ended in `wait`."""
+    return PendingJob(key, (Option(1, seconds, empty, 0.0, 0.2),), 1.0, waited, later=(LaterStart(wait, freed, later),))
+
+
+def test_a_job_waits_for_running_jobs_where_it_ends_much_sooner_that_way() -> None:
+    assert rule.choose([sooner(100.0, 10.0, 50.0)], BUSY, EMPTY, RULE) == QueueChoice(None, waits_for_better_nodes=True)
+    assert rule.choose([sooner(100.0, 40.0, 50.0)], BUSY, EMPTY, RULE).job == "ns/a", "a little sooner is no reason: others may come first"
+    assert rule.choose([sooner(100.0, 10.0, 50.0)], BUSY, EMPTY, RULE._replace(wait_speedup=0.0)).job == "ns/a"
+    assert rule.choose([sooner(100.0, 10.0, 50.0)], [], EMPTY, RULE).job == "ns/a"
+    assert rule.choose([sooner(100.0, 10.0, math.nan)], BUSY, EMPTY, RULE).job == "ns/a"
+
+
+def test_another_job_may_start_meanwhile() -> None:
+    assert rule.choose([sooner(100.0, 10.0, 50.0), job("ns/b", 500.0)], BUSY, EMPTY, RULE).job == "ns/b"
+
+
+def test_a_long_job_waits_for_running_jobs_for_less() -> None:
+    a_quarter = sooner(100.0, 40.0, 40.0)
+    assert rule.choose([a_quarter], BUSY, known(400.0), RULE).job == "ns/a"
+    assert rule.choose([a_quarter], BUSY, known(4.0), RULE).job is None
+
+
+def test_the_communication_of_a_later_start_counts_as_it_does_now() -> None:
+    start = LaterStart(10.0, 4, 50.0, 40.0)
+    waiting = PendingJob("ns/a", (Option(1, 100.0, 40.0, 0.0, 0.2),), later=(start,))
+    assert rule.sooner(waiting, 0.0) == pytest.approx(100.0 / 60.0)
+    assert rule.sooner(waiting, 1.5) == 1.0
+    assert rule.choose([waiting], BUSY, EMPTY, RULE).job == "ns/a"
+
+
+def test_shorter_jobs_that_wait_take_the_nodes_first() -> None:
+    short, long = sooner(80.0, 10.0, 40.0, empty=30.0, key="ns/short"), sooner(100.0, 10.0, 50.0, key="ns/long")
+    assert rule.choose([short, long], BUSY, EMPTY, RULE).job is None, "four slots for two jobs of one"
+    crowded = [sooner(80.0, 10.0, 40.0, empty=30.0, key=f"ns/short-{number}", freed=1) for number in range(2)]
+    waits = rule.later_waits(rule.by_age([*crowded, sooner(100.0, 10.0, 50.0, key="ns/long", freed=1)]), EMPTY, RULE, busy=True)
+    assert [waits[key].waits for key in ("ns/short-0", "ns/short-1", "ns/long")] == [True, False, False]
+    assert waits["ns/short-1"].sooner == pytest.approx(80.0 / (10.0 + 0.5 * 30.0 + 40.0))
+
+
+def test_the_wait_for_running_jobs_ends_after_a_multiple_of_what_the_free_nodes_cost() -> None:
+    bound = IDLE_COSTS * 60.0
+    assert rule.choose([sooner(100.0, 10.0, 50.0, waited=bound - 1.0)], BUSY, EMPTY, RULE).job is None
+    assert rule.choose([sooner(100.0, 10.0, 50.0, waited=bound)], BUSY, EMPTY, RULE).job == "ns/a"
 
 
 def test_after_the_end_of_patience_a_worker_count_much_slower_than_the_best_free_one_is_left_out() -> None:

@@ -13,7 +13,7 @@ from hyperscale.planner.queue import queue_policies
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.queue_policies import NOT_JUDGED, OTHER_BOUND, UNLIKE, Choosers, choosers, packaged_agent
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice
-from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, PATIENCE_COSTS, idle_seconds_left, overdue
+from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, idle_seconds_left, overdue
 
 JUDGED = JudgedStreams(
     nodes=FigureRange(16, 32),
@@ -36,7 +36,7 @@ def test_a_job_on_good_nodes_is_kept_waiting_a_part_of_its_own_run_at_most() -> 
 
 
 def test_a_job_on_poor_nodes_is_kept_waiting_for_what_they_cost_and_that_part() -> None:
-    bound_seconds = PATIENCE_COSTS * 200.0 + IDLE_RUNS * 100.0
+    bound_seconds = IDLE_COSTS * 200.0 + IDLE_RUNS * 100.0
     assert overdue(job(300.0, 100.0, bound_seconds - 1.0), 4) is None
     assert overdue(job(300.0, 100.0, bound_seconds + 1.0), 4) is not None
 

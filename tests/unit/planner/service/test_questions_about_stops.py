@@ -12,7 +12,7 @@ from hyperscale.model.admission_query import Claim, QueuedJob
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import JobPreemption, PreemptibleJob, PreemptionAnswer, PreemptionQuestion, RunningJob
-from hyperscale.planner.queue.queue_check import unsound_stops
+from hyperscale.planner.check.queue_check import unsound_stops
 from hyperscale.planner.service.process import ENVIRONMENT, STOPS_FAILED, PlannerProcess
 from tests.builders.clusters import gpu_node, snapshot, training
 from tests.builders.placement import plan

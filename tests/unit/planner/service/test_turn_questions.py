@@ -13,7 +13,7 @@ import pytest_asyncio
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob, Start
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.planning import PlanRequest
-from hyperscale.planner.queue.queue_check import unsound
+from hyperscale.planner.check.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import packaged_agent
 from hyperscale.planner.service.process import ENVIRONMENT, PlannerProcess
 from tests.builders.clusters import gpu_node, snapshot, training
