@@ -18,7 +18,7 @@ from hyperscale.control.controller import preview_server
 from hyperscale.control.controller.preview_server import PreviewServer
 from hyperscale.control.telemetry import listener
 from hyperscale.model.plan import Calibration, Plan
-from hyperscale.model.preview import KEY_HEADER, PATH, PreviewState, from_lines
+from hyperscale.model.preview import KEY_HEADER, PATH, VERSION, PreviewState, from_lines
 from tests.corpus.queue_stage import Stage
 
 KEY = "k" * 64
@@ -189,7 +189,7 @@ async def test_the_body_travels_compressed(tmp_path: Path) -> None:
         raw = aiohttp.ClientSession(auto_decompress=False)
         async with raw, raw.get(url, headers={KEY_HEADER: KEY}) as got:
             assert got.headers["Content-Encoding"] == "gzip"
-            assert gzip.decompress(await got.read()).startswith(b'{"version":2')
+            assert gzip.decompress(await got.read()).startswith(f'{{"version":{VERSION}'.encode())
 
 
 async def test_a_key_that_is_no_text_is_refused_and_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

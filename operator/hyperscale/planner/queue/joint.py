@@ -58,14 +58,20 @@ def take_turns(
     arrivals = _arrivals(question, catalogue, feasible)
     make = partial(StartSequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
     asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
-    if policy.min_wait_speedup or asked.agent is not None:
-        catalogue.later = LaterTerms(settings_of(policy), history_of(arrivals), exact=asked.agent is not None)
+    catalogue.later = _later_terms(policy, arrivals, asked)
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
     holds = deferrals(entries, chosen) + unseen
     starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
+
+
+def _later_terms(policy: QueuePolicy, arrivals: Arrivals, asked: Choosers) -> LaterTerms | None:
+    """For which jobs later starts are looked for; None: for none."""
+    if not policy.min_wait_speedup and asked.agent is None:
+        return None
+    return LaterTerms(settings_of(policy), history_of(arrivals), exact=asked.agent is not None)
 
 
 def _placed_together(chosen: StartSequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
