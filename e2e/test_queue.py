@@ -159,7 +159,8 @@ def assert_the_agent_is_used_only_where_no_worse(job: Job) -> None:
 
 
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
-    set_policy(installed, gpus=SLOW_GPUS, queue={"maxStartSlowdown": "4"})
+    # By their order alone: else a short job may wait for a running one, and a longer job starts on the nodes that it left free.
+    set_policy(installed, gpus=SLOW_GPUS, queue={"maxStartSlowdown": "4", "minWaitSpeedup": "0"})
     alone = Job(installed.api(), space, "alone")
     alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, startPolicy="Never")
     with operating(installed):
@@ -183,6 +184,27 @@ def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Clust
         first = min(waiting, key=index)
         remove_until_it_starts(running, first)
         first.wait_bound()
+        assert_no_gpu_is_given_twice(installed, [job for job in jobs if job.mpijob() is not None and job.pods()])
+
+
+def test_a_job_waits_for_a_running_one_that_ends_soon_says_so_and_starts_when_it_ends(installed: Cluster, space: str) -> None:
+    set_policy(installed, gpus=SLOW_GPUS)
+    jobs = ten_jobs(installed, space)
+    with cordoned(installed, "eu-h100-1"), operating(installed):
+        running = wait_decided(jobs)
+        for job in running:
+            job.wait_bound()
+        print_decisions(jobs)
+        waiting = [job for job in jobs if job not in running and "other jobs end in" in job.condition("Planned")["message"]]
+        assert waiting
+        first = min(waiting, key=index)
+        assert first.reason() == "WaitingForBetterNodes"
+        soonest = min(running, key=lambda job: decision(job)["runSeconds"])
+        left = set(soonest.nodes())
+        soonest.remove()
+        first.wait(lambda: first.state() in ("Starting", "Running"), "the end of a running job starts no job that waits for it")
+        first.wait_bound()
+        assert left & set(first.nodes()), "it starts on nodes that the other left"
         assert_no_gpu_is_given_twice(installed, [job for job in jobs if job.mpijob() is not None and job.pods()])
 
 
