@@ -79,7 +79,7 @@ cdef struct Rule:
     double size          # exponent with which patience falls as the job's best seconds grow, in mean runs
     double communication # what a second of communication counts more
     double costs         # patience ends after this multiple of what the free nodes would cost
-    double speedup       # a job of the mean length waits for running jobs that end soon where it ends so many times sooner; 0: never
+    double speedup       # a job of the mean length waits for running jobs that end soon where it ends that many times sooner; 0: never
 
 
 cdef struct Candidate:

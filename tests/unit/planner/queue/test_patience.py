@@ -130,7 +130,7 @@ def test_a_job_waits_for_the_running_job_that_leaves_it_better_nodes_soon_and_sa
         RunningShare("team/running", 1, 2.0),
         RunningShare("team/running", 1, 2.0, claims={"elsewhere": Claim(gpus=1)}),
     ],
-    ids=["ends too late", "nobody knows what it leaves", "leaves nothing of use"],
+    ids=["ends too late", "what it leaves is unknown", "leaves nothing of use"],
 )
 def test_a_job_waits_for_no_running_job_that_does_not_help_it(running: RunningShare) -> None:
     result = decide(0.0, [], running=running, max_start_slowdown=1000.0)
