@@ -161,7 +161,7 @@ def test_no_later_start_is_looked_for_where_no_job_may_wait_for_one_and_no_agent
             return super().after(request, ended)
 
     desk = Counting(build(SEEN, POLICY), POLICY, lambda request, graph, expired: make_plan(request, graph, profile(request.job), POLICY))
-    desk.rough = lambda: desk  # type: ignore[method-assign]
+    desk.rough = lambda: desk  # type: ignore[method-assign] # the questions are counted where they arrive
     soon = RunningShare("team/running", 1, 2.0, claims={"fast": Claim(gpus=1)})
     for speedup, known in ((0.0, 0), (1.5, 1)):
         asked.clear()
