@@ -13,19 +13,20 @@ from hyperscale.model.constants import GPU_RESOURCE
 from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
-from tests.fault.test_exporters_that_lie import NODES, ONE_READING, Vector, export, gpus
+from tests.fault.test_exporters_that_lie import GPUS, NODES, ONE_READING, Vector, export, gpus
 from tests.fault.watching import wait_created
 
 FASTEST = ("eu-h100-0", "eu-h100-1")
 OTHERS = tuple(name for name in NODES if name not in FASTEST)
-GPUS = 8
+WITNESS = "ap-v100-0"
+"""A job waits for this node. The pod on it ends last, and the operator reads pods in order: once the job starts, all ends are known."""
 
 
 def busy(figure: str, _now: float) -> Vector:
     """All GPUs of the fastest nodes work."""
     if figure != "gpu_utilization":
         return []
-    loaded = [({"Hostname": node, "UUID": f"GPU-{node}-{index}"}, "97") for node in FASTEST for index in range(GPUS)]
+    loaded = [({"Hostname": node, "UUID": f"GPU-{node}-{index}"}, "97") for node in FASTEST for index in range(GPUS[node])]
     return [*loaded, *gpus("1", OTHERS)]
 
 
@@ -41,7 +42,7 @@ def operator(stage: Stage, prometheus: PrometheusStub, policy: Callable[..., Non
 
 def holder(node: str) -> dict[str, Any]:
     """A pod that has all GPUs of a node."""
-    container = {"name": "main", "image": "example.com/any:1", "resources": {"limits": {GPU_RESOURCE: str(GPUS)}}}
+    container = {"name": "main", "image": "example.com/any:1", "resources": {"limits": {GPU_RESOURCE: str(GPUS[node])}}}
     spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"held-{node}"}, "spec": spec}
 
@@ -57,19 +58,18 @@ def test_gpus_of_ended_pods_are_idle_at_once(stage: Stage, operator: OperatorPro
         asked = prometheus.asked
         wait_until(lambda: prometheus.asked > asked + readings * ONE_READING, PATIENCE_SECONDS, "Prometheus is not asked")
 
-    def seen(kind: str) -> None:
-        told = {(kind, "Pod", f"held-{node}") for node in FASTEST}
-        wait_until(lambda: told <= set(stage.proxy.events), PATIENCE_SECONDS, f"{kind} of the pods was not passed on")
-
     read(2)
     assert not planned(Job(stage.api, space, "beside")) & set(FASTEST), "this load is nobody's whose end was seen"
     pods = f"/api/v1/namespaces/{space}/pods"
-    for node in FASTEST:
+    for node in (*FASTEST, WITNESS):
         stage.api.create(pods, holder(node))
-    seen("ADDED")
+    told = {("ADDED", "Pod", f"held-{node}") for node in (*FASTEST, WITNESS)}
+    wait_until(lambda: told <= set(stage.proxy.events), PATIENCE_SECONDS, "the pods were not passed on")
     read(2)
-    for node in FASTEST:
+    witness = Job(stage.api, space, "witness")
+    witness.create(placement={"nodeSelector": {"kubernetes.io/hostname": WITNESS}})
+    witness.wait(lambda: witness.condition("Planned").get("status") == "False", "it does not wait")
+    for node in (*FASTEST, WITNESS):
         stage.api.delete(f"{pods}/held-{node}")
-    # The job's watch may be ahead of the pods': at once means once their end has been told.
-    seen("DELETED")
+    wait_created(witness)
     assert planned(Job(stage.api, space, "after")) <= set(FASTEST)

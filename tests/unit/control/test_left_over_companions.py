@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from hyperscale.control.apply.api_answers import ConflictError
 from hyperscale.control.apply.dependents import Companions, DependentRefusedError
 from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.intake import JOB
 from hyperscale.control.render.plan_file import config_map
 from hyperscale.control.render.pod import common_labels
 from hyperscale.model import constants
 from hyperscale.model.meta import RenderDefaults
 from tests.builders.seen import plan, seen
-from tests.unit.control.test_world import job
+from tests.unit.control.test_world import CORA, cache, job
 
 NOW = seen().job.metadata
 BEFORE = replace(NOW, uid="earlier-uid")
@@ -82,3 +83,26 @@ async def test_what_only_names_an_earlier_job_as_its_owner_is_left_alone(lacks: 
 
 async def test_what_belongs_to_a_job_that_lives_is_left_alone() -> None:
     assert (await written(made_for(BEFORE), BEFORE.uid)).deleted == []
+
+
+def succeeded(owner: str) -> dict[str, Any]:
+    """A partition Job that has written its parts, for the job of that uid."""
+    reference = {"apiVersion": constants.API_VERSION, "kind": constants.JOB_KIND, "name": CORA.name, "uid": owner, "controller": True}
+    metadata = {"namespace": CORA.namespace, "name": "cora-partition", "uid": f"of-{owner}", "ownerReferences": [reference]}
+    return {"metadata": metadata, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+
+
+def test_parts_that_an_earlier_job_of_the_name_wrote_are_not_those_of_its_successor_whose_deletion_went_unseen() -> None:
+    seen = cache()
+    seen.see_batch_job(seen.partitions, CORA, succeeded(seen.jobs[CORA].uid))
+    assert seen.partitions[CORA].succeeded
+    successor = job(version=7)
+    successor["metadata"]["uid"] = "successor"
+    seen.replace(JOB, [successor], version=8)
+    assert CORA not in seen.partitions
+
+
+def test_what_a_pass_over_an_earlier_job_read_late_counts_for_nothing() -> None:
+    seen = cache()
+    seen.see_batch_job(seen.partitions, CORA, succeeded("earlier-uid"))
+    assert CORA not in seen.partitions

@@ -99,12 +99,17 @@ class ClusterCache:
         return before, self.snapshots.pods.get(key)
 
     def see_batch_job(self, jobs: dict[Key, BatchJobView], key: Key, resource: Json | None) -> None:
-        """Take in a Job of ours as just read, one of `partitions`, `inspections`, `preflights`; None where there is none."""
-        if resource is None:
-            jobs.pop(key, None)
+        """Take in a Job of ours as just read, one of `partitions`, `inspections`, `preflights`; None where there is none.
+
+        A pass over an earlier job of the name may end after its successor came: what that pass read counts for nothing.
+        """
+        view = self.intake.batch_job(resource) if resource is not None else None
+        record = self.jobs.get(key)
+        if view is not None and view.owner_uid and (record is None or view.owner_uid != record.uid):
+            view = None
+        _put_or_drop(jobs, key, view)
+        if view is None:
             self.intake.forget(BATCH_JOB, key)
-        else:
-            jobs[key] = self.intake.batch_job(resource)
 
     def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
         """Make a full listing of one kind the truth, all at once."""
@@ -193,10 +198,12 @@ class ClusterCache:
 
     def _forget_job(self, key: Key) -> None:
         self.owners.forget_created(key)
-        self.partitions.pop(key, None)
-        self.inspections.pop(key, None)
-        self.preflights.pop(key, None)
-        self.progress.pop(key, None)
+        self._forget_read(key)
+
+    def _forget_read(self, key: Key) -> None:
+        """What was read of a job and is not watched. Its successor of the same name may come without a deletion in between."""
+        for read in (self.partitions, self.inspections, self.preflights, self.progress):
+            read.pop(key, None)
         self.intake.forget(BATCH_JOB, key)
 
     def _index(self, key: Key, where: Standing) -> None:
@@ -269,7 +276,7 @@ class ClusterCache:
             record = replace(record, status=before.status)
         if before is not None and (record is None or record.uid != before.uid):
             self.owners.note_deleted_job(before.uid)
-            self.progress.pop(key, None)
+            self._forget_read(key)
         _put_or_drop(self.jobs, key, record)
         self._touched.add(key)
 
