@@ -9,6 +9,9 @@ the application (Pollux, OSDI 2021, table 1): small 0.1 to 1, medium 1 to 10, la
 30 replicates a trace: five families, loads 0.7, 0.9 and 1.1, two seeds.
 
 The sums in SEALS are those of these streams. They were committed before the design that is judged on them.
+
+The two seeds of a Pollux trace are two draws of its work: each stands in 15 of the 30 replicates. A few jobs of the class extra large
+hold most of the work of a trace, so two draws say little of work drawn in its class. `further` has 105 replicates, a draw for each.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ GAVEL: Final = "Gavel, max_min_fairness"
 TRACES: Final = (GAVEL, *(f"Pollux, workload {number}" for number in range(1, 5)))
 LOADS: Final = (0.7, 0.9, 1.1)
 SEEDS: Final = (30_000, 30_001)
+FURTHER_SEED: Final = 40_000
+FURTHER_ROUNDS: Final = 7
+"""Replicates of each family and load among the further ones."""
 FLEXIBLE: Final = 4
 """A job may run on its recorded GPUs over this."""
 HOUR: Final = 3600.0
@@ -71,6 +77,14 @@ def replicates(trace: str) -> Iterator[Replicate]:
             for seed in SEEDS:
                 jobs = _gavel() if trace == GAVEL else _pollux(int(trace[-1]), seed)
                 yield Replicate(seed, Conditions(family, load, len(jobs.gaps)), jobs)
+
+
+def further(trace: str) -> Iterator[Replicate]:
+    """Replicates of a Pollux trace beside the sealed ones, each with its own cluster and its own draw of work."""
+    cells = [(family, load) for _ in range(FURTHER_ROUNDS) for family in FAMILIES for load in LOADS]
+    for seed, (family, load) in enumerate(cells, FURTHER_SEED):
+        jobs = _pollux(int(trace[-1]), seed)
+        yield Replicate(seed, Conditions(family, load, len(jobs.gaps)), jobs)
 
 
 def seal(trace: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import clusterhistory, recordedstreams, streamruns
 from benchmarks.common import Row, goal
-from benchmarks.streampage import ALONE, WAIT
+from benchmarks.streampage import ALONE, FURTHER, WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
 from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out
@@ -41,22 +41,37 @@ def recorded(options: Options) -> Iterator[Row]:
     if not recordedstreams.there():
         print("streams: no traces beside the repository (../shared/data)")
         return
-    methods = {**streamruns.references(), **streamruns.trained()}
     for trace in recordedstreams.TRACES:
         if recordedstreams.seal(trace) != recordedstreams.SEALS[trace]:
             raise ValueError(f"{trace}: these are not the streams that were sealed")
-        streams = list(recordedstreams.replicates(trace))[:: 30 // QUICK_REPLICATES if options.quick else 1]
-        simulators = [Simulator(one.seed, one.conditions, recorded=one.jobs) for one in streams]
-        found = _runs(methods, simulators)
-        found[ALONE] = [replace(run, start=run.arrival, finish=run.arrival + run.best_seconds) for run in found[streamruns.RULE]]
-        for method in found:
-            yield from streamruns.compared(trace, method, found)
-        yield from _waits(trace, methods, found, simulators)
-        for method in streamruns.trained():
-            for rule in (streamruns.RULE, streamruns.OWN):
-                own, other = ([run.mean_completion for run in found[name]] for name in (method, rule))
-                what = f"{trace}: weighted completion / {rule}, upper confidence limit"
-                yield goal(streamruns.BENCHMARK, what, method, compare(own, other).high, TO_RULE_RECORDED, "ratio")
+        yield from _on_replicates(trace, list(recordedstreams.replicates(trace)), options)
+
+
+def further_recorded(options: Options) -> Iterator[Row]:
+    """The same of replicates whose work is drawn anew for each; Gavel's trace says its work."""
+    if not recordedstreams.there():
+        print("streams: no traces beside the repository (../shared/data)")
+        return
+    for trace in recordedstreams.TRACES:
+        if trace != recordedstreams.GAVEL:
+            yield from _on_replicates(f"{trace}, {FURTHER}", list(recordedstreams.further(trace)), options)
+
+
+def _on_replicates(case: str, streams: list[recordedstreams.Replicate], options: Options) -> Iterator[Row]:
+    """All methods on a trace's replicates, the upper confidence limits of the agents as goals."""
+    methods = {**streamruns.references(), **streamruns.trained()}
+    streams = streams[:: len(streams) // QUICK_REPLICATES if options.quick else 1]
+    simulators = [Simulator(one.seed, one.conditions, recorded=one.jobs) for one in streams]
+    found = _runs(methods, simulators)
+    found[ALONE] = [replace(run, start=run.arrival, finish=run.arrival + run.best_seconds) for run in found[streamruns.RULE]]
+    for method in found:
+        yield from streamruns.compared(case, method, found)
+    yield from _waits(case, methods, found, simulators)
+    for method in streamruns.trained():
+        for rule in (streamruns.RULE, streamruns.OWN):
+            own, other = ([run.mean_completion for run in found[name]] for name in (method, rule))
+            what = f"{case}: weighted completion / {rule}, upper confidence limit"
+            yield goal(streamruns.BENCHMARK, what, method, compare(own, other).high, TO_RULE_RECORDED, "ratio")
 
 
 def guard(options: Options) -> Iterator[Row]:

@@ -15,6 +15,8 @@ HEADER: Final = (
 )
 WAIT: Final = "longest wait / operator's rule"
 ALONE: Final = "every job alone (bound)"
+FURTHER: Final = "further draws of work"
+"""Ends the names of their cases."""
 """No policy is better: each job at once, on the empty cluster, with its best count. Its communication is not known."""
 Section = tuple[str, str, Sequence[str], list[list[str]]]
 """Title, sentence, header, cells."""
@@ -125,6 +127,10 @@ SENTENCES: Final = {
     **dict.fromkeys(
         ("Gavel, max_min_fairness", *(f"Pollux, workload {number}" for number in range(1, 5))),
         "Recorded arrivals and GPU counts, sealed before the design (benchmarks/recordedstreams.py); families, loads and seeds vary.",
+    ),
+    **dict.fromkeys(
+        (f"Pollux, workload {number}, {FURTHER}" for number in range(1, 5)),
+        "The same arrivals and counts, the work of every replicate drawn anew: behind the 30 sealed replicates stand two draws of it.",
     ),
     "ablation": "One thing changed in training, at a quarter of the steps (150), one seed each.",
     "durations ± 30 %": "Every method sees durations that are off by up to 30 %, uniformly, one factor a job.",

@@ -12,7 +12,7 @@ three. Then recorded arrivals, the later history of one cluster, and what the gu
 --tune         tunes the operator's rule afresh and measures against that, in the conditions
 --dump DIR     writes every method's assignment as {case, method, assignment: {job: [node, ...]}}
 --write-docs   writes docs/benchmarks/streams.md; with --from FILE ... from rows that --json wrote, without a run
---section NAME only one part: conditions, recorded, history, guard, ablation, stable-baselines3, times
+--section NAME only one part: conditions, recorded, further, history, guard, ablation, stable-baselines3, times
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ Section = Callable[[Options, bool], Iterable[common.Row]]
 SECTIONS: Final[dict[str, Section]] = {
     "conditions": lambda options, tune: streamruns.run(options, tune),
     "recorded": lambda options, _: streamjudges.recorded(options),
+    "further": lambda options, _: streamjudges.further_recorded(options),
     "history": lambda options, _: streamjudges.history(options),
     "guard": lambda options, _: streamjudges.guard(options),
     "ablation": lambda options, _: streamruns.ablation(options),

@@ -26,6 +26,15 @@ def test_every_trace_has_thirty_replicates_with_its_arrivals_in_order() -> None:
         assert all((one.jobs.low <= one.jobs.high).all() and (one.jobs.gaps >= 0.0).all() for one in streams)
 
 
+@needs_traces
+def test_every_further_replicate_has_a_cluster_and_a_draw_of_work_of_its_own() -> None:
+    sealed, further = (list(streams("Pollux, workload 1")) for streams in (recordedstreams.replicates, recordedstreams.further))
+    assert len({one.jobs.work_seconds.tobytes() for one in sealed}) == 2
+    assert len({one.jobs.work_seconds.tobytes() for one in further}) == len({one.seed for one in further}) == len(further) == 105
+    assert all(np.array_equal(one.jobs.gaps, sealed[0].jobs.gaps) and np.array_equal(one.jobs.high, sealed[0].jobs.high) for one in further)
+    assert not {one.seed for one in further} & {one.seed for one in sealed}
+
+
 def recorded(jobs: int) -> RecordedJobs:
     count = np.full(jobs, 4)
     return RecordedJobs(np.arange(1.0, jobs + 1.0), np.full(jobs, 60.0), count // 4, count, np.ones(jobs))
