@@ -12,6 +12,8 @@ Fitted on half of the rows, judged on the other half; again with whole placement
   ceiling   the tau that true values would reach: our predictions against themselves with the table's noise on them
   clear     the same tau over the pairs whose measured times differ by more than twice the noise of a difference (95 %), and their
             share; a pair predicted equal counts as half wrong
+  sure      the same over fewer pairs: those of which at most 5 % are chance (Benjamini and Hochberg 1995); where placements differ
+            little, up to a third of the `clear` pairs are
   speed     tau of samples per second over all pairs of the held-out rows, all batches together: one ranking of placements for each model
   placement one ranking of the placements for each model: permutations are one placement, its figure is the mean of ln(samples per second)
             over its held-out rows, less the batch's mean
@@ -63,6 +65,8 @@ ERROR_LIMIT: Final = 0.15
 TAU_LIMIT: Final = 0.9
 CLEAR: Final = 2.0
 """Standard deviations of a difference of two measured times beyond which it counts as real."""
+FALSE_PART: Final = 0.05
+"""Of the `sure` pairs, at most this part differs by chance."""
 LEAST_FREEDOM: Final = 10
 """Degrees of freedom below which a batch's noise is not estimated and its pairs are not called clear."""
 QUICK_SEEDS: Final = 2
@@ -73,6 +77,8 @@ METRICS: Final = (
     ("tau", ""),
     ("clear", ""),
     ("clear_share", "part"),
+    ("sure", ""),
+    ("sure_share", "part"),
     ("epoch", ""),
     ("speed", ""),
     ("placement", ""),
@@ -92,6 +98,8 @@ class Score:
     tau: float
     clear: float
     clear_share: float
+    sure: float
+    sure_share: float
     epoch: float
     speed: float
     placement: float
@@ -126,11 +134,11 @@ def halves(rows: Sequence[Step], split: str, seed: int) -> tuple[list[Step], lis
 
 
 def score(asked: Sequence[Step], predicted: FloatArray, spread: dict[float, float], seed: int) -> Score:
-    """Error and ranks of predictions; rank correlations are means over batches, `clear` counts all its pairs together."""
+    """Error and ranks of predictions; rank correlations are means over batches, `clear` and `sure` count all their pairs together."""
     rng = np.random.default_rng(seed)
     measured = np.array([row.step_seconds for row in asked])
     gpus = np.log([sum(row.gpus) for row in asked])
-    counts = np.zeros(3, dtype=np.int64)
+    pairs: list[FloatArray] = [np.zeros((0, 2))]
     taus: dict[str, list[float]] = defaultdict(list)
     for batch in sorted({row.batch for row in asked}):
         rows = [index for index, row in enumerate(asked) if row.batch == batch]
@@ -143,26 +151,38 @@ def score(asked: Sequence[Step], predicted: FloatArray, spread: dict[float, floa
             noisy = guess + rng.normal(0.0, spread[batch], len(rows))
             taus["ceiling"].append(tau(guess, noisy))
             taus["epoch_ceiling"].append(tau(guess - size, noisy - size))
-            counts += _clear_pairs(true, guess, spread[batch])
-    balance, counted, pairs = counts.tolist()
+            pairs.append(_pairs(true, guess, spread[batch]))
     figures = {name: float(np.mean(taus[name])) if name in taus else math.nan for name in ("tau", "epoch", "ceiling", "epoch_ceiling")}
     samples = np.log([sum(row.gpus) * row.batch for row in asked])
     figures["speed"] = tau(samples - np.log(predicted), samples - np.log(measured))
     figures["placement"], figures["waiting"] = _by_placement(asked, np.log(predicted), np.log(measured))
     figures["error"] = float(np.mean(np.abs(predicted / measured - 1.0)))
-    return Score(clear=_ratio(balance, counted), clear_share=_ratio(counted, pairs), **figures)
+    apart, same = np.concatenate(pairs).T
+    figures["clear"], figures["clear_share"] = _ranked(same, apart > CLEAR)
+    figures["sure"], figures["sure_share"] = _ranked(same, _beyond_chance(apart))
+    return Score(**figures)
 
 
-def _clear_pairs(true: FloatArray, guess: FloatArray, spread: float) -> tuple[int, int, int]:
-    """Pairs in the right order less those in the wrong one, of those further apart than noise; how many these are; all pairs."""
-    apart = true[:, None] - true[None, :]
-    same = np.sign(apart) * np.sign(guess[:, None] - guess[None, :])
-    clear = np.triu(np.abs(apart) > CLEAR * np.sqrt(2.0) * spread, 1)
-    return int(same[clear].sum()), int(clear.sum()), len(true) * (len(true) - 1) // 2
+def _pairs(true: FloatArray, guess: FloatArray, spread: float) -> FloatArray:
+    """(p, 2) of each pair: how far apart it measured, in standard deviations of a difference; 1 in the right order, -1 in the wrong one."""
+    upper = np.triu_indices(len(true), 1)
+    apart, predicted = ((values[:, None] - values[None, :])[upper] for values in (true, guess))
+    return np.stack([np.abs(apart) / (math.sqrt(2.0) * spread), np.sign(apart) * np.sign(predicted)], axis=1)
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+def _beyond_chance(apart: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """(p,) which pairs differ, so that at most FALSE_PART of them do by chance (Benjamini and Hochberg 1995)."""
+    chance = np.array([math.erfc(value / math.sqrt(2.0)) for value in apart.tolist()])
+    ordered = np.sort(chance)
+    accepted = np.flatnonzero(ordered <= FALSE_PART * np.arange(1, len(ordered) + 1) / max(1, len(ordered)))
+    most = ordered[accepted[-1]] if len(accepted) else -1.0
+    beyond: np.ndarray[Any, np.dtype[np.bool_]] = chance <= most
+    return beyond
+
+
+def _ranked(same: FloatArray, counted: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[float, float]:
+    """Tau over the pairs that count, and their part of all; NaN where none is there."""
+    return (float(same[counted].mean()), float(counted.mean())) if counted.any() else (math.nan, 0.0 if len(same) else math.nan)
 
 
 def _levelled(rows: Sequence[Step], true: FloatArray) -> FloatArray:
@@ -307,22 +327,23 @@ def _by_permutations(
 
 
 def _ceilings(case: str, steps: Sequence[Step], count: int) -> list[Row]:
-    """Rows of `clear` that true values, and the product's curve, reach over new placements of simulated tables."""
+    """Rows of `clear` and `sure` that true values, and the product's curve, reach over new placements of simulated tables."""
     rows: list[Row] = []
     for truth in ranking_ceiling.TRUTHS:
         simulation = ranking_ceiling.simulation(steps, truth)
         if simulation is None:
             continue
-        best, reached = [], []
+        found: dict[tuple[str, str], list[float]] = defaultdict(list)
         for seed in range(count):
             again = [simulation.drawn(ranking_ceiling.DRAWS * seed + draw) for draw in range(ranking_ceiling.DRAWS)]
             split = [halves(table, SPLITS[1], seed) for table in again]
             true = [score(asked, simulation.true_seconds(asked), noise(table), 0) for table, (_, asked) in zip(again, split, strict=True)]
-            best.append(float(np.nanmean([one.clear for one in true])))
             fitted = [score(asked, ours(known, asked), noise(table), 0) for table, (known, asked) in zip(again, split, strict=True)]
-            reached.append(float(np.nanmean([one.clear for one in fitted])))
-        rows += _rows(case, f"true values, simulated, {truth}", "clear", best, "")
-        rows += _rows(case, f"{OURS}, simulated, {truth}", "clear", reached, "")
+            for metric in ("clear", "sure"):
+                for method, scores in (("true values", true), (OURS, fitted)):
+                    found[method, metric].append(float(np.nanmean(_values(scores, metric))))
+        for (method, metric), values in found.items():
+            rows += _rows(case, f"{method}, simulated, {truth}", metric, values, "")
     return rows
 
 

@@ -54,3 +54,18 @@ def test_a_simulated_table_has_the_placements_of_the_table_and_its_noise() -> No
 def test_a_table_without_permutations_says_nothing_of_its_noise() -> None:
     rows = [row for row in table(0.05) if tuple(sorted(row.gpus, reverse=True)) == row.gpus]
     assert ranking_ceiling.simulation(rows, "smooth") is None
+
+
+def test_hardly_a_pair_is_sure_where_placements_differ_by_noise_alone() -> None:
+    rows = table(noise=0.1, growth=0.0)
+    found = pollux.score(rows, np.array([row.step_seconds for row in rows]), pollux.noise(rows), 0)
+    assert found.clear_share > 0.02
+    assert found.sure_share < 0.005
+
+
+def test_pairs_that_are_sure_are_ranked_like_the_prediction_that_made_them() -> None:
+    rows = table(noise=0.01)
+    measured = np.array([row.step_seconds for row in rows])
+    right, wrong = (pollux.score(rows, guess, pollux.noise(rows), 0) for guess in (measured, 1.0 / measured))
+    assert right.sure_share > 0.3
+    assert (right.sure, wrong.sure) == (1.0, -1.0)
