@@ -205,7 +205,7 @@ class Actions:
             "metadata": identity | ({"resourceVersion": version} if version else {}),
         }
         self._cache.see_job(await self._apply_status(f"{paths.jobs(*key)}/status", body, to_wire(status)))
-        self._cache.wrote_status(key, status)
+        self._cache.wrote_status(key, metadata.uid, status)
         self._on_milestone(Milestone.AFTER_STATUS)
 
     async def _apply_status(self, path: str, body: Json, status: Json) -> Json:

@@ -47,6 +47,10 @@ class Claims:
         """As last read; nothing for a job that was not asked about."""
         return self._known[key].volumes if key in self._known else NO_VOLUMES
 
+    def forget(self, key: JobKey) -> None:
+        """The job is gone, or mounts no claim any more."""
+        self._known.pop(key, None)
+
     async def read(self, key: JobKey, claims: tuple[str, ...]) -> Volumes:
         """Of these claims in the job's namespace; raises ApiError for anything but a refusal, which is logged once."""
         last = self._known.get(key)

@@ -150,7 +150,8 @@ class Companions:
     async def ensure_preflight(self, key: Key, metadata: JobMetadata, job: JobSpec) -> None:
         """Create the Job that tries the job's code, after its NetworkPolicy, or read how far it is; one for another key is deleted."""
         body = preflight_job(metadata, job, self._defaults)
-        if await self._client.find(paths.batch_jobs(key.namespace, body["metadata"]["name"])) is None:
+        existing = await self._client.find(paths.batch_jobs(key.namespace, body["metadata"]["name"]))
+        if existing is None or _owner(existing).get("uid") != metadata.uid:  # the NetworkPolicy of an earlier job selects that job's pods
             await self._limit_network(metadata, network_policy(metadata, job))
             await self._try_pod(trial_pod(body))
         await self._ensure(key, metadata, body, _PREFLIGHT)

@@ -149,7 +149,9 @@ class ClusterCache:
 
     def batch_pods_of(self, key: Key, role: str) -> tuple[PodView, ...]:
         """Pods of one of a job's batch Jobs, by `role`, oldest first."""
-        return tuple(sorted(self.snapshots.pods.of_role(key, role), key=lambda pod: (pod.created, pod.name)))
+        record = self.jobs.get(key)
+        pods = self.snapshots.pods.of_role(key, role, record.uid if record is not None else "")
+        return tuple(sorted(pods, key=lambda pod: (pod.created, pod.name)))
 
     def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
@@ -189,16 +191,12 @@ class ClusterCache:
         """Set what a job's plan holds beside bound pods, and the sets that the job belongs to."""
         record, view = self.jobs.get(key), self._own(key)
         if record is None:
-            self._forget_job(key)
+            self._forget_read(key)
         pods = tuple(self.snapshots.pods.of_job(key, view.uid, record.uid if record is not None else "")) if view is not None else ()
         self.version += self.assumed_plans.recount(key, self.plans_of(key), record, view, pods)
         self._index(key, standing(record, view, pods) if record is not None else Standing())
         if record is not None and key not in self.unfinished:
             self.jobs[key] = record.at_rest()
-
-    def _forget_job(self, key: Key) -> None:
-        self.owners.forget_created(key)
-        self._forget_read(key)
 
     def _forget_read(self, key: Key) -> None:
         """What was read of a job and is not watched. Its successor of the same name may come without a deletion in between."""
@@ -263,10 +261,10 @@ class ClusterCache:
         else:
             self._put_policy(key.name, self.intake.policy(resource) if resource is not None else None)
 
-    def wrote_status(self, key: Key, status: JobStatus) -> None:
-        """The operator wrote this status; it is known even where the answer cannot be decoded."""
+    def wrote_status(self, key: Key, uid: str, status: JobStatus) -> None:
+        """The operator wrote this status of the job with that uid; it is known even where the answer cannot be decoded."""
         record = self.jobs.get(key)
-        if record is not None and record.undecoded:
+        if record is not None and record.uid == uid and record.undecoded:
             self._put_job(key, replace(record, status=status, status_fault=""))
             self.recount()
 
@@ -275,7 +273,7 @@ class ClusterCache:
         if record is not None and before is not None and record.undecoded and record.status == JobStatus() and before.uid == record.uid:
             record = replace(record, status=before.status)
         if before is not None and (record is None or record.uid != before.uid):
-            self.owners.note_deleted_job(before.uid)
+            self.owners.note_deleted_job(key, before.uid)
             self._forget_read(key)
         _put_or_drop(self.jobs, key, record)
         self._touched.add(key)

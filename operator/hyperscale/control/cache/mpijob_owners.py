@@ -30,15 +30,12 @@ class MpiJobOwners:
         """Note an MPIJob that this process has created."""
         self._made[key] = uid
 
-    def note_deleted_job(self, uid: str) -> None:
+    def note_deleted_job(self, key: Key, uid: str) -> None:
         """Note a job that is gone; its MPIJob may still be there for a while."""
+        self._made.pop(key, None)
         self._ended[uid] = None
         while len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
-
-    def forget_created(self, key: Key) -> None:
-        """Forget what was created for a job that is gone."""
-        self._made.pop(key, None)
 
     def is_left_over(self, view: MpiJobView) -> bool:
         """Whether an MPIJob belongs to a job that was deleted lately."""

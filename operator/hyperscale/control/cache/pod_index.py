@@ -52,9 +52,10 @@ class PodIndex:
         """Pods of one MPIJob in any order, without those of an earlier MPIJob of that name, or of an earlier job than `job_uid`."""
         return (pod for key in self._of_job.get(job, ()) if _belongs(pod := self._pods[key], mpijob_uid, job_uid))
 
-    def of_role(self, job: Key, role: str) -> Iterator[PodView]:
-        """Pods of a role, such as those that write a job's partitions, in any order."""
-        return (pod for key in self._of_job.get(job, ()) if (pod := self._pods[key]).role == role)
+    def of_role(self, job: Key, role: str, job_uid: str) -> Iterator[PodView]:
+        """Pods of a role, such as those that write a job's partitions, in any order, without those of an earlier job than `job_uid`."""
+        pods = (self._pods[key] for key in self._of_job.get(job, ()))
+        return (pod for pod in pods if pod.role == role and not _is_of_another(pod, job_uid))
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -74,5 +75,9 @@ def matters(pod: PodView) -> bool:
 
 def _belongs(pod: PodView, mpijob_uid: str, job_uid: str) -> bool:
     """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the labels decide."""
-    of_another = job_uid and pod.labels.get(JOB_UID_LABEL, job_uid) != job_uid
-    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role not in BATCH_ROLES and not of_another)
+    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role not in BATCH_ROLES and not _is_of_another(pod, job_uid))
+
+
+def _is_of_another(pod: PodView, job_uid: str) -> bool:
+    """Whether its label names another job; "" is no job's uid."""
+    return bool(job_uid) and pod.labels.get(JOB_UID_LABEL, job_uid) != job_uid

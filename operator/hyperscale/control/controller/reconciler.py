@@ -104,19 +104,18 @@ class Reconciler:
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
         """Jobs that have never been reconciled."""
+        self._uids: dict[Key, str] = {}
+        """Of the jobs that were last reconciled: another one of the same name is another job, whose deletion may never be told."""
 
     async def reconcile(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
         record = self._cache.jobs.get(key)
+        if record is None or self._uids.get(key, record.uid) != record.uid:
+            self._forget(key)
         if record is None:
-            self._queue.forget(key)
-            self._unreported.pop(key, None)
-            self._reporter.forget(key)
-            self._telemetry.forget(*key)
-            self._planning.forget(key)
-            self.preflights.forget(key)
             self._passed(key)
             return
+        self._uids[key] = record.uid
         with self._telemetry.reconcile_seconds.time():
             try:
                 run = self._unreported.pop(key, None) or ReconcileContext(
@@ -131,6 +130,16 @@ class Reconciler:
             finally:
                 self._planning.end_reconcile(key)
                 self._passed(key)
+
+    def _forget(self, key: Key) -> None:
+        """The job is gone, and maybe another has its name."""
+        self._queue.forget(key)
+        self._unreported.pop(key, None)
+        self._uids.pop(key, None)
+        self._reporter.forget(key)
+        self._telemetry.forget(*key)
+        self._planning.forget(key)
+        self.preflights.forget(key)
 
     async def _pass(self, run: ReconcileContext, record: JobRecord) -> None:
         self._hooks.on_milestone(Milestone.LOOK)
@@ -179,8 +188,13 @@ class Reconciler:
                     self._queue.add(waiting)
 
     def _refreshed(self, run: ReconcileContext, record: JobRecord) -> JobRecord:
-        """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
+        """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it.
+
+        Raises ConflictError where another job has its name by now: nothing of this pass is of use for that one.
+        """
         latest = self._cache.jobs.get(run.key, record)
+        if latest.uid != record.uid:
+            raise ConflictError(409, "the job was replaced during the pass")
         if spec_revision(latest) != spec_revision(record) and self._cache.mpijob_named(run.key) is None:
             run.plan = run.refusal = run.metrics = run.turn = None
             self._planning.drop(run.key)

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import Actions
+from hyperscale.control.apply.api_answers import ConflictError
 from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.context import DriftCount, PrunedStatuses, ReconcileContext, events_for, is_progress
 from hyperscale.control.controller.workqueue import WorkQueue
@@ -54,12 +55,16 @@ class Reporter:
         self._pruned.forget(key)
 
     async def report(self, run: ReconcileContext, state: ReconcileInput, decision: Decision, version: str) -> None:
-        """Write the status if anything differs, then the events; `version` is the job's as it was seen."""
+        """Write the status if anything differs, then the events; `version` is the job's as it was seen.
+
+        Raises ConflictError where another job has its name by now.
+        """
         if state.job.deleting:
             return
+        if (record := self._cache.jobs.get(run.key)) is not None and record.uid != state.job.metadata.uid:
+            raise ConflictError(409, "the job was replaced during the pass")
         self._drift.count(run.key, state)
         state = self._asked(run, state)
-        record = self._cache.jobs.get(run.key)
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
         self._recorder.note(state, status)

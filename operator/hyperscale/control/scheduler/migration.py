@@ -181,14 +181,16 @@ class MigrationPlanner(RunningJobEvaluator[MigrationEvaluation]):
     async def _ask(self, jobs: dict[str, tuple[Key, RunningJob]], snapshot: ClusterSnapshot, policy: PolicySpec) -> None:
         deadline_seconds = min(DEADLINE_SECONDS, policy.plan_deadline_seconds)
         question = MigrationQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
+        asked = self._runs(key for key, _ in jobs.values())
         moves = await self._answered(self._planner.moves(question, snapshot, policy))
         if moves is None:
             return
         now = self._monotonic()
         answered = {advice.key: advice for advice in moves.advice}
+        runs = self._runs(asked)
         for name, (key, job) in jobs.items():
             advice = answered.get(name)
-            if advice is not None:
+            if advice is not None and runs.get(key) == asked.get(key):
                 self._learn(key, job, advice, policy)
             if advice is not None or len(answered) == 0:
                 self._due[key] = now + policy.migration.check_period_seconds

@@ -19,6 +19,7 @@ from hyperscale.control.scheduler.arrivals_so_far import ArrivalsSoFar
 from hyperscale.control.scheduler.queue_entry import (
     QueueEntry,
     SpecRevision,
+    is_as_asked,
     is_held_back,
     may_start,
     revision_of,
@@ -205,11 +206,15 @@ class Pending:
         entry.run_seconds, entry.asked = self._arrivals.alone(entry, plan), True
 
     def learn(self, turns: AdmissionResult, asked: Iterable[QueueEntry], snapshot: ClusterSnapshot) -> list[Key]:
-        """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""
+        """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on.
+
+        A job that became another meanwhile, or has another spec, was not asked about.
+        """
         entries = {str(entry.key): entry for entry in asked}
         self._arrivals.learn(turns.arrivals, entries.values())
         started = []
-        for start in turns.starts:
+        starts = [start for start in turns.starts if is_as_asked(entries[start.key], self._cache.jobs.get(entries[start.key].key))]
+        for start in starts:
             entry = entries[start.key]
             self._cache.assume(entry.key, start.plan, amounts_of(entry.request))
             started.append(entry.key)
@@ -222,7 +227,7 @@ class Pending:
             fallbacks=turns.fallbacks,
             others=len(entries) - 1,
         )
-        for start in turns.starts:
+        for start in starts:
             entry = entries[start.key]
             entry.run_seconds, entry.asked = start.best_seconds, True
             self._grants[entry.key] = _Grant(verdict(edition=entry.edition, policy=entry.policy, start=start))

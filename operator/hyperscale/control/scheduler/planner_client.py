@@ -68,6 +68,10 @@ class ClaimReader(Protocol):
         """What was read last."""
         ...
 
+    def forget(self, key: tuple[str, str]) -> None:
+        """Nothing is claimed any more."""
+        ...
+
 
 class Planning:
     """Plans for jobs, made one after the other so that no two get the same GPUs."""
@@ -106,6 +110,7 @@ class Planning:
         if is_pending(state) and (standing := self.waiting.refusal(key, policy)) is not None:
             return standing._replace(snapshot=self._cache.snapshot(policy, self._clock()))
         async with self._lock:
+            basis = self.waiting.basis(key, policy)
             answer = await self.admission.take(key, state, policy)
             if answer is None:
                 answer = await self._ask(key, state, step, policy)
@@ -113,7 +118,7 @@ class Planning:
                 self._count(answer.outcome, answer.snapshot)
                 if isinstance(answer.outcome, Plan) and state.restart.preempted:
                     answer = answer._replace(outcome=steady(answer.outcome, state.plan.in_force))
-        self.waiting.learn(key, policy, answer)
+        self.waiting.learn(key, basis, answer)
         if not isinstance(answer.outcome, Plan):
             return answer
         elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
@@ -126,7 +131,10 @@ class Planning:
         """
         job = state.job.parsed
         claims = worker_asks(job).claims if self._claims is not None and job is not None else ()
-        if self._claims is None or not claims or job is None:
+        if self._claims is None or job is None:
+            return None
+        if not claims:
+            self._claims.forget(key)
             return None
         missing = (await self._claims.read(key, claims)).missing
         if not missing or state.gang.mpijob is not None or job.start_policy is StartPolicy.NEVER:
@@ -172,6 +180,8 @@ class Planning:
         """Forget a job that is gone."""
         self.pending.drop(key)
         self.waiting.forget(key)
+        if self._claims is not None:
+            self._claims.forget(key)
         self.alternatives.forget(key)
         if self.evaluator is not None:
             self.evaluator.forget(key)

@@ -150,11 +150,13 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         self, group: _Group, question: PreemptionQuestion, snapshot: ClusterSnapshot, running: dict[Key, PreemptibleJob], now: float
     ) -> None:
         """Ask the planner, note when it was asked, and take its answer in."""
-        policy = group.policy
+        policy, asked = group.policy, self._runs(group.keys)
         stops = await self._answered(self._planner.preempt(question, snapshot, policy))
         self._asked = [(other, at) for other, at in self._asked if other != policy] + [(policy, self._monotonic())]
         if stops is not None:
-            self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
+            runs = self._runs(asked)
+            same = [key for key in group.keys if runs.get(key) == asked.get(key)]
+            self._learn(same, {advice.key: advice for advice in stops.stops}, running, policy)
 
     def _question(
         self, waiting: list[QueueEntry], running: dict[Key, PreemptibleJob], snapshot: ClusterSnapshot, policy: PolicySpec

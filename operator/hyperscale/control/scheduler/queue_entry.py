@@ -155,6 +155,11 @@ def revision_of(record: JobRecord) -> SpecRevision:
     return record.uid, record.generation, stop.start_time if stop is not None and is_preempted(record.status) else ""
 
 
+def is_as_asked(entry: QueueEntry, record: JobRecord | None) -> bool:
+    """Whether the job that has the name now is still the one that the entry is of, with the same spec."""
+    return record is not None and revision_of(record) == entry.edition
+
+
 def waits(record: JobRecord, recorded: Plan | None) -> bool:
     """Neither planned nor ended nor being deleted; `recorded`, the job's plan, is stale after a preemption."""
     unplanned = recorded is None or is_preempted(record.status)

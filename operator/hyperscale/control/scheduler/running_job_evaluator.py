@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 from hyperscale.control.cache.records import JobRecord, Key
@@ -69,6 +69,10 @@ class RunningJobEvaluator(ABC, Generic[Kind]):
 
     def _must_rest(self) -> bool:
         return self._monotonic() < self._rest_until or self._planner_lock.locked()
+
+    def _runs(self, keys: Iterable[Key]) -> dict[Key, str]:
+        """Uids of the jobs' MPIJobs: an answer is about these runs, and not about another job that has the name by then."""
+        return {key: view.uid for key in keys if (view := self._cache.mpijobs.get(key)) is not None}
 
     async def _answered(self, question: Awaitable[Answer | None]) -> Answer | None:
         """The planner's answer to a question that begins now; None where it has none."""

@@ -19,7 +19,7 @@ STANDS_SECONDS: Final = 600.0
 """How long such a refusal stands at most."""
 
 
-class _Basis(NamedTuple):
+class RefusalBasis(NamedTuple):
     """What decides that a job never fits."""
 
     edition: SpecRevision
@@ -31,7 +31,7 @@ class _Basis(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    basis: _Basis
+    basis: RefusalBasis
     at: float
     """By the clock that is never set."""
     answer: PlanAnswer
@@ -46,9 +46,9 @@ class Waiting:
         self._monotonic = context.monotonic
         self._refusals: dict[Key, _Refusal] = {}
 
-    def learn(self, key: Key, policy: PolicySpec, answer: PlanAnswer) -> None:
-        """What a question about a job came to."""
-        if isinstance(answer.outcome, Infeasible) and answer.outcome.never and (basis := self._basis(key, policy)) is not None:
+    def learn(self, key: Key, basis: RefusalBasis | None, answer: PlanAnswer) -> None:
+        """What a question about a job came to; `basis` is of the time at which it was put."""
+        if isinstance(answer.outcome, Infeasible) and answer.outcome.never and basis is not None:
             self._refusals[key] = _Refusal(basis, self._monotonic(), answer)
         else:
             self.forget(key)
@@ -56,7 +56,7 @@ class Waiting:
     def refusal(self, key: Key, policy: PolicySpec) -> PlanAnswer | None:
         """What the planner would say again of a job that never fits; None where it must be asked."""
         refusal = self._refusals.get(key)
-        if refusal is None or refusal.basis != self._basis(key, policy) or self._monotonic() - refusal.at >= STANDS_SECONDS:
+        if refusal is None or refusal.basis != self.basis(key, policy) or self._monotonic() - refusal.at >= STANDS_SECONDS:
             return None
         return refusal.answer
 
@@ -77,8 +77,9 @@ class Waiting:
         refusal = self._refusals.get(key)
         return refusal is not None and refusal.basis.ground == self._cache.snapshots.ground
 
-    def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
+    def basis(self, key: Key, policy: PolicySpec) -> RefusalBasis | None:
+        """What a refusal of the job would rest on now; None where the job is gone."""
         record = self._cache.jobs.get(key)
         if record is None:
             return None
-        return _Basis(revision_of(record), policy, self._reader.volumes(key).rules, self._cache.snapshots.ground)
+        return RefusalBasis(revision_of(record), policy, self._reader.volumes(key).rules, self._cache.snapshots.ground)
