@@ -14,7 +14,7 @@ from benchmarks.common import Row, goal
 from benchmarks.streampage import ALONE, FURTHER, WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
-from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, evidence, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import judged
@@ -27,7 +27,6 @@ RETRAINED: Final = "retrained from the history"
 TO_RULE_RECORDED: Final = 0.95
 TO_SHIPPED: Final = 0.97
 QUICK_REPLICATES: Final = 4
-GUARD_STREAMS: Final = 50
 WAIT_FLAG, AREA, RULE_FLAG = 9, 11, 25
 """Features of a candidate; see planner/queue/features.py."""
 WAITS: Final = "always waits"
@@ -76,7 +75,7 @@ def _on_replicates(case: str, streams: list[recordedstreams.Replicate], options:
 
 def guard(options: Options) -> Iterator[Row]:
     """What the guard says of the agents, and of three choosers that it must refuse."""
-    count = 25 if options.quick else GUARD_STREAMS
+    count = 25 if options.quick else HELD_OUT_STREAMS
     choosers = {
         **streamruns.trained(),
         WAITS: _chooser(WAIT_FLAG, 100.0),

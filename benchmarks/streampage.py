@@ -14,9 +14,9 @@ HEADER: Final = (
     *("slowdown", "p95", "communication"),
 )
 WAIT: Final = "longest wait / operator's rule"
-ALONE: Final = "every job alone (bound)"
 FURTHER: Final = "further draws of work"
 """Ends the names of their cases."""
+ALONE: Final = "every job alone (bound)"
 """No policy is better: each job at once, on the empty cluster, with its best count. Its communication is not known."""
 Section = tuple[str, str, Sequence[str], list[list[str]]]
 """Title, sentence, header, cells."""
@@ -31,11 +31,12 @@ def page(rows: Sequence[Row]) -> str:
     """Markdown."""
     commands = [f"    {row.method}" for row in rows if row.metric == "command"]
     machines = sorted({row.method for row in rows if row.metric == "machine"})
-    parts = ["# Streams of jobs", "Written by the command below; edit the benchmark, not this page.", *commands]
+    made = "Rows of these commands, written by `streams.py --from FILE ... --write-docs`; edit the benchmark, not this page."
+    parts = ["# Streams of jobs", made, *commands]
     parts += [f"Machine: {'; '.join(machines)}."] if machines else []
     parts += [
         "Figures are geometric means over streams of the method's over the tuned rule's, stream by stream; below 1 the method is better. "
-        "The tuned rule knows order, thrift and patience; the operator's rule also sizes and communication. "
+        "The tuned rule knows order, thrift and patience; the operator's rule also sizes, communication and running jobs that end soon. "
         "Intervals: percentile bootstrap over streams, 2,000 resamples. p: Wilcoxon's signed ranks, two-sided, uncorrected. "
         "Completion is the weighted mean of the seconds from arrival to end; slowdown is the mean of completion over the time alone on the "
         "empty cluster; p95 of completion unweighted; communication is mean seconds a job. Every method places with the same search.",

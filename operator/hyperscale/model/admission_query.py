@@ -30,12 +30,13 @@ class Chooser(enum.StrEnum):
 
 
 class Arrivals(msgspec.Struct, frozen=True, rename="camel"):
-    """What the jobs so far were like, recent ones more than old ones (planner/queue/arrival_history.py); lost when the operator ends."""
+    """What the jobs so far were like, recent ones more than old ones (planner/queue/arrival_history.py)."""
 
     arrivals: int = 0
     interval_seconds: float = 0.0
     run_seconds: float = 0.0
     area_seconds: float = 0.0
+    interval_square: float = 0.0
 
 
 class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):

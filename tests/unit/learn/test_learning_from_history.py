@@ -164,3 +164,14 @@ def test_without_a_history_the_command_says_what_to_name(tmp_path: Path) -> None
     ran = run("learn", "queue", "--out", str(tmp_path / "out"))
     assert ran.code == 2
     assert "--history URL or FILE" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("lesson", "option"), [("streams", "--history"), ("ppo", "--history"), ("ppo", "--start"), ("streams", "--snapshot")]
+)
+def test_an_option_of_another_lesson_is_refused_before_a_training_of_hours(tmp_path: Path, lesson: str, option: str) -> None:
+    ran = run("learn", lesson, "--out", str(tmp_path / "out"), option, str(tmp_path / "file"))
+    assert ran.code == 2
+    assert f"{option} is for `learn " in ran.err
+    assert f"leave it out for `learn {lesson}`" in ran.err
+    assert not (tmp_path / "out").exists()

@@ -118,6 +118,10 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that would say nothing."""
     if arguments.snapshot and arguments.lesson != "queue":
         raise InputError(f"--snapshot is for `learn queue`; leave it out for `learn {arguments.lesson}`")
+    if arguments.history and arguments.lesson != "queue":
+        raise InputError(f"--history is for `learn queue`; leave it out for `learn {arguments.lesson}`, or write `learn queue`")
+    if arguments.start and arguments.lesson not in {"streams", "queue"}:
+        raise InputError(f"--start is for `learn streams` and `learn queue`; leave it out for `learn {arguments.lesson}`")
     if arguments.evaluate_only and (arguments.snapshot or (arguments.lesson == "queue" and arguments.history)):
         name = "--snapshot" if arguments.snapshot else "--history"
         raise InputError(f"--evaluate-only judges by what the training kept in --out; leave {name} out, or train again")
@@ -157,7 +161,7 @@ def _snapshot(file: str | None) -> ClusterSnapshot | None:
     try:
         return read_snapshot(file)
     except SnapshotError as error:
-        raise InputError(f"--snapshot: {error}") from None
+        raise InputError(f"--snapshot: {error}; make one with `hyperscale snapshot -o FILE`") from None
 
 
 def _baseline(arguments: argparse.Namespace) -> Path | None:

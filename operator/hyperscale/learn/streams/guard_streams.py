@@ -13,7 +13,9 @@ from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, Simulate
 from hyperscale.learn.streams.simulator import OPERATORS_RULE, Policy, Simulator, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.model.graph import FloatArray
+from hyperscale.planner.queue.arrival_history import FADING_JOBS, arrived, gap_variation
 from hyperscale.planner.queue.likeness import FigureRange, JudgedStreams
+from hyperscale.planner.queue.queue_types import ArrivalHistory, Option, PendingJob
 
 PLAIN: Final = "held-out streams"
 HARD: Final = "held-out streams with noise and contention"
@@ -60,17 +62,29 @@ def judged_on(streams: Sequence[GuardStream], outcomes: Sequence[StreamEvidence]
     """
     least_bound_runs = max(one.longest_wait_seconds / one.run_seconds for one in outcomes)
     rows = np.array([_figures(stream) for stream in streams])
-    low, high = rows.min(axis=0), rows.max(axis=0)
+    low, high = rows[:, :5].min(axis=0), rows[:, :5].max(axis=0)
     nodes, slots, spread, share, load = (FigureRange(float(least), float(most)) for least, most in zip(low, high, strict=True))
     share = FigureRange(0.0, share.high)  # of the jobs that are pending at one time, which may all be small
-    return JudgedStreams(nodes, slots, spread, share, load, least_bound_runs, len(streams), source)
+    gaps = FigureRange(float(rows[:, 5].min()), float(rows[:, 6].max()))
+    return JudgedStreams(nodes, slots, spread, share, load, gaps, least_bound_runs, len(streams), source)
 
 
 def _figures(stream: GuardStream) -> FloatArray:
-    """(5,) GPU nodes, worker slots, spread of speeds, share of the largest job, load."""
+    """(7,) GPU nodes, worker slots, spread of speeds, share of the largest job, load, least and largest variation of the gaps."""
     drawn = draw(stream.conditions, stream.seed, stream.recorded, stream.cluster)
     arrival, _, _, area = stream.simulator().stream.jobs_table()
     nodes = len(drawn.speed)
     load = float(area.mean()) / (float(np.diff(arrival).mean()) * nodes)
+    gaps = _gap_variations(arrival)
     machines = nodes if stream.cluster is None else stream.cluster.machines
-    return np.array([machines, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load])
+    return np.array([machines, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load, min(gaps), max(gaps)])
+
+
+def _gap_variations(arrival: FloatArray) -> list[float]:
+    """As the operator sees it after every job, from the time on when older jobs fade; arrival (J,), one value for fewer jobs."""
+    history, any_job = ArrivalHistory(), PendingJob("any", (Option(1, 1.0, 1.0),))
+    values = []
+    for gap in np.diff(arrival).tolist():
+        history = arrived(history, any_job, gap)
+        values.append(gap_variation(history))
+    return values[FADING_JOBS:] or values[-1:]

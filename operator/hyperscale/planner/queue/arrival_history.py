@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob
@@ -21,7 +22,14 @@ def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> Arr
         interval_seconds=history.interval_seconds + gain * (gap_seconds - history.interval_seconds),
         run_seconds=history.run_seconds + gain * (job.best_empty_seconds - history.run_seconds),
         area_seconds=history.area_seconds + gain * (job.least_area - history.area_seconds),
+        interval_square=history.interval_square + gain * (gap_seconds**2 - history.interval_square),
     )
+
+
+def gap_variation(history: ArrivalHistory) -> float:
+    """Squared coefficient of variation of the gaps: 1 where jobs come by chance, more where several come at once; inf for no gap at all."""
+    mean_square = history.interval_seconds**2
+    return max(0.0, history.interval_square / mean_square - 1.0) if mean_square > 0.0 else math.inf
 
 
 def load(cluster: ClusterState) -> float:

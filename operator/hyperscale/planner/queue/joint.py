@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible
-from hyperscale.planner.queue.arrival_history import load
+from hyperscale.planner.queue.arrival_history import gap_variation, load
 from hyperscale.planner.queue.arrivals import counted, history_of
 from hyperscale.planner.queue.deferrals import UNSEEN_SECONDS, WAITING_FOR_ADMISSION, deferrals
 from hyperscale.planner.queue.later_ends import Ending, LaterEnd, LaterTerms, claims_of_plan, later_ends
@@ -116,7 +116,16 @@ def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals
     largest = max(max(entry.empty_seconds) * entry.queued.request.job.workers.gpus_per_worker for entry in feasible)
     past = ClusterState(0, slots, history=history_of(arrivals))
     bound = policy.starvation_seconds / arrivals.run_seconds if policy.starvation_seconds and arrivals.run_seconds else math.inf
-    return QueueProfile(desk.gpu_nodes, slots / per_worker, desk.speed_spread, largest / slots, load(past), arrivals.arrivals, bound)
+    return QueueProfile(
+        nodes=desk.gpu_nodes,
+        worker_slots=slots / per_worker,
+        speed_spread=desk.speed_spread,
+        largest_share=largest / slots,
+        load=load(past),
+        arrivals=arrivals.arrivals,
+        gap_variation=gap_variation(past.history),
+        bound_runs=bound,
+    )
 
 
 def _best_sequence(

@@ -35,6 +35,8 @@ class JudgedStreams(msgspec.Struct, frozen=True, rename="camel"):
     """Slots of the largest job over all slots."""
     load: FigureRange
     """Slot seconds that arrive over those that there are, as `arrival_history.load` counts."""
+    gap_variation: FigureRange | None = None
+    """As `arrival_history.gap_variation`; None: not known, any is like them."""
     least_bound_runs: float = 0.0
     """Shortest starvation bound that was judged, in mean runs; a shorter one overrules every chooser more often."""
     streams: int = 0
@@ -51,6 +53,7 @@ class QueueProfile(msgspec.Struct, frozen=True, rename="camel"):
     largest_share: float
     load: float
     arrivals: int
+    gap_variation: float
     bound_runs: float
     """Starvation bound over the mean run; +inf without a bound."""
 
@@ -70,8 +73,13 @@ def _differences(judged: JudgedStreams, own: QueueProfile) -> Iterator[str]:
         if not span.holds(value):
             yield f"{name}: {value:.3g}, judged on {span.low:.3g} to {span.high:.3g}"
     if own.arrivals < MIN_ARRIVALS:
-        yield f"arrivals: {own.arrivals} jobs came since the operator started, {MIN_ARRIVALS} are needed to know the load"
+        yield f"arrivals: {own.arrivals} jobs are known of, {MIN_ARRIVALS} are needed to know the load"
     elif not judged.load.holds(own.load):
         yield f"load: {own.load:.3g}, judged on {judged.load.low:.3g} to {judged.load.high:.3g}"
+    elif judged.gap_variation is not None and not judged.gap_variation.holds(own.gap_variation):
+        yield (
+            f"squared variation of the gaps between arrivals: {own.gap_variation:.3g}, "
+            f"judged on {judged.gap_variation.low:.3g} to {judged.gap_variation.high:.3g}"
+        )
     elif not own.bound_runs >= judged.least_bound_runs:
         yield f"starvationSeconds: {own.bound_runs:.3g} mean runs, judged on at least {judged.least_bound_runs:.3g}"

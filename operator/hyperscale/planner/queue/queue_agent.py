@@ -100,11 +100,12 @@ class QueueAgent:
     ) -> QueueChoice:
         """What the agent starts next. Scores are logits, more is better; only a candidate can be chosen, and those are feasible.
 
-        max_start_slowdown: of the cluster's policy; where it is stricter than in training, nodes that it refuses are not good ones
+        max_start_slowdown: of the cluster's policy; where it is stricter than in training, it limits the agent's starts too, a job that
+            nothing may keep waiting and the rule's choice excepted
         """
         prior = self.manifest.prior.settings()
         settings = prior._replace(patience=min(prior.patience, max_start_slowdown), starvation_seconds=starvation_seconds)
-        now = features.situation(pending, running, cluster, settings, self.manifest.patience)
+        now = features.situation(pending, running, cluster, settings, min(self.manifest.patience, max_start_slowdown))
         if not now.candidates:
             return QueueChoice(None, waits_for_better_nodes=now.rule.waits_for_better_nodes)
         scores = self.scores(features.features(now))

@@ -23,6 +23,16 @@ AGENT_UNAVAILABLE: Final = "LearnedQueueUnavailable"
 NO_WEIGHTS: Final = "the agent has no usable weights"
 NOT_JUDGED: Final = "the guard has not accepted the agent's weights"
 OTHER_BOUND: Final = "the agent was judged under another bound on waiting; train it again"
+OTHER_RULE: Final = "the agent was judged against the rule with other settings"
+API_NAMES: Final = {
+    "thrift_alone": "minScalingExponentAlone",
+    "thrift": "minScalingExponent",
+    "patience": "maxStartSlowdown",
+    "size_exponent": "startSlowdownSizeExponent",
+    "communication_factor": "communicationFactor",
+    "wait_speedup": "minWaitSpeedup",
+}
+"""Fields of PlannerPolicy's queue by the names of `rule.RuleSettings`."""
 UNLIKE: Final = "the agent was judged on other streams"
 WEIGHTS: Final = "hyperscale.planner.learned.weights"
 
@@ -64,17 +74,24 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     if agent is not None:
         by_agent = partial(agent.choose, starvation_seconds=bound_seconds, max_start_slowdown=policy.max_start_slowdown)
     if policy.order is QueueOrder.AUTO:
-        if agent is None or (reason := _unjudged(agent.manifest)):
+        if agent is None or (reason := _unjudged(agent.manifest, settings_of(policy))):
             return Choosers(by_rule, None, reason=NO_WEIGHTS if agent is None else reason)
         return Choosers(by_rule, by_agent, judged=agent.manifest.judged, decides=True)
     return Choosers(by_rule, by_agent, () if by_agent is not None else (AGENT_UNAVAILABLE,))
 
 
-def _unjudged(manifest: AgentManifest) -> str:
-    """Why the guard's verdict on these weights does not let them decide; "" where it does."""
+def _unjudged(manifest: AgentManifest, settings: rule.RuleSettings) -> str:
+    """Why the guard's verdict on these weights does not let them decide; "" where it does.
+
+    It was reached over the rule with the settings of the training, and the agent knows no others. Who sets others means them.
+    """
     if manifest.judged is None:
         return NOT_JUDGED
-    return "" if manifest.prior.patience_costs == PATIENCE_COSTS else OTHER_BOUND
+    if manifest.prior.patience_costs != PATIENCE_COSTS:
+        return OTHER_BOUND
+    judged = manifest.prior.settings()
+    changed = [f"{API_NAMES[name]} {getattr(judged, name):g}" for name in API_NAMES if getattr(judged, name) != getattr(settings, name)]
+    return f"{OTHER_RULE}: {', '.join(changed)}" if changed else ""
 
 
 def settings_of(policy: QueuePolicy) -> rule.RuleSettings:

@@ -88,6 +88,8 @@ class ArrivalHistory(msgspec.Struct, frozen=True, rename="camel"):
     """Mean `best_empty_seconds`."""
     area_seconds: float = 0.0
     """Mean `least_area`, slot seconds."""
+    interval_square: float = 0.0
+    """Mean square of the time from one arrival to the next, s²."""
 
 
 class ClusterState(msgspec.Struct, frozen=True, rename="camel"):

@@ -82,3 +82,17 @@ def test_the_agent_calls_no_nodes_good_that_the_policy_refuses() -> None:
 
     assert compared(2.35) == {"late"}, "twice the best time is good enough, so the late job goes first"
     assert "short" in compared(1.2)
+
+
+def test_the_agent_starts_nothing_on_nodes_that_a_stricter_policy_refuses() -> None:
+    poor = PendingJob("poor", (Option(2, 30_000.0, 10_000.0, 1.0, 0.5),), 1.0, 10.0)
+    cluster = ClusterState(2, 8, 1.0, ArrivalHistory(50, 600.0, 10_000.0, 20_000.0))
+
+    def candidates(max_start_slowdown: float) -> set[str | None]:
+        policy = QueuePolicy(order=QueueOrder.LEARNED, starvation_seconds=0, max_start_slowdown=max_start_slowdown, min_wait_speedup=0.0)
+        agent = choosers(policy).agent
+        assert agent is not None
+        return {score.job for score in agent([poor], [QueueRunningJob("running", 4, 50.0)], cluster).scores}
+
+    assert "poor" in candidates(4.0)
+    assert "poor" not in candidates(1.2)

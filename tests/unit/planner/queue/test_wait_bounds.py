@@ -6,13 +6,15 @@ import dataclasses
 import math
 
 import msgspec
+import numpy as np
 import pytest
 
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.queue import queue_policies
+from hyperscale.planner.queue.arrival_history import arrived, gap_variation
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
-from hyperscale.planner.queue.queue_policies import NOT_JUDGED, OTHER_BOUND, UNLIKE, Choosers, choosers, packaged_agent
-from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice
+from hyperscale.planner.queue.queue_policies import NOT_JUDGED, OTHER_BOUND, OTHER_RULE, UNLIKE, Choosers, choosers, packaged_agent
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice
 from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, idle_seconds_left, overdue
 
 JUDGED = JudgedStreams(
@@ -21,9 +23,12 @@ JUDGED = JudgedStreams(
     speed_spread=FigureRange(1, 20),
     largest_share=FigureRange(0.1, 0.5),
     load=FigureRange(0.4, 1.2),
+    gap_variation=FigureRange(0.4, 2.5),
     least_bound_runs=32.0,
 )
-LIKE = QueueProfile(nodes=20, worker_slots=20.0, speed_spread=2.0, largest_share=0.4, load=0.8, arrivals=100, bound_runs=math.inf)
+LIKE = QueueProfile(
+    nodes=20, worker_slots=20.0, speed_spread=2.0, largest_share=0.4, load=0.8, arrivals=100, gap_variation=1.0, bound_runs=math.inf
+)
 
 
 def job(seconds: float, best: float, waited: float) -> PendingJob:
@@ -60,11 +65,34 @@ def test_a_cluster_within_all_ranges_is_like_the_judged_streams() -> None:
         ("load", 3.0, "load: 3"),
         ("load", math.nan, "load: nan"),
         ("bound_runs", 16.0, "starvationSeconds: 16 mean runs"),
-        ("arrivals", MIN_ARRIVALS - 1, "19 jobs came"),
+        ("arrivals", MIN_ARRIVALS - 1, "19 jobs are known of"),
+        ("gap_variation", 6.0, "squared variation of the gaps between arrivals: 6, judged on 0.4 to 2.5"),
+        ("gap_variation", math.inf, "squared variation of the gaps between arrivals: inf"),
     ],
 )
 def test_each_figure_outside_its_range_is_named(field: str, value: float, words: str) -> None:
     assert words in unlike(JUDGED, msgspec.structs.replace(LIKE, **{field: value}))
+
+
+def test_any_gaps_are_like_those_of_weights_whose_manifest_does_not_say_theirs() -> None:
+    assert unlike(msgspec.structs.replace(JUDGED, gap_variation=None), msgspec.structs.replace(LIKE, gap_variation=50.0)) == ""
+
+
+def after(gaps: list[float]) -> ArrivalHistory:
+    known = ArrivalHistory()
+    for gap in gaps:
+        known = arrived(known, job(100.0, 100.0, 0.0), gap)
+    return known
+
+
+def test_gaps_of_jobs_that_come_by_chance_vary_by_one_and_those_of_sweeps_by_much_more() -> None:
+    rng = np.random.default_rng(5)
+    by_chance = rng.exponential(60.0, 400).tolist()
+    sweeps = [gap for between in rng.exponential(600.0, 40).tolist() for gap in (between, *[0.0] * 9)]
+    assert 0.5 < gap_variation(after(by_chance)) < 2.0
+    assert gap_variation(after(sweeps)) > 5.0
+    assert gap_variation(after([60.0] * 100)) == pytest.approx(0.0, abs=1e-9)
+    assert gap_variation(after([0.0] * 30)) == gap_variation(ArrivalHistory()) == math.inf
 
 
 def never(*_: object) -> QueueChoice:
@@ -95,6 +123,24 @@ def test_weights_that_were_judged_under_another_bound_on_waiting_do_not_decide(m
     monkeypatch.setattr(queue_policies, "packaged_agent", lambda: old)
     assert choosers(QueuePolicy(order=QueueOrder.AUTO)).reason == OTHER_BOUND
     assert choosers(QueuePolicy(order=QueueOrder.LEARNED)).agent is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("max_start_slowdown", "maxStartSlowdown 4"),
+        ("min_wait_speedup", "minWaitSpeedup 1.5"),
+        ("communication_factor", "communicationFactor 1.5"),
+        ("min_scaling_exponent", "minScalingExponent 0.15"),
+        ("min_scaling_exponent_alone", "minScalingExponentAlone 0.23"),
+        ("start_slowdown_size_exponent", "startSlowdownSizeExponent 0.2"),
+    ],
+)
+def test_who_tunes_the_rule_gets_the_rule(field: str, words: str) -> None:
+    tuned = msgspec.structs.replace(QueuePolicy(), **{field: 1.0})
+    found = choosers(tuned)
+    assert (found.agent, found.reason) == (None, f"{OTHER_RULE}: {words}")
+    assert choosers(msgspec.structs.replace(tuned, order=QueueOrder.LEARNED)).agent is not None
 
 
 def test_the_order_rule_asks_no_agent() -> None:
