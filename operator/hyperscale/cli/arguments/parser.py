@@ -197,9 +197,7 @@ def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("lesson", choices=LESSONS, metavar="LESSON", help=f"what to learn: {', '.join(LESSONS)}")
     command.add_argument("--out", required=True, metavar="FOLDER", help="folder for checkpoints, learning curves (TensorBoard) and weights")
     command.add_argument("--seed", type=_Whole(0, MAX_SEED), default=0, metavar="N", help="seed of the training (default: %(default)s)")
-    command.add_argument(
-        "--steps", type=_Whole(1, MAX_STEPS), metavar="N", help="steps of training (default: the lesson's own; queue: 300)"
-    )
+    command.add_argument("--steps", type=_Whole(1, MAX_STEPS), metavar="N", help="steps of training (default: the lesson's own)")
     command.add_argument("--resume", action="store_true", help="go on from the checkpoint in the folder")
     command.add_argument("--evaluate-only", action="store_true", help="do not train: evaluate the weights in the folder")
     command.add_argument("--start", metavar="FOLDER", help="streams, queue: train these weights further (queue: default the shipped ones)")

@@ -112,13 +112,18 @@ def begun(state: ReconcileInput) -> StatusScheduling:
 def observed(state: ReconcileInput) -> StatusScheduling | None:
     """What is remembered after a pass: since when a pod is left out or missing, and nothing of earlier releases once the job runs."""
     scheduling = state.job.status.scheduling or NOTHING
-    job = state.gang.mpijob
-    own = job is not None and job.owner_uid == state.job.metadata.uid
-    placing = job is not None and own and job.gated and not job.suspended and not state.restart.released
-    since = (scheduling.waiting_start_time or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
+    waits = _places(state) and (left_out(state) or missing(state))
+    since = (scheduling.waiting_start_time or timestamp(state.clock.now)) if waits else ""
     kept = replace(scheduling, waiting_start_time=since, refused=_lasting(scheduling, state.clock.now))
     kept = replace(kept, releases=0, last_release_time="", message="") if _ends_releases(state) else kept
     return None if kept == NOTHING else kept
+
+
+def _places(state: ReconcileInput) -> bool:
+    """Whether the ranks of the job's own MPIJob are to run now; one that another owner made says nothing of this job."""
+    job = state.gang.mpijob
+    own = job is not None and job.owner_uid == state.job.metadata.uid
+    return job is not None and own and job.gated and not job.suspended and not state.restart.released
 
 
 def _ends_releases(state: ReconcileInput) -> bool:
