@@ -31,7 +31,7 @@ def page(rows: Sequence[Row]) -> str:
     """Markdown."""
     commands = [f"    {row.method}" for row in rows if row.metric == "command"]
     machines = sorted({row.method for row in rows if row.metric == "machine"})
-    made = "Rows of these commands, written by `streams.py --from FILE ... --write-docs`; edit the benchmark, not this page."
+    made = "Written by the command below (several sections: from their rows, `--from FILE ... --write-docs`); edit it, not this page."
     parts = ["# Streams of jobs", made, *commands]
     parts += [f"Machine: {'; '.join(machines)}."] if machines else []
     parts += [
