@@ -111,7 +111,8 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_resumes_with_two_and
     api = trainer.cluster.api()
     epochs = max(2 * EPOCHS, int(LONG_SECONDS / undisturbed.status()["measured"]["epochSeconds"]))
     preemption = {"mode": "Automatic", "checkPeriodSeconds": 5, "holdDownSeconds": 5, "minGainPercent": 0}
-    queue, migration = {"preemption": preemption}, {"mode": "Never", "restartSeconds": 0}
+    # The urgent job ends in seconds: by default the stopped one would rather wait for its GPU than go on with two at once.
+    queue, migration = {"preemption": preemption, "minWaitSpeedup": "0"}, {"mode": "Never", "restartSeconds": 0}
     with _policy(api, "stops", queue=queue, migration=migration, gpus=[SLOW_GPU]) as reference:
         patient = _create(trainer, space, "patient", epochs, {"minReplicas": 2, "maxReplicas": 3}, policyRef=reference)
         patient.wait(lambda: _epoch(patient) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
