@@ -47,7 +47,7 @@ def recorded(options: Options) -> Iterator[Row]:
 
 
 def further_recorded(options: Options) -> Iterator[Row]:
-    """The same of replicates whose work is drawn anew for each; Gavel's trace says its work."""
+    """The same of replicates with a draw of work for each; Gavel's trace says its work."""
     if not recordedstreams.there():
         print("streams: no traces beside the repository (../shared/data)")
         return

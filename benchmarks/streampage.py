@@ -131,7 +131,7 @@ SENTENCES: Final = {
     ),
     **dict.fromkeys(
         (f"Pollux, workload {number}, {FURTHER}" for number in range(1, 5)),
-        "The same arrivals and counts, the work of every replicate drawn anew: behind the 30 sealed replicates stand two draws of it.",
+        "The same arrivals and counts, with a draw of work for every replicate: behind the 30 sealed replicates stand two draws of it.",
     ),
     "ablation": "One thing changed in training, at a quarter of the steps (150), one seed each.",
     "durations ± 30 %": "Every method sees durations that are off by up to 30 %, uniformly, one factor a job.",

@@ -21,6 +21,7 @@ from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.history.decision_recorder import DecisionRecorder
 from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.scheduler.control_context import ControlContext
+from hyperscale.control.scheduler.plan_evaluation import Evaluations
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -52,6 +53,8 @@ class Table:
         self.objects: dict[str, Object] = {}
         self.versions = itertools.count(100)
         self.server_time = ServerTime(time.monotonic)
+        self.refused: Callable[[str], None] = lambda path: None
+        """Called with the path of everything that is about to be created; raises where the API server refuses it."""
 
     def put(self, path: str, body: Object) -> Object:
         kept = copy.deepcopy(body)
@@ -73,6 +76,7 @@ class Table:
         if (query and query.get("dryRun")) or collection.endswith("/events"):
             return body
         path = f"{collection}/{body['metadata']['name']}"
+        self.refused(path)
         if path in self.objects:
             raise ConflictError(409, "exists")
         return self.put(path, body)
@@ -125,7 +129,7 @@ class Planner(InThisProcess):
 class ReconcileStage:
     """Passes over jobs."""
 
-    def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
+    def __init__(self, nodes: int = 4, gpus: int = 2, evaluations: Evaluations | None = None) -> None:
         self.table, self.planner = Table(), Planner()
         client = cast("ApiClient", self.table)
         claims = Claims(client, time.time)
@@ -135,7 +139,7 @@ class ReconcileStage:
         self.queue: WorkQueue[Key] = WorkQueue(4, lambda error: None)
         self.telemetry = Telemetry()
         context = ControlContext(self.cache, reader, self.telemetry, time.time, self.queue.add)
-        self.planning = Planning(context, self.planner, claims)
+        self.planning = Planning(context, self.planner, claims, evaluations)
         self.actions = Actions(client, self.cache, RenderDefaults(worker_image="example.com/worker:1"), lambda _: None, time.time)
         recorders = RunRecorder(reader, self.telemetry, "", 1, time.time), DecisionRecorder(reader, self.telemetry, "", time.time)
         self.reconciler = Reconciler(context, self.queue, self.planning, self.actions, recorders, DEFAULT_HOOKS)

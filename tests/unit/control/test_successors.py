@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.control.apply import paths
+from hyperscale.control.apply.api_answers import ApiError
 from hyperscale.control.apply.dependents import Companions
+from hyperscale.control.controller.workqueue import RetryLaterError
 from hyperscale.control.lifecycle import unscheduled
 from hyperscale.control.render.mpijob import suspend_annotation
 from hyperscale.control.render.pod import common_labels
 from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
+from hyperscale.evaluate.service.evaluation_process import EvaluationError
 from hyperscale.model import constants
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec
@@ -154,6 +158,55 @@ async def test_the_predicted_epoch_of_an_earlier_job_is_exported_no_more() -> No
     stage.replace(CORA, "second", told=False, runPolicy={"suspend": True})
     await stage.reconcile(CORA)
     assert stage.telemetry.registry.get_sample_value(metric, labels) is None
+
+
+class Failing:
+    """Evaluations that fail."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def evaluate(self, ask: object) -> Any:
+        self.asked.set()
+        raise EvaluationError("it failed")
+
+
+@TOLD
+async def test_an_evaluation_that_failed_for_an_earlier_job_is_tried_for_its_successor(told: bool) -> None:
+    evaluations = Failing()
+    stage = ReconcileStage(evaluations=evaluations)
+    assert stage.planning.evaluator is not None
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(stage.planning.evaluator.run())
+        for uid in ("first", "second"):
+            if uid == "first":
+                stage.create(CORA, uid, startPolicy="Manual")
+            else:
+                stage.replace(CORA, uid, told=told, startPolicy="Manual")
+            await stage.reconcile(CORA)
+            async with asyncio.timeout(10.0):
+                await evaluations.asked.wait()
+            evaluations.asked.clear()
+            await stage.reconcile(CORA)
+        running.cancel()
+
+
+async def test_an_mpijob_that_is_refused_while_the_job_is_replaced_says_nothing_of_the_successor() -> None:
+    stage = ReconcileStage()
+    stage.create(CORA, "first")
+
+    def refused(path: str) -> None:
+        if path == paths.mpijobs(*CORA):
+            stage.table.refused = lambda _: None
+            stage.replace(CORA, "second", told=False, runPolicy={"suspend": True})
+            raise ApiError(422, "a webhook says no", "Invalid")
+
+    stage.table.refused = refused
+    with pytest.raises(RetryLaterError, match="replaced during the pass"):
+        await stage.reconciler.reconcile(CORA)
+    assert stage.cache.jobs[CORA].status == JobStatus()
+    await stage.reconcile(CORA)
+    assert stage.cache.jobs[CORA].status.reason == "Suspended"
 
 
 async def test_a_preflight_is_confined_by_a_policy_of_its_own_though_the_job_of_an_earlier_one_is_still_there() -> None:

@@ -14,9 +14,13 @@ from hyperscale.cli.training.past_runs import past_runs
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.learn.lesson import Assignment, Lesson, LessonError, PastRun
 from hyperscale.learn.streams import queue_lesson, stream_lesson
+from hyperscale.learn.streams.guard_streams import _gap_variations
 from hyperscale.learn.streams.history_streams import BLOCK, EARLY_PART, MIN_RUNS, history_of, judging_streams, resampled, split
 from hyperscale.learn.streams.stream_lesson import network_of
+from hyperscale.planner.queue.arrival_history import gap_variation
+from hyperscale.planner.queue.likeness import FigureRange
 from hyperscale.planner.queue.queue_agent import AgentManifest, load_agent
+from hyperscale.planner.queue.queue_types import ArrivalHistory
 from tests.builders.history import RUN
 from tests.unit.cli.cli_samples import run
 
@@ -175,3 +179,11 @@ def test_an_option_of_another_lesson_is_refused_before_a_training_of_hours(tmp_p
     assert f"{option} is for `learn " in ran.err
     assert f"leave it out for `learn {lesson}`" in ran.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_range_of_gaps_can_be_read_back_where_a_sweep_comes_before_any_other_job() -> None:
+    sweep = np.concatenate([np.zeros(80), np.arange(1.0, 71.0)])
+    gaps = _gap_variations(sweep)
+    written = FigureRange(min(gaps), max(gaps))
+    assert msgspec.json.decode(msgspec.json.encode(written), type=FigureRange) == written
+    assert written.holds(gap_variation(ArrivalHistory()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob
@@ -12,6 +11,9 @@ FADING_JOBS: Final = 50
 """Arrivals after which older ones fade."""
 GAIN: Final = 1.0 / FADING_JOBS
 """Weight of the newest arrival from then on."""
+
+MOST_GAP_VARIATION: Final = 1000.0
+"""Also where all jobs came at once. A finite figure: manifests are JSON, which has no infinity."""
 
 
 def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> ArrivalHistory:
@@ -27,9 +29,9 @@ def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> Arr
 
 
 def gap_variation(history: ArrivalHistory) -> float:
-    """Squared coefficient of variation of the gaps: 1 where jobs come by chance, more where several come at once; inf for no gap at all."""
+    """Squared coefficient of variation of the gaps: 1 where jobs come by chance, more where several come at once."""
     mean_square = history.interval_seconds**2
-    return max(0.0, history.interval_square / mean_square - 1.0) if mean_square > 0.0 else math.inf
+    return min(max(0.0, history.interval_square / mean_square - 1.0), MOST_GAP_VARIATION) if mean_square > 0.0 else MOST_GAP_VARIATION
 
 
 def load(cluster: ClusterState) -> float:

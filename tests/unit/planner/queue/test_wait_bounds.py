@@ -11,7 +11,7 @@ import pytest
 
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.queue import queue_policies
-from hyperscale.planner.queue.arrival_history import arrived, gap_variation
+from hyperscale.planner.queue.arrival_history import MOST_GAP_VARIATION, arrived, gap_variation
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.queue_policies import NOT_JUDGED, OTHER_BOUND, OTHER_RULE, UNLIKE, Choosers, choosers, packaged_agent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice
@@ -92,7 +92,7 @@ def test_gaps_of_jobs_that_come_by_chance_vary_by_one_and_those_of_sweeps_by_muc
     assert 0.5 < gap_variation(after(by_chance)) < 2.0
     assert gap_variation(after(sweeps)) > 5.0
     assert gap_variation(after([60.0] * 100)) == pytest.approx(0.0, abs=1e-9)
-    assert gap_variation(after([0.0] * 30)) == gap_variation(ArrivalHistory()) == math.inf
+    assert gap_variation(after([0.0] * 30)) == gap_variation(ArrivalHistory()) == MOST_GAP_VARIATION
 
 
 def never(*_: object) -> QueueChoice:
