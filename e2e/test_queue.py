@@ -35,6 +35,10 @@ SLOW_GPUS: Final = [
     {"product": product, "gigaflops": 100} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S", "Tesla-V100")
 ]
 """So slow that an epoch pays more workers than one node holds."""
+LARGE_NODE: Final = "eu-h100-0"
+"""Of eight GPUs: four workers."""
+SMALL_NODE: Final = "ap-v100-0"
+"""Of four, which are as slow here: two workers."""
 WAITING: Final = frozenset({"WaitingForAdmission", "WaitingForBetterNodes", "InsufficientGPUs"})
 
 
@@ -189,23 +193,26 @@ def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Clust
 
 def test_a_job_waits_for_a_running_one_that_ends_soon_says_so_and_starts_when_it_ends(installed: Cluster, space: str) -> None:
     set_policy(installed, gpus=SLOW_GPUS)
-    jobs = ten_jobs(installed, space)
-    with cordoned(installed, "eu-h100-1"), operating(installed):
-        running = wait_decided(jobs)
-        for job in running:
-            job.wait_bound()
-        print_decisions(jobs)
-        waiting = [job for job in jobs if job not in running and "other jobs end in" in job.condition("Planned")["message"]]
-        assert waiting
-        first = min(waiting, key=index)
-        assert first.reason() == "WaitingForBetterNodes"
-        soonest = min(running, key=lambda job: decision(job)["runSeconds"])
-        left = set(soonest.nodes())
+    soonest, waiting = Job(installed.api(), space, "soonest"), Job(installed.api(), space, "waiting")
+    with contextlib.ExitStack() as stack:
+        nodes = [node["metadata"]["name"] for node in installed.api().items("/api/v1/nodes")]
+        for name in sorted({*nodes} - {LARGE_NODE, SMALL_NODE}):
+            stack.enter_context(cordoned(installed, name))
+        stack.enter_context(operating(installed))
+        soonest.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers={**WORKERS, "minReplicas": 4, "maxReplicas": 4})
+        soonest.wait_state("Running")
+        soonest.wait_bound()
+        assert set(soonest.nodes()) == {LARGE_NODE}
+
+        waiting.create(model={**MODEL, "epochs": 800}, dataset=DATASET, workers=WORKERS)
+        waiting.wait_reason("WaitingForBetterNodes")
+        message = waiting.condition("Planned")["message"]
+        print(message)
+        assert "with 2 workers; other jobs end in" in message, "it could start on the small node"
         soonest.remove()
-        first.wait(lambda: first.state() in ("Starting", "Running"), "the end of a running job starts no job that waits for it")
-        first.wait_bound()
-        assert left & set(first.nodes()), "it starts on nodes that the other left"
-        assert_no_gpu_is_given_twice(installed, [job for job in jobs if job.mpijob() is not None and job.pods()])
+        waiting.wait(lambda: waiting.state() in ("Starting", "Running"), "the end of a running job starts no job that waits for it")
+        waiting.wait_bound()
+        assert set(waiting.nodes()) == {LARGE_NODE}, "it starts on the node that the other left"
 
 
 def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_no_worse(installed: Cluster, space: str) -> None:

@@ -158,10 +158,10 @@ class Cluster:
             prometheus.start(self.directory, self.state.prometheus_host, self.state.prometheus_port)
         self.wait_scraped()
 
-    def wait_scraped(self) -> None:
-        """Until Prometheus has the exporter's figures."""
+    def wait_scraped(self, since: float = 0.0) -> None:
+        """Until Prometheus has the exporter's figures, all of them read after `since` (Unix seconds)."""
         seconds = _FIRST_SCRAPE_SECONDS + 2 * prometheus.scrape_seconds(_lines(self.state.nodes))
-        wait_until(lambda: prometheus.has_scraped(self.prometheus_url), seconds, "Prometheus has no figures of the exporter")
+        wait_until(lambda: prometheus.has_scraped(self.prometheus_url, since), seconds, "Prometheus has no figures of the exporter")
 
     def faults(self) -> list[str]:
         """What is wrong with the cluster, one line each; empty when it is healthy."""

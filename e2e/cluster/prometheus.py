@@ -125,9 +125,9 @@ def query(url: str, expression: str) -> list[dict[str, Any]]:
     return result
 
 
-def has_scraped(url: str) -> bool:
-    """Whether the exporter's figures can be asked for."""
+def has_scraped(url: str, since: float = 0.0) -> bool:
+    """Whether the exporter's figures can be asked for, all of them read after `since` (Unix seconds)."""
     try:
-        return bool(query(url, "count(DCGM_FI_DEV_GPU_UTIL)"))
+        return bool(query(url, f"min(timestamp(DCGM_FI_DEV_GPU_UTIL)) > {since}"))
     except (OSError, urllib.error.URLError, ValueError, KeyError):
         return False

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.scheduler.running_jobs import LATE_RATIO, ClaimIndex
+from hyperscale.control.scheduler.running_jobs import BINDING_SECONDS, LATE_RATIO, ClaimIndex
 from hyperscale.model.admission_query import Claim, claims_of
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan
@@ -59,7 +59,8 @@ async def test_a_pod_that_ends_has_only_its_own_node_counted_again() -> None:
     assert after[other] is before[other]
 
 
-async def test_the_jobs_that_end_next_say_what_they_leave_and_no_others_do() -> None:
+@pytest.mark.parametrize(("seconds", "known"), [(0.0, True), (BINDING_SECONDS + 1.0, False)], ids=["just started", "a pod waits"])
+async def test_the_jobs_that_end_next_say_what_they_leave_and_no_others_do(seconds: float, known: bool) -> None:
     stage = Stage(nodes=3, gpus=2)
     jobs = [stage.add(f"run-{number}", epochs=10 * (number + 1), workers={"minReplicas": 1, "maxReplicas": 1}) for number in range(6)]
     plans = await stage.run(*jobs)
@@ -68,9 +69,12 @@ async def test_the_jobs_that_end_next_say_what_they_leave_and_no_others_do() -> 
         stage.start(job, plan)
     for job in jobs[1:]:
         stage.cache.see_pod(worker(job, 0, node=plans[job].node_of(0), gpus=1))
+    stage.now += seconds
     shares = stage.planning.running.shares()
     assert [share.key for share in shares] == [str(job) for job in jobs]
-    assert [bool(share.claims) for share in shares] == [False, True, True, True, False, False], "of the first no pod is bound"
+    assert [bool(share.claims) for share in shares] == [known, True, True, True, False, False], "of the first no pod is bound"
+    if known:
+        assert shares[0].claims == {plans[jobs[0]].node_of(0): Claim(gpus=1)}, "its pods are about to be bound where they were planned"
     assert shares[1].claims == claims_of(stage.cache.pods_of(jobs[1], stage.cache.live[jobs[1]].uid))
 
 

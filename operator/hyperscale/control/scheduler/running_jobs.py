@@ -92,6 +92,9 @@ def _changed_nodes(before: tuple[PodView, ...], after: tuple[PodView, ...]) -> s
 LATE_RATIO: Final = 0.05
 """A job beyond its end is taken to need this part of its whole time still, predicted or passed: what it really needs is unknown."""
 
+BINDING_SECONDS: Final = 60.0
+"""A scheduler binds pods within seconds; of a run with a pod that waits longer it is unknown when the run begins, and when it ends."""
+
 
 class _Run(NamedTuple):
     """One MPIJob."""
@@ -122,18 +125,18 @@ class Running:
         return (*(self._with_claims(share) for share in soonest[:LATER_ENDS]), *soonest[LATER_ENDS:])
 
     def _with_claims(self, share: RunningShare) -> RunningShare:
-        """By its pods once all are bound; before its MPIJob runs by the plan, GPUs alone.
-
-        In between its end is unknown: the run begins when the last pod is bound.
-        """
+        """By its pods once all are bound; before that by the plan, GPUs alone, for BINDING_SECONDS: then its end is unknown."""
         key = Key(*share.key.split("/"))
         view, plan = self._cache.live.get(key), self._cache.plans_of(key).in_force
-        if view is None or not is_running(view):
-            by_node = plan.gpus_by_node() if plan is not None else {}
-            return replace(share, claims={name: Claim(gpus) for name, gpus in sorted(by_node.items())})
-        self._count_pods(key)
-        claims = self._claim_index.of(key)
-        return replace(share, claims=claims) if sum(claim.gpus for claim in claims.values()) == share.gpus else share
+        if view is not None and is_running(view):
+            self._count_pods(key)
+            claims = self._claim_index.of(key)
+            if sum(claim.gpus for claim in claims.values()) == share.gpus:
+                return replace(share, claims=claims)
+            if self._clock() - unix_seconds(view.start_time) > BINDING_SECONDS:
+                return share
+        by_node = plan.gpus_by_node() if plan is not None else {}
+        return replace(share, claims={name: Claim(gpus) for name, gpus in sorted(by_node.items())})
 
     def every(self) -> list[RunningShare]:
         """All jobs that hold GPUs, the soonest to end first."""

@@ -60,6 +60,7 @@ cdef double MOST_LENGTH = 16.0   # planner/queue/rule.py
 cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
 cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
 cdef int LATER_ENDS = 4          # model/admission_query.py
+cdef double MOST_GAP_VARIATION = 1000.0  # planner/queue/arrival_history.py
 
 
 cdef struct Placed:
@@ -183,7 +184,9 @@ cdef class Stream:
     cdef int *running
     cdef int runnings
     cdef int seen
-    cdef double mean_gap, mean_run, mean_need, last_arrival
+    cdef double mean_gap, mean_gap_square, mean_run, mean_need, last_arrival
+    cdef int judged_from             # arrivals from which on the agent decides; before, and on other streams, the rule does
+    cdef double judged[4]            # least and largest load, least and largest squared variation of the gaps
     cdef uint64_t chance
     # candidates of the decision at hand
     cdef Candidate candidate[CANDIDATES]
@@ -275,6 +278,7 @@ cdef class Stream:
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
         self.strict_bounds, self.idle_costs, self.idle_runs, self.bounded_patience = 1.0, 1.0, INFINITY, True
+        self.judged[0], self.judged[1], self.judged[2], self.judged[3] = 0.0, INFINITY, 0.0, INFINITY
 
     def __dealloc__(self):
         release(self.speed)
@@ -434,7 +438,7 @@ cdef class Stream:
         cdef int j
         self.now, self.arrived, self.free, self.free_count = 0.0, 0, self._all(), self.n
         self.pendings = self.runnings = self.seen = 0
-        self.mean_gap = self.mean_run = self.mean_need = self.last_arrival = 0.0
+        self.mean_gap = self.mean_gap_square = self.mean_run = self.mean_need = self.last_arrival = 0.0
         self.chance = seed
         self.row_count = self.decision_count = self.event_count = 0
         self.decisions, self.cost, self.open_decision = 0, 0.0, False
@@ -443,14 +447,15 @@ cdef class Stream:
 
     cdef void _arrive(self) noexcept nogil:
         cdef Job *job = &self.job[self.arrived]
-        cdef double gain
+        cdef double gain, gap = job.arrival - self.last_arrival
         job.state = 1
         self.pending[self.pendings] = self.arrived
         self.pendings += 1
         self.arrived += 1
         self.seen += 1
         gain = max(1.0 / self.seen, HISTORY_GAIN)
-        self.mean_gap += gain * (job.arrival - self.last_arrival - self.mean_gap)
+        self.mean_gap += gain * (gap - self.mean_gap)
+        self.mean_gap_square += gain * (gap * gap - self.mean_gap_square)
         self.mean_run += gain * (job.best - self.mean_run)
         self.mean_need += gain * (job.area - self.mean_need)
         self.last_arrival = job.arrival
@@ -1145,6 +1150,17 @@ cdef class Stream:
                 return c
         return best
 
+    cdef bint _is_judged(self) noexcept nogil:
+        """Whether the arrivals so far are like those that the agent was judged on; planner/queue/likeness.py."""
+        cdef double square = self.mean_gap * self.mean_gap
+        cdef double load, variation = MOST_GAP_VARIATION
+        if self.seen < self.judged_from:
+            return False
+        load = self.mean_need / max(self.mean_gap * self.n, 1e-12)
+        if square > 0.0:
+            variation = min(max(0.0, self.mean_gap_square / square - 1.0), MOST_GAP_VARIATION)
+        return self.judged[0] <= load <= self.judged[1] and self.judged[2] <= variation <= self.judged[3]
+
     cdef int _by_agent(self, bint sample, int *option) noexcept nogil:
         cdef double scores[CANDIDATES]
         cdef int chosen = 0
@@ -1239,7 +1255,9 @@ cdef class Stream:
         if self.pendings == 0 or self.free_count == 0:
             return -1
         if policy == AGENT:
-            return self._by_agent(sample, option)
+            if self._is_judged():
+                return self._by_agent(sample, option)
+            policy = INDEX
         if policy == INDEX:
             alpha = self.rule.alone if self.pendings == 1 else self.rule.thrift
         if self._starving() >= 0:
@@ -1274,6 +1292,11 @@ cdef class Stream:
     def set_bounded_patience(self, bint bounded):
         """Whether the rule waits for better nodes only as long as poor ones would cost the job."""
         self.bounded_patience = bounded
+
+    def set_judged(self, int arrivals, double least_load, double most_load, double least_variation, double most_variation):
+        """From which arrival on, and with which load and variation of the gaps, the agent decides instead of the rule; in whole runs."""
+        self.judged_from = arrivals
+        self.judged[0], self.judged[1], self.judged[2], self.judged[3] = least_load, most_load, least_variation, most_variation
 
     def set_wait_price(self, double price):
         """What a second of waiting adds to the cost for each second that the job has waited before; 0: waiting costs its weight alone."""
