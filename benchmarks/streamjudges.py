@@ -11,13 +11,12 @@ import numpy as np
 
 from benchmarks import clusterhistory, recordedstreams, streamruns
 from benchmarks.common import Row, goal
-from benchmarks.streampage import ALONE, FURTHER, WAIT
+from benchmarks.streampage import ALONE, FURTHER, SHORTEST_BOUND, WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
-from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, evidence, held_out
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, guarded, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
-from hyperscale.learn.streams.policy_guard import judged
 from hyperscale.learn.streams.simulator import FEATURES, PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import load_agent
@@ -58,7 +57,8 @@ def further_recorded(options: Options) -> Iterator[Row]:
 
 def _on_replicates(case: str, streams: list[recordedstreams.Replicate], options: Options) -> Iterator[Row]:
     """All methods on a trace's replicates, the upper confidence limits of the agents as goals."""
-    methods = {**streamruns.references(), **streamruns.trained()}
+    by_default = streamruns.defaults()
+    methods = {**streamruns.references(), **streamruns.trained(), **by_default}
     streams = streams[:: len(streams) // QUICK_REPLICATES if options.quick else 1]
     simulators = [Simulator(one.seed, one.conditions, recorded=one.jobs) for one in streams]
     found = _runs(methods, simulators)
@@ -66,8 +66,8 @@ def _on_replicates(case: str, streams: list[recordedstreams.Replicate], options:
     for method in found:
         yield from streamruns.compared(case, method, found)
     yield from _waits(case, methods, found, simulators)
-    for method in streamruns.trained():
-        for rule in (streamruns.RULE, streamruns.OWN):
+    for method in (*by_default, *streamruns.trained()):
+        for rule in (streamruns.RULE,) if method in by_default else (streamruns.RULE, streamruns.OWN):
             own, other = ([run.mean_completion for run in found[name]] for name in (method, rule))
             what = f"{case}: weighted completion / {rule}, upper confidence limit"
             yield goal(streamruns.BENCHMARK, what, method, compare(own, other).high, TO_RULE_RECORDED, "ratio")
@@ -83,8 +83,10 @@ def guard(options: Options) -> Iterator[Row]:
         EQUALS: _chooser(RULE_FLAG, 100.0),
     }
     for name, policy in choosers.items():
-        found = [*evidence(PLAIN, policy, held_out(count=count)), *evidence(HARD, policy, held_out(HARD_CONDITIONS, count))]
-        verdict = judged(found)
+        sources = {PLAIN: held_out(count=count), HARD: held_out(HARD_CONDITIONS, count)}
+        verdict, like = guarded(policy, sources, "held-out streams")
+        if verdict.accepted:
+            yield Row(streamruns.BENCHMARK, "guard", name, SHORTEST_BOUND, like.least_bound_runs, "mean runs")
         for metric, value in verdict.figures.items():
             yield Row(streamruns.BENCHMARK, "guard", name, metric, value, "")
         yield Row(streamruns.BENCHMARK, "guard", name, "refused by", float(len(verdict.refusals)), "; ".join(verdict.refusals))

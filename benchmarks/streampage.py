@@ -14,6 +14,7 @@ HEADER: Final = (
     *("slowdown", "p95", "communication"),
 )
 WAIT: Final = "longest wait / operator's rule"
+SHORTEST_BOUND: Final = "shortest starvation bound"
 FURTHER: Final = "further draws of work"
 """Ends the names of their cases."""
 ALONE: Final = "every job alone (bound)"
@@ -84,15 +85,20 @@ def _guard(rows: Sequence[Row]) -> Section:
     figures = {(row.method, row.metric): row.value for row in rows if row.case == "guard"}
     sources = list(dict.fromkeys(metric.split(": ")[0] for _, metric in figures if ": " in metric))
     names = ("ratio, upper limit", "worst stream", "longest wait")
+
+    def judged_by(chooser: str) -> list[str]:
+        return [source for source in sources if (chooser, f"{source}: {names[0]}") in figures]
+
     cells = [
         [
             row.method,
-            *(" · ".join(figure(figures[row.method, f"{source}: {name}"]) for source in sources) for name in names),
-            row.unit or "accepted",
+            *(" · ".join(figure(figures[row.method, f"{source}: {name}"]) for source in judged_by(row.method)) for name in names),
+            row.unit or f"accepted, with starvation bounds from {figure(figures[row.method, SHORTEST_BOUND])} mean runs",
         ]
         for row in own
     ]
-    return "The guard", f"Figures of: {' · '.join(sources)}.", ("chooser", *names, "refused because"), cells
+    sentence = f"Figures of: {' · '.join(sources)}. Only whom it accepts is judged with bounds."
+    return "The guard", sentence, ("chooser", *names, "refused because"), cells
 
 
 def _waits(rows: Sequence[Row]) -> Section:

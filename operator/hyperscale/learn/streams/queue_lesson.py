@@ -15,13 +15,14 @@ from safetensors.numpy import save
 
 from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict, PastRun
 from hyperscale.learn.publish import replace_file
+from hyperscale.learn.streams import guard_streams
 from hyperscale.learn.streams.compare import compare, completions
 from hyperscale.learn.streams.episodes import OwnStreams, Training
 from hyperscale.learn.streams.gradient import parts_by_name
-from hyperscale.learn.streams.guard_streams import GuardStream, evidence, judged_on
+from hyperscale.learn.streams.guard_streams import GuardStream
 from hyperscale.learn.streams.history_streams import ClusterHistory, history_of, judging_streams, resampled, split
 from hyperscale.learn.streams.own_cluster import judged_there, of_usual_workers, own_nodes, usual_gpus
-from hyperscale.learn.streams.policy_guard import PolicyVerdict, apart, judged
+from hyperscale.learn.streams.policy_guard import PolicyVerdict, apart
 from hyperscale.learn.streams.scenario import RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, Network, RuleKnobs, agent
 from hyperscale.learn.streams.stream_lesson import MAX_TO_REFUSED, weights_to_judge, weights_to_start, write_files
@@ -106,7 +107,7 @@ def _history(runs: tuple[PastRun, ...], snapshot: ClusterSnapshot | None) -> Clu
     return history_of(of_usual_workers(runs, usual)).on(own_nodes(snapshot, usual))
 
 
-def guard_streams(later: ClusterHistory) -> dict[str, list[GuardStream]]:
+def streams_to_judge(later: ClusterHistory) -> dict[str, list[GuardStream]]:
     """What a policy is judged on, by source."""
     recorded, drawn = judging_streams(later)
     return {RECORDED: recorded, DRAWN: drawn}
@@ -114,17 +115,14 @@ def guard_streams(later: ClusterHistory) -> dict[str, list[GuardStream]]:
 
 def guarded(network: Network, knobs: RuleKnobs, streams: dict[str, list[GuardStream]]) -> tuple[PolicyVerdict, JudgedStreams]:
     """The guard's verdict on the cluster's own streams, and what those are like."""
-    policy = agent(network, knobs)
-    outcomes = [one for source, own in streams.items() for one in evidence(source, policy, own)]
-    every = [stream for own in streams.values() for stream in own]
-    return judged(outcomes), judged_on(every, outcomes, "the cluster's later history")
+    return guard_streams.guarded(agent(network, knobs), streams, "the cluster's later history")
 
 
 def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """The guard on the later history, and no worse than the weights in use, a little where it refuses those. Raises LessonError."""
     own, used = weights_to_judge(candidate, in_use)
     parts = split(_history(_kept(candidate), _kept_snapshot(candidate)))
-    streams = guard_streams(parts[1])
+    streams = streams_to_judge(parts[1])
     verdict, _ = guarded(*own, streams)
     refusals, figures = list(verdict.refusals), {**verdict.figures, **loads_told(parts)}
     if used is not None:
@@ -151,7 +149,7 @@ def ratio(own: tuple[Network, RuleKnobs], other: tuple[Network, RuleKnobs], stre
 
 
 def _write(network: Network, config: Training, later: ClusterHistory, folder: Path) -> tuple[Path, ...]:
-    streams = guard_streams(later)
+    streams = streams_to_judge(later)
     verdict, like = guarded(network, config.knobs, streams)
     snapshot = _kept_snapshot(folder)
     if snapshot is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, SimulatedNodes, draw
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, PATIENCE_COSTS, STRICT_BOUNDS
 
 try:
@@ -24,6 +26,8 @@ NO_PATIENCE: Final = 1e9
 MASK_PATIENCE: Final = 4.0
 """Largest ratio of a job's time to its time on the empty cluster with which the agent may start it while others run."""
 PARAMETERS: Final = FEATURES * HIDDEN + HIDDEN + HIDDEN * HIDDEN + HIDDEN + HIDDEN + FEATURES
+
+ANY: Final = FigureRange(0.0, math.inf)
 
 Network = NDArray[np.float32]
 """(PARAMETERS,) weights of the agent one after the other; see `planner.queue.queue_agent`."""
@@ -79,6 +83,8 @@ class Policy(NamedTuple):
     """Starvation bounds after which no other job starts before the one that waits longest; 1: at once, on whatever nodes are free."""
     bounded_patience: bool = True
     """Whether the rule waits for better nodes only as long as poor ones would cost the job; see `planner.queue.rule.measure_seconds`."""
+    judged: JudgedStreams | None = None
+    """The agent decides while a stream is like these, else the rule, as with `order: Auto`; None: always the agent."""
 
 
 def fifo(alpha: float = 0.0) -> Policy:
@@ -109,6 +115,11 @@ def maxmin() -> Policy:
 def agent(network: Network, knobs: RuleKnobs = OPERATORS_RULE, idle_runs: float = IDLE_RUNS) -> Policy:
     """The trained network under the bound on waiting that holds in the cluster; `idle_runs` of inf: without it."""
     return Policy(5, 0.0, knobs, network, idle_runs)
+
+
+def auto(network: Network, judged: JudgedStreams, knobs: RuleKnobs = OPERATORS_RULE) -> Policy:
+    """What runs by default: the agent where it was judged, as far as arrivals so far tell, else the rule."""
+    return agent(network, knobs)._replace(judged=judged)
 
 
 @dataclass(frozen=True)
@@ -173,6 +184,8 @@ class Simulator:
     ) -> None:
         drawn = draw(conditions, seed, recorded, cluster)
         self.conditions, self.seed = conditions, seed
+        machines = len(drawn.speed) if cluster is None else cluster.machines
+        self._shape = machines, len(drawn.speed), float(drawn.speed.max() / drawn.speed.min()), int(drawn.workers.max())
         self.stream = Stream(
             np.ascontiguousarray(drawn.speed),
             np.ascontiguousarray(drawn.latency),
@@ -212,10 +225,21 @@ class Simulator:
         self.stream.set_bounded_patience(policy.bounded_patience)
         if policy.network is not None:
             self.stream.set_network(policy.network)
-        result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)
+        kind = index(policy.knobs).kind if policy.judged is not None and self._is_unlike(policy.judged) else policy.kind
+        load, gaps = (ANY, ANY) if policy.judged is None else (policy.judged.load, policy.judged.gap_variation or ANY)
+        self.stream.set_judged(0 if policy.judged is None else MIN_ARRIVALS, load.low, load.high, gaps.low, gaps.high)
+        result = self.stream.run(kind, policy.alpha, sample, seed, record)
         start, finish, communication, seconds, workers = result
         arrival, weight, best, _ = self._jobs
         return StreamOutcome(arrival, weight, best, start, finish, communication, seconds, workers, self.stream.decisions)
+
+    def _is_unlike(self, judged: JudgedStreams) -> bool:
+        """Whether cluster, job sizes or starvation bound are unlike; what arrivals tell counts as alike, and is compared in the run."""
+        machines, nodes, spread, workers = self._shape
+        bound_runs = self.conditions.starvation_runs or math.inf
+        gaps = (judged.gap_variation or ANY).low
+        own = QueueProfile(machines, nodes, spread, workers / nodes, judged.load.low, MIN_ARRIVALS, gaps, bound_runs)
+        return bool(unlike(judged, own))
 
     def reset(self) -> bool:
         """To the first decision; False where there is none."""

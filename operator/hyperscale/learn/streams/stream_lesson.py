@@ -15,12 +15,12 @@ from torch.utils.tensorboard import SummaryWriter
 
 from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict
 from hyperscale.learn.publish import replace_file
-from hyperscale.learn.streams import tuning
+from hyperscale.learn.streams import guard_streams, tuning
 from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
 from hyperscale.learn.streams.episodes import Training
 from hyperscale.learn.streams.gradient import parts_by_name
-from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, evidence, held_out, judged_on
-from hyperscale.learn.streams.policy_guard import PolicyVerdict, judged
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, held_out
+from hyperscale.learn.streams.policy_guard import PolicyVerdict
 from hyperscale.learn.streams.scenario import FAMILIES
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, SHORTEST_FIRST, Network, Policy, RuleKnobs, agent, index
 from hyperscale.learn.streams.training import train as learn
@@ -96,9 +96,8 @@ def weights_to_judge(candidate: Path, in_use: Path | None) -> tuple[tuple[Networ
 
 def guarded(network: Network, knobs: RuleKnobs) -> tuple[PolicyVerdict, JudgedStreams]:
     """The guard's verdict on the agent on held-out streams of the shipped families, and what those are like."""
-    policy = agent(network, knobs)
-    outcomes_by_stream = [*evidence(PLAIN, policy, held_out()), *evidence(HARD, policy, held_out(HARD_CONDITIONS))]
-    return judged(outcomes_by_stream), judged_on(held_out(), outcomes_by_stream, "generated families: " + ", ".join(FAMILIES))
+    streams = {PLAIN: held_out(), HARD: held_out(HARD_CONDITIONS)}
+    return guard_streams.guarded(agent(network, knobs), streams, "generated families: " + ", ".join(FAMILIES))
 
 
 def write(network: Network, config: Training, folder: Path, command: str = "") -> tuple[Path, ...]:
