@@ -11,14 +11,17 @@ import numpy as np
 
 from benchmarks import clusterhistory, recordedstreams, streamruns
 from benchmarks.common import Row, goal
-from benchmarks.streampage import ALONE, FURTHER, SHORTEST_BOUND, WAIT
+from benchmarks.streampage import ALONE, FURTHER, OTHER, SHORTEST_BOUND, WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
-from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, guarded, held_out
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, evidence, guarded, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
+from hyperscale.learn.streams.policy_guard import judged
+from hyperscale.learn.streams.scenario import FAMILIES, of_topology
 from hyperscale.learn.streams.simulator import FEATURES, PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
+from hyperscale.learn.topologies import generate
 from hyperscale.planner.queue.queue_agent import load_agent
 
 WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
@@ -32,6 +35,16 @@ WAITS: Final = "always waits"
 STARVES: Final = "starves large jobs"
 EQUALS: Final = "equals the rule"
 HISTORY: Final = "later history"
+OTHER_CLUSTERS: Final = {
+    "12 nodes": ((12,), 1),
+    "48 nodes": ((48,), 1),
+    "64 nodes": ((64,), 1),
+    "4 to 8 nodes of 4 workers": ((4, 6, 8), 4),
+    "10 to 16 nodes of 4 workers": ((10, 12, 16), 4),
+    "2 to 4 nodes of 8 workers": ((2, 3, 4), 8),
+    "6 and 8 nodes of 8 workers": ((6, 8), 8),
+}
+"""Machines, in turn, and workers of each."""
 
 
 def recorded(options: Options) -> Iterator[Row]:
@@ -92,6 +105,25 @@ def guard(options: Options) -> Iterator[Row]:
         yield Row(streamruns.BENCHMARK, "guard", name, "refused by", float(len(verdict.refusals)), "; ".join(verdict.refusals))
         if name in {WAITS, STARVES, EQUALS}:
             yield goal(streamruns.BENCHMARK, "guard: accepted, of a chooser to be refused", name, float(verdict.accepted), 0.0, "")
+
+
+def other_clusters(options: Options) -> Iterator[Row]:
+    """What the guard would say of the shipped agent on clusters unlike those that it was judged on; there the rule decides."""
+    name, policy = next(iter(streamruns.trained().items()))
+    count = 25 if options.quick else HELD_OUT_STREAMS
+    for case, (machines, workers) in OTHER_CLUSTERS.items():
+        found = []
+        for source, conditions in ((PLAIN, None), (HARD, HARD_CONDITIONS)):
+            streams = held_out(conditions, count)
+            sizes = (machines[number // len(FAMILIES) % len(machines)] for number in range(count))
+            drawn = [generate(one.conditions.family, size, one.seed) for one, size in zip(streams, sizes, strict=True)]
+            clusters = [of_topology(topology).with_workers(workers) for topology in drawn]
+            found += evidence(source, policy, [one._replace(cluster=own) for one, own in zip(streams, clusters, strict=True)])
+        verdict = judged(found)
+        for metric, value in verdict.figures.items():
+            yield Row(streamruns.BENCHMARK, OTHER, f"{name}, {case}", metric, value, "")
+        refused = "; ".join(verdict.refusals)
+        yield Row(streamruns.BENCHMARK, OTHER, f"{name}, {case}", "refused by", float(len(verdict.refusals)), refused)
 
 
 def history(options: Options) -> Iterator[Row]:

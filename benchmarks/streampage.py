@@ -14,6 +14,7 @@ HEADER: Final = (
     *("slowdown", "p95", "communication"),
 )
 WAIT: Final = "longest wait / operator's rule"
+OTHER: Final = "other clusters"
 SHORTEST_BOUND: Final = "shortest starvation bound"
 FURTHER: Final = "further draws of work"
 """Ends the names of their cases."""
@@ -63,7 +64,8 @@ def sections(rows: Sequence[Row]) -> list[Section]:
         *(_by_method(rows, figures, case) for case in cases),
         _waits(rows),
         _by_part(rows, figures),
-        _guard(rows),
+        _guard(rows, "guard", "The guard", "Only whom it accepts is judged with bounds.", "chooser"),
+        _guard(rows, OTHER, "The guard on other clusters", "The rule decides on these; the sentence is what the guard would say.", "agent"),
         _decisions(rows),
         ("The operator's rule", "order 0 is seconds / weight, 1 is area / weight.", ("knob", "value"), _knobs(rows)),
         ("Goals", "", GOAL_HEADER, [goal_cells(row) for row in rows if row.metric == "goal"]),
@@ -79,26 +81,23 @@ def _by_method(rows: Sequence[Row], figures: dict[tuple[str, str, str], float], 
     return f"{case.capitalize()}, {count} streams", SENTENCES.get(case, ""), HEADER, cells
 
 
-def _guard(rows: Sequence[Row]) -> Section:
+def _guard(rows: Sequence[Row], case: str, title: str, sentence: str, chooser: str) -> Section:
     """One line a chooser."""
-    own = [row for row in rows if row.case == "guard" and row.metric == "refused by"]
-    figures = {(row.method, row.metric): row.value for row in rows if row.case == "guard"}
+    own = [row for row in rows if row.case == case and row.metric == "refused by"]
+    figures = {(row.method, row.metric): row.value for row in rows if row.case == case}
     sources = list(dict.fromkeys(metric.split(": ")[0] for _, metric in figures if ": " in metric))
     names = ("ratio, upper limit", "worst stream", "longest wait")
 
-    def judged_by(chooser: str) -> list[str]:
-        return [source for source in sources if (chooser, f"{source}: {names[0]}") in figures]
+    def cell(method: str, name: str) -> str:
+        values = (figures.get((method, f"{source}: {name}")) for source in sources)
+        return " · ".join(figure(value) for value in values if value is not None)
 
-    cells = [
-        [
-            row.method,
-            *(" · ".join(figure(figures[row.method, f"{source}: {name}"]) for source in judged_by(row.method)) for name in names),
-            row.unit or f"accepted, with starvation bounds from {figure(figures[row.method, SHORTEST_BOUND])} mean runs",
-        ]
-        for row in own
-    ]
-    sentence = f"Figures of: {' · '.join(sources)}. Only whom it accepts is judged with bounds."
-    return "The guard", sentence, ("chooser", *names, "refused because"), cells
+    def accepted(method: str) -> str:
+        bound = figures.get((method, SHORTEST_BOUND))
+        return "accepted" if bound is None else f"accepted, with starvation bounds from {figure(bound)} mean runs"
+
+    cells = [[row.method, *(cell(row.method, name) for name in names), row.unit or accepted(row.method)] for row in own]
+    return title, f"Figures of: {' · '.join(sources)}. {sentence}", (chooser, *names, "refused because"), cells
 
 
 def _waits(rows: Sequence[Row]) -> Section:
@@ -170,7 +169,7 @@ def _cells(figures: dict[tuple[str, str, str], float], case: str, method: str) -
 def _by_part(rows: Sequence[Row], figures: dict[tuple[str, str, str], float]) -> Section:
     """Ratio to the rule by family and load, one column a training seed."""
     plain = {row.case for row in rows if row.metric == "streams"}
-    rows = [row for row in rows if row.case != "guard"]
+    rows = [row for row in rows if row.case not in {"guard", OTHER}]
     groups = list(dict.fromkeys(row.case for row in rows if row.metric == "completion / rule: ratio" and row.case not in plain))
     methods = list(dict.fromkeys(row.method for row in rows if row.case in groups))
     cells = [

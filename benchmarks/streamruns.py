@@ -75,23 +75,31 @@ NUMPY_STREAMS: Final = 2
 def run(options: Options, tune: bool = False) -> list[Row]:
     """Rows of every condition with their goals."""
     knobs = tuning.tune()[0].knobs if tune else OPERATORS_RULE
-    agents, by_default = trained(), defaults()
     others = baselines(knobs)
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
     for case, conditions in CONDITIONS.items():
         few = {name: others[name] for name in (RULE, OWN, SHORTEST, ENDLESS)}
         if conditions.starvation_runs > 0.0:
             few[STRICT] = others[RULE]._replace(strict_bounds=1.0)
-        methods = {**(others if case == PLAIN else few), **agents, **by_default}
-        found = simulated(case, conditions, methods, options)
-        for method in methods:
-            rows += compared(case, method, found)
-        if case not in NO_GOALS:
-            rows += [row for method in by_default for row in promises(case, method, found)]
-            rows += [row for method in agents for row in (*promises(case, method, found), *further_goals(case, method, found))]
-        for method in agents if case == PLAIN else ():
-            rows += parts(method, found, options)
+        rows += _under(case, conditions, others if case == PLAIN else few, options)
     return rows
+
+
+def _under(case: str, conditions: Conditions, others: dict[str, Policy], options: Options) -> Iterator[Row]:
+    """Rows of one condition: all methods, then the goals of defaults and agents."""
+    agents, by_default = trained(), defaults()
+    methods = {**others, **agents, **by_default}
+    found = simulated(case, conditions, methods, options)
+    for method in methods:
+        yield from compared(case, method, found)
+    if case not in NO_GOALS:
+        for method in (*by_default, *agents):
+            yield from promises(case, method, found)
+        for method in agents:
+            yield from further_goals(case, method, found)
+    if case == PLAIN:
+        for method in agents:
+            yield from parts(method, found, options)
 
 
 def references() -> dict[str, Policy]:

@@ -12,7 +12,7 @@ three. Then recorded arrivals, the later history of one cluster, and what the gu
 --tune         tunes the operator's rule afresh and measures against that, in the conditions
 --dump DIR     writes every method's assignment as {case, method, assignment: {job: [node, ...]}}
 --write-docs   writes docs/benchmarks/streams.md; with --from FILE ... from rows that --json wrote, without a run
---section NAME only one part: conditions, recorded, further, history, guard, ablation, stable-baselines3, times
+--section NAME only one part: conditions, recorded, further, history, guard, other-clusters, ablation, stable-baselines3, times
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "further": lambda options, _: streamjudges.further_recorded(options),
     "history": lambda options, _: streamjudges.history(options),
     "guard": lambda options, _: streamjudges.guard(options),
+    "other-clusters": lambda options, _: streamjudges.other_clusters(options),
     "ablation": lambda options, _: streamruns.ablation(options),
     "stable-baselines3": lambda options, _: streamagents.rows(options),
     "times": lambda options, _: streamruns.decision_times(options),

@@ -9,7 +9,7 @@ from e2e.cluster.control_plane import wait_until
 
 JOBS: Final = "/apis/hyperscale.dev/v1alpha1"
 RUNNING_SECONDS: Final = 20.0
-_BOUND_SECONDS: Final = 60.0
+_BOUND_SECONDS: Final = 180.0
 _GONE_SECONDS: Final = 60.0
 """The garbage collector learns of new CRDs only every 30 s."""
 _MANAGER: Final = "kubectl"

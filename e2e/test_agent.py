@@ -36,8 +36,8 @@ MORE_ROUNDS: Final = 20
 PINGS: Final = 10
 FIRST_SECONDS: Final = 120.0
 """Patience; nothing is judged by it."""
-PLAN_SECONDS: Final = 12.0
-"""Two polls of the operator, and some patience."""
+PLAN_SECONDS: Final = 60.0
+"""Patience with two polls of the operator."""
 SLOW_FACTOR: Final = 20
 SLOW_LATENCY_SECONDS: Final = 0.006
 READINGS: Final = "readings.txt"

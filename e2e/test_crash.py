@@ -43,7 +43,7 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_after_the_restart(insta
         installed, {"HYPERSCALE_IDENTITY": IDENTITY, "KILL_OPERATOR_AT": point}, name="operator-dying", wait=point != "look"
     )
     job.create()
-    dying.wait_killed(60)
+    dying.wait_killed(180)
     before = job.mpijob()
     recorded = job.plan().get("id")
 
@@ -75,7 +75,7 @@ def mpijobs_created(cluster: Cluster, since: int, space: str) -> list[str]:
 
 @pytest.mark.parametrize("space", ["two"], indirect=True)
 def test_of_two_operators_one_acts_and_the_other_takes_over_when_it_is_killed(installed: Cluster, space: str) -> None:
-    lease = {"HYPERSCALE_LEASE_DURATION_SECONDS": "4", "HYPERSCALE_LEASE_RENEW_SECONDS": "1"}
+    lease = {"HYPERSCALE_LEASE_DURATION_SECONDS": "12", "HYPERSCALE_LEASE_RENEW_SECONDS": "1"}
     first = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "first"}, name="operator-first")
     second = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "second"}, name="operator-second", wait=False)
     try:
@@ -88,7 +88,7 @@ def test_of_two_operators_one_acts_and_the_other_takes_over_when_it_is_killed(in
         assert '"job' not in second.log.read_text(), "the standby passed over a job"
         plans = [job.plan()["id"] for job in jobs]
         first.kill()
-        second.wait_ready(20)
+        second.wait_ready()
         late = Job(installed.api(), space, "late")
         late.create()
         late.wait_state("Running")

@@ -17,8 +17,8 @@ from e2e.demo import EXAMPLE
 from e2e.demo_job import Demo
 
 PODS = "/api/v1/namespaces/default/pods"
-SOON_SECONDS = 15.0
-"""Several scrapes."""
+SOON_SECONDS = 60.0
+"""Patience with several scrapes."""
 
 
 def _pod(name: str, node: str, annotations: dict[str, str] | None = None) -> Object:
@@ -33,7 +33,8 @@ def _pod(name: str, node: str, annotations: dict[str, str] | None = None) -> Obj
 
 def _shows(cluster: Cluster, expression: str, accept: Callable[[float], bool]) -> Callable[[], bool]:
     def shown() -> bool:
-        return any(accept(float(series["value"][1])) for series in prometheus.query(cluster.prometheus_url, expression))
+        found = prometheus.try_query(cluster.prometheus_url, expression) or ()
+        return any(accept(float(series["value"][1])) for series in found)
 
     return shown
 

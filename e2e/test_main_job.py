@@ -56,11 +56,15 @@ def test_every_rank_of_a_job_gets_to_its_planned_node(calm: Cluster, space: str)
 
 def test_the_launcher_starts_only_when_every_worker_is_ready(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
-    template = {"minReplicas": 2, "maxReplicas": 2, "template": {"metadata": {"annotations": {"hyperscale.dev/simulated-start": "3s"}}}}
+    template = {"minReplicas": 2, "maxReplicas": 2, "template": {"metadata": {"annotations": {"hyperscale.dev/simulated-start": "10s"}}}}
+
+    def held_back() -> bool:
+        nodes, launchers = job.pod_nodes(), job.pods("launcher")
+        gates = [gate["name"] for pod in launchers for gate in pod["spec"].get("schedulingGates", ())]
+        return len(nodes) == 2 and all(nodes) and len(launchers) == 1 and gates == ["hyperscale.dev/launcher"]
+
     job.create(workers=template)
-    job.wait(lambda: all(job.pod_nodes()) and len(job.pod_nodes()) == 2 and bool(job.pods("launcher")), "workers are not bound")
-    (launcher,) = job.pods("launcher")
-    assert [gate["name"] for gate in launcher["spec"]["schedulingGates"]] == ["hyperscale.dev/launcher"]
+    job.wait(held_back, "workers are on their nodes, and the launcher is not held back")
     job.wait_state("Running")
     ready = [next(c for c in pod["status"]["conditions"] if c["type"] == "Ready") for pod in job.pods()]
     (launcher,) = job.pods("launcher")
@@ -98,7 +102,7 @@ def test_deleting_a_job_takes_everything_along(calm: Cluster, space: str) -> Non
     job.create()
     job.wait_state("Running")
     job.delete()
-    job.wait(job.is_gone, "something is left", seconds=90)  # the collector learns of a new CRD only after 30 s, then backs off
+    job.wait(job.is_gone, "something is left", seconds=180)  # the collector learns of a new CRD only after 30 s, then backs off
 
 
 def writes_by_resource(cluster: Cluster, since: int) -> Counter[str]:
@@ -109,17 +113,20 @@ def writes_by_resource(cluster: Cluster, since: int) -> Counter[str]:
 def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) -> None:
     since = calm.position()
     job = job_in(calm, space)
+    began = time.monotonic()
     job.create()
     job.wait_state("Running")
+    seconds = int(time.monotonic() - began)
     job.wait(lambda: bool(job.condition("Evaluated")), "its plan is not evaluated")
     time.sleep(3)
     writes = writes_by_resource(calm, since)
     assert writes["pods"] == 3, "one patch for each of two workers and one launcher"
     assert writes["mpijobs"] == 1
-    assert writes["gnntrainingjobs/status"] <= 5, "four of the run, and one of its evaluation"
+    assert writes["gnntrainingjobs/status"] <= 4 + seconds, "created, placed, running, evaluated; counts of pods once a second before"
     since = calm.position()
     time.sleep(5)
-    assert set(writes_by_resource(calm, since)) <= {"leases"}
+    # The ClusterTopology is not the job's: it tells how sure of each link the operator has become.
+    assert set(writes_by_resource(calm, since)) <= {"leases", "clustertopologies", "clustertopologies/status"}
 
 
 def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str) -> None:

@@ -18,6 +18,8 @@ from e2e.jobs import Job, claim_volume, namespace, state_of
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
 HOLD_SECONDS: Final = 12
+JUDGED_SECONDS: Final = 180.0
+"""Patience with a judgement and what follows it: a stop, a start, pods."""
 MIGRATION: Final = {
     "checkPeriodSeconds": 5,
     "holdDownSeconds": HOLD_SECONDS,
@@ -34,7 +36,7 @@ SPEC: Final[Object] = {
     "partitioning": {"balance": "Equal"},
 }
 CHECKPOINT: Final = {"claimName": "state", "everyEpochs": 10}
-SHRINK_SECONDS: Final = 6
+SHRINK_SECONDS: Final = 20
 SPARE: Final = "eu-a100-1"
 SLOW_GPUS: Final[tuple[Object, ...]] = tuple(
     {"product": product, "gigaflops": 10} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")
@@ -84,9 +86,9 @@ def slow_down(cluster: Cluster, node: str) -> None:
 
 
 def writes_of_operator(cluster: Cluster, since: int) -> list[str]:
-    """Its writes beside the Lease."""
-    entries = cluster.requests(since)
-    return [f"{e.verb} {e.resource}" for e in entries if e.user == USER and e.verb in audit.WRITES and e.resource != "leases"]
+    """Its writes beside the Lease and the ClusterTopology, which tells how sure of changed links it has become."""
+    written = [e for e in cluster.requests(since) if e.user == USER and e.verb in audit.WRITES]
+    return [f"{e.verb} {e.resource}" for e in written if e.resource != "leases" and not e.resource.startswith("clustertopologies")]
 
 
 def assert_one_worker_should_leave(move: Object, source: str, target: str) -> None:
@@ -102,6 +104,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         job = running_job(installed, space, "Advise")
         planned = job.nodes()
         time.sleep(HOLD_SECONDS + 8)
+        job.wait(lambda: bool(job.condition("Evaluated")), "its plan is not evaluated")  # which is written once
         since = installed.position()
         time.sleep(8)
         assert not job.condition("MigrationProposed"), "nothing changed"
@@ -110,7 +113,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         slow = planned[1]
         began = time.monotonic()
         slow_down(installed, slow)
-        job.wait(lambda: bool(job.condition("MigrationProposed")), "no advice", seconds=60)
+        job.wait(lambda: bool(job.condition("MigrationProposed")), "no advice", seconds=JUDGED_SECONDS)
         after_seconds = time.monotonic() - began
         print(f"proposed {after_seconds:.0f} s after the link became slow: {job.condition('MigrationProposed')['message']}")
         assert after_seconds >= HOLD_SECONDS
@@ -122,12 +125,10 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         time.sleep(6)
         since = installed.position()
         time.sleep(12)
-        # Links did change: the ClusterTopology may still tell how sure of them it has become again.
-        written = [write for write in writes_of_operator(installed, since) if "clustertopologies" not in write]
-        assert written == [], "the same advice is not written again"
+        assert writes_of_operator(installed, since) == [], "the same advice is not written again"
 
         installed.reset_exporter()
-        job.wait(lambda: not job.condition("MigrationProposed"), "the advice stays", seconds=60)
+        job.wait(lambda: not job.condition("MigrationProposed"), "the advice stays", seconds=JUDGED_SECONDS)
         assert "proposedMigration" not in job.status()
 
 
@@ -146,7 +147,7 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
         assert mpijob is not None
         slow_down(installed, planned[1])
         began = time.monotonic()
-        job.wait(lambda: moved(job, planned), "it does not move", seconds=90)
+        job.wait(lambda: moved(job, planned), "it does not move", seconds=JUDGED_SECONDS)
         status = job.status()
         after = job.mpijob()
         print(f"moved {time.monotonic() - began:.0f} s after the link became slow: {planned} -> {job.pod_nodes()}")
@@ -169,9 +170,9 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
         job = running_job(installed, space, "Automatic", checkpoint=CHECKPOINT)
         planned = job.nodes()
         slow_down(installed, planned[1])
-        dying.wait_killed(90)
+        dying.wait_killed(JUDGED_SECONDS)
     with operating(installed):
-        job.wait(lambda: moved(job, planned), "it does not move", seconds=90)
+        job.wait(lambda: moved(job, planned), "it does not move", seconds=JUDGED_SECONDS)
         (spare,) = GIANT - set(planned)
         assert job.pod_nodes() == [planned[0], spare, planned[2]]
         assert job.status()["planChanges"] == 1
@@ -198,15 +199,15 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             lose_worker(api, job, 1)
             job.wait(lambda: "may go on with fewer workers" in job.condition("Reconciling").get("message", ""), "it does not say when")
             print(job.condition("Reconciling")["message"])
-            dying.wait_killed(60)
+            dying.wait_killed(JUDGED_SECONDS)
         assert time.monotonic() - lost >= SHRINK_SECONDS - 1, "the status tells whole seconds"
         assert job.condition("Migrating")["status"] == "True"
         assert len(job.pods()) == 3, "nothing has happened before it is written down"
-        with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
-            dying.wait_killed(60)
+        with operating(installed, wait=False, KILL_OPERATOR_AT="before-resume") as dying:  # due at once: it may not get ready
+            dying.wait_killed(JUDGED_SECONDS)
         assert job.pods() == []
         with operating(installed):
-            job.wait(lambda: moved(job, first), "it does not go on", seconds=60)
+            job.wait(lambda: moved(job, first), "it does not go on", seconds=JUDGED_SECONDS)
             print(f"continues with {len(job.nodes())} workers {time.monotonic() - lost:.1f} s after the loss: {first} -> {job.pod_nodes()}")
             assert sorted(job.nodes()) == sorted({*first} - {first[1]})
             assert (job.status()["columns"]["ready"], job.status()["planChanges"], hosts(job)) == ("2/2", 1, 2)
@@ -215,7 +216,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             suspend(job)
             again = time.monotonic()
             job.patch(spec={"runPolicy": {"suspend": False}})
-            job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=60)
+            job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=JUDGED_SECONDS)
             print(f"continues with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
             assert (job.status()["columns"]["ready"], job.status()["planChanges"], hosts(job)) == ("4/4", 1, 4)
             assert mpijob_uid(job) == uid

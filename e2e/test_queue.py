@@ -14,7 +14,7 @@ from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.operator import OperatorProcess, start_operator
-from e2e.cluster.prometheus import query
+from e2e.cluster.prometheus import try_query
 from e2e.jobs import PATIENCE_SECONDS, Job, namespace, state_of
 
 POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
@@ -75,12 +75,13 @@ def cordoned(cluster: Cluster, name: str) -> Iterator[None]:
 def wait_idle(cluster: Cluster) -> None:
     """Prometheus has seen that nothing runs: for a scrape or two GPUs look busy with pods that are gone, and decisions differ by that."""
     busy = f"DCGM_FI_DEV_GPU_UTIL > {IDLE_PERCENT}"
-    wait_until(lambda: not query(cluster.prometheus_url, busy), PATIENCE_SECONDS, "GPUs are still busy")
+    wait_until(lambda: try_query(cluster.prometheus_url, busy) == [], PATIENCE_SECONDS, "GPUs are still busy")
 
 
 def set_policy(cluster: Cluster, **spec: object) -> None:
-    """The default PlannerPolicy, until the test ends."""
-    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": spec}
+    """The default PlannerPolicy, until the test ends. No decision rests on a fallback because the machine is busy."""
+    patient = {"planDeadlineSeconds": 60, **spec}
+    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": patient}
     cluster.api().apply(POLICY, policy)
 
 
@@ -188,7 +189,10 @@ def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Clust
         first = min(waiting, key=index)
         remove_until_it_starts(running, first)
         first.wait_bound()
-        assert_no_gpu_is_given_twice(installed, [job for job in jobs if job.mpijob() is not None and job.pods()])
+        started = [job for job in jobs if job.mpijob() is not None]  # the removal may have started others too
+        for job in started:
+            job.wait_bound()
+        assert_no_gpu_is_given_twice(installed, started)
 
 
 def test_a_job_waits_for_a_running_one_that_ends_soon_says_so_and_starts_when_it_ends(installed: Cluster, space: str) -> None:
@@ -234,7 +238,7 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
             job.remove()
         # The agent may keep nodes free for later while others run, so each is ended as soon as it has started.
         while waiting:
-            waiting[0].wait(lambda: any(job.state() == "Running" for job in waiting), "nobody who waited starts", 90.0)
+            waiting[0].wait(lambda: any(job.state() == "Running" for job in waiting), "nobody who waited starts", 180.0)
             job = next(job for job in waiting if job.state() == "Running")
             print("then", job.name, len(job.nodes()), decision(job))
             assert_the_agent_is_used_only_where_no_worse(job)
@@ -256,7 +260,7 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
 
     jobs = ten_jobs(installed, space, times=LONGER)
     dying = start_operator(installed, {**IDENTITY, "KILL_OPERATOR_AT": "created"}, name="operator-dying", wait=False)
-    dying.wait_killed(60)
+    dying.wait_killed(180)
     created = mpijob_uids(jobs)
     assert 0 < len(created) < len(jobs)
     print("created before the crash:", sorted(created))

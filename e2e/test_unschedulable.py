@@ -17,7 +17,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 RDMA: Final = "rdma/hca"
 WHOLE_NODES: Final = {"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}}
-TIMEOUT_SECONDS: Final = 5
+TIMEOUT_SECONDS: Final = 20
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ class RunningOperator(Protocol):
 def wait_idle(here: Cluster) -> None:
     """Until Prometheus sees no load of an earlier job any more: a plan made before gives busy nodes almost nothing to do."""
     quiet = f"max(DCGM_FI_DEV_GPU_UTIL) < {_IDLE_PERCENT}"
-    wait_until(lambda: bool(prometheus.query(here.prometheus_url, quiet)), _CLAIM_SECONDS, "GPUs stay busy", _POLL_SECONDS)
+    wait_until(lambda: bool(prometheus.try_query(here.prometheus_url, quiet)), _CLAIM_SECONDS, "GPUs stay busy", _POLL_SECONDS)
 
 
 def fresh_claim(here: Cluster, namespace: str, name: str) -> None:

@@ -153,10 +153,12 @@ class Cluster:
         self.processes.stop(prometheus.NAME)
 
     def start_prometheus(self) -> None:
-        """Start it again on the same port and wait for figures."""
+        """Start it again where it does not run, on the same port, and wait for figures; those from before a stop do not count."""
+        since = 0.0
         if self.processes.identity(prometheus.NAME) is None:
+            since = time.time()
             prometheus.start(self.directory, self.state.prometheus_host, self.state.prometheus_port)
-        self.wait_scraped()
+        self.wait_scraped(since)
 
     def wait_scraped(self, since: float = 0.0) -> None:
         """Until Prometheus has the exporter's figures, all of them read after `since` (Unix seconds)."""

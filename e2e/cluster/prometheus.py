@@ -125,9 +125,17 @@ def query(url: str, expression: str) -> list[dict[str, Any]]:
     return result
 
 
-def has_scraped(url: str, since: float = 0.0) -> bool:
-    """Whether the exporter's figures can be asked for, all of them read after `since` (Unix seconds)."""
+def try_query(url: str, expression: str) -> list[dict[str, Any]] | None:
+    """Result of an instant query; None where the server does not answer in time, or not as it should."""
     try:
-        return bool(query(url, f"min(timestamp(DCGM_FI_DEV_GPU_UTIL)) > {since}"))
-    except (OSError, urllib.error.URLError, ValueError, KeyError):
-        return False
+        return query(url, expression)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def has_scraped(url: str, since: float = 0.0) -> bool:
+    """Whether the exporter's figures can be asked for, those of every GPU read after `since` (Unix seconds).
+
+    A series that ended while Prometheus was stopped has no end mark: it is found for five minutes, beside the one that took its place.
+    """
+    return bool(try_query(url, f"min(max by (UUID) (timestamp(DCGM_FI_DEV_GPU_UTIL))) > {since}"))

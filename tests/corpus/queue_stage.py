@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
@@ -125,8 +126,9 @@ class Stage:
     async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> PlanAnswer:
         return await self.planning.make(key, self.seen(key, status), STEP, policy)
 
-    def start(self, key: Key, plan: Plan) -> None:
-        """Its MPIJob is there."""
+    def start(self, key: Key, plan: Plan, conditions: Mapping[str, bool] | None = None) -> None:
+        """Its MPIJob is there, with these conditions."""
+        told = [{"type": kind, "status": str(holds)} for kind, holds in (conditions or {}).items()]
         seen = self.seen(key)
         assert seen.job.parsed is not None
         replicas = render(seen.job.metadata, seen.job.parsed, plan, DEFAULTS)["spec"]["mpiReplicaSpecs"]
@@ -141,7 +143,7 @@ class Stage:
                     "ownerReferences": [{"uid": f"uid-{key.name}", "controller": True}],
                 },
                 "spec": {"mpiReplicaSpecs": replicas},
-                "status": {"startTime": "2026-01-01T00:00:00Z"},
+                "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": told},
             }
         )
         self.planning.end_reconcile(key)

@@ -58,7 +58,7 @@ def test_a_planner_killed_while_it_plans_costs_one_step_down(operator: OperatorP
 
 
 def test_a_planner_that_hangs_is_killed_at_its_deadline(operator: OperatorProcess, job: Job, policy: Callable[..., None]) -> None:
-    policy(planDeadlineSeconds=1)
+    policy(planDeadlineSeconds=5)
     planner = operator.planner_pid()
     os.kill(planner, signal.SIGSTOP)
     job.create()

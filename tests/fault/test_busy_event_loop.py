@@ -21,8 +21,8 @@ from tests.fault.process import LEASE
 from tests.fault.proxy import FaultProxy
 
 NAMESPACE = LEASE.split("/")[-3]
-LEASE_SECONDS = 6.0
-RENEWALS = 12
+LEASE_SECONDS = 12.0
+RENEWALS = 14
 
 
 @pytest.fixture

@@ -17,22 +17,26 @@ from tests.fault.stopping import planning
 from tests.fault.watching import creates, wait_created
 
 EXIT_LEASE_LOST = 3
+LEASE_SECONDS = 18
+"""A busy machine may keep a renewal back for two thirds of it."""
+AWAITED_LEASE_SECONDS = 12
+"""Where a test waits for its end."""
 
 
 def is_renewal(asked: Asked) -> bool:
     return "/leases" in asked.path
 
 
-def start(stage: Stage, identity: str) -> OperatorProcess:
-    """An operator with a short Lease."""
-    return stage.operator(identity=identity, lease_duration_seconds=6, lease_renew_seconds=1)
+def start(stage: Stage, identity: str, lease_seconds: int = LEASE_SECONDS) -> OperatorProcess:
+    """An operator that renews its Lease every second."""
+    return stage.operator(identity=identity, lease_duration_seconds=lease_seconds, lease_renew_seconds=1)
 
 
 def test_a_standby_takes_over_when_the_holder_is_killed_and_keeps_its_plan(stage: Stage, proxy: FaultProxy, job: Job) -> None:
     since = len(proxy.asked)
-    with running(start(stage, "first"), stage.api) as first:
+    with running(start(stage, "first", AWAITED_LEASE_SECONDS), stage.api) as first:
         first.wait_ready()
-        with running(start(stage, "second"), stage.api) as second:
+        with running(start(stage, "second", AWAITED_LEASE_SECONDS), stage.api) as second:
             second.wait_standby()
             assert second.probe("/readyz") == 503
             job.create()
@@ -66,7 +70,7 @@ def test_a_holder_whose_lease_is_taken_leaves_at_once(stage: Stage, proxy: Fault
 
 @pytest.mark.parametrize("answer", [Answer(500), None], ids=["errors", "silence"])
 def test_a_holder_that_cannot_renew_leaves_before_another_may_begin(stage: Stage, proxy: FaultProxy, answer: Answer | None) -> None:
-    with running(start(stage, "first"), stage.api) as first:
+    with running(start(stage, "first", AWAITED_LEASE_SECONDS), stage.api) as first:
         first.wait_ready()
         meanwhile = proxy.answering(lambda asked: True, answer) if answer else proxy.holding(lambda asked: True)
         with meanwhile:

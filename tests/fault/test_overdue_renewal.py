@@ -19,7 +19,8 @@ from tests.fault.process import LEASE
 from tests.fault.proxy import Asked, FaultProxy
 
 NAMESPACE = LEASE.split("/")[-3]
-LEASE_SECONDS = 12.0
+LEASE_SECONDS = 36.0
+"""The second attempt to renew comes two seconds after a third of it, the loss after two thirds."""
 NODES = "/api/v1/nodes"
 
 

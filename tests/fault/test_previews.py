@@ -22,7 +22,7 @@ from e2e.cluster.control_plane import wait_until
 from e2e.cluster.topology import DEFAULT_FILE, load
 from e2e.jobs import PATIENCE_SECONDS, SPEC, Job
 from tests.fault.conftest import Stage
-from tests.fault.process import OperatorProcess, running
+from tests.fault.process import OperatorProcess, well_read
 from tests.fault.prometheus_stub import PrometheusStub
 from tests.fault.proxy import FaultProxy
 from tests.unit.cli.cli_samples import Ran, run
@@ -62,8 +62,7 @@ def operator_fixture(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> 
     with PrometheusStub() as prometheus, previews.served(stage.api, folder) as place:
         prometheus.answer(figures)
         settings = {"prometheus_url": prometheus.url, "metrics_poll_seconds": 3600, "topology_seconds": 1, **place.settings}
-        with running(stage.operator(**settings), stage.api) as process:  # type: ignore[arg-type] # no setting is called wrapper
-            process.wait_ready()
+        with well_read(lambda: stage.operator(**settings), stage.api) as process:  # type: ignore[arg-type] # no setting is called wrapper
             wait_until(functools.partial(told, stage), PATIENCE_SECONDS, "the ClusterTopology does not say where previews are")
             yield process
 

@@ -20,8 +20,8 @@ OBSERVED_SECONDS = 4.0
 
 @pytest.fixture(scope="module")
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
-    """It waits at most two seconds for an answer, and relists often."""
-    with stage.watching(request_timeout_seconds=2, resync_seconds=3) as process:
+    """It waits at most six seconds for an answer, and relists often."""
+    with stage.watching(request_timeout_seconds=6, resync_seconds=3) as process:
         yield process
 
 

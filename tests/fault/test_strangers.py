@@ -108,7 +108,12 @@ def check(process: OperatorProcess, stage: Stage, space: str) -> None:
     assert process.probe("/healthz") == 200
     assert process.probe("/readyz") == 200
     assert {name: count for name, count in naming(process, space).items() if count != 1} == {}
-    assert process.metric("hyperscale_unreadable_objects", kind="Pod") == sum(case.kind == "Pod" for case in CASES.values())
+    pods = sum(case.kind == "Pod" for case in CASES.values())
+    wait_until(
+        lambda: process.metric("hyperscale_unreadable_objects", kind="Pod") == pods,
+        PATIENCE_SECONDS,
+        f"{pods} unreadable pods are not counted",
+    )
     assert process.peak_memory_bytes() < LIMIT_BYTES
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.scheduler.running_jobs import BINDING_SECONDS, LATE_RATIO, ClaimIndex
+from hyperscale.control.scheduler.running_jobs import BINDING_SECONDS, GRACE_SECONDS, LATE_RATIO, OVERDUE_SECONDS, ClaimIndex
 from hyperscale.model.admission_query import Claim, claims_of
 from hyperscale.model.api.measured import Measured
+from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.planner.check.drained_snapshot import added
-from tests.corpus.queue_stage import Stage
+from hyperscale.util.rfc3339 import timestamp
+from tests.corpus.queue_stage import Stage, gpu_node
 from tests.unit.control.test_short_steps import worker
 
+HEAVY = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "epochs": 1000}
+LARGE = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
+SLOW = PolicySpec(gpus=(GpuModel(product="NVIDIA-A100-SXM4-80GB", gigaflops=100),))
+"""So slow that every further worker pays."""
 JOBS = tuple(Key("team", name) for name in "abc")
 
 
@@ -106,3 +114,61 @@ async def test_a_report_whose_end_is_past_says_nothing_any_more() -> None:
     assert left() == pytest.approx(late, rel=1e-3), "it ran a day, however short it was predicted"
     stage.cache.progress[job] = Measured(epoch=1000, epochs=1000, epoch_seconds=30.0)
     assert left() == pytest.approx(late, rel=1e-3), "all epochs are done and it still runs"
+
+
+def ended(stage: Stage, pod: dict[str, Any], grace_seconds: float) -> dict[str, Any]:
+    """The pod as it terminates, with so much of its grace period left."""
+    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": timestamp(stage.now + grace_seconds), "resourceVersion": "9"}}
+
+
+async def test_pods_that_terminate_after_their_mpijob_is_gone_are_an_end_to_wait_for_until_they_are_stuck() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    job = stage.add("run", workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 2}}})
+    (plan,) = (await stage.run(job)).values()
+    pods = [worker(job, index, node=plan.node_of(index), gpus=2) for index in range(2)]
+    for pod in pods:
+        stage.cache.see_pod(pod)
+    stage.cache.see_pod(ended(stage, pods[0], 20.0))
+    assert [share.key for share in stage.planning.running.shares()] == [str(job)], "it runs on: the pod is replaced"
+    stage.cache.see_mpijob({"metadata": {"namespace": "team", "name": "run", "uid": "mpi-run", "resourceVersion": "8"}}, deleted=True)
+    (share,) = stage.planning.running.shares()
+    assert (share.gpus, set(share.claims)) == (2, {plan.node_of(0)})
+    assert share.remaining_seconds == pytest.approx(20.0, abs=1.0)
+    stage.cache.see_pod(ended(stage, pods[1], 5.0))
+    (share,) = stage.planning.running.shares()
+    assert (share.gpus, len(share.claims)) == (4, 2)
+    stage.now += 20.0 + OVERDUE_SECONDS + 2.0
+    assert stage.planning.running.shares() == (), "the node may be gone: when they end is unknown"
+
+
+async def test_pods_of_a_finished_mpijob_are_about_to_end_before_they_terminate() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    job = stage.add("run", workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 2}}})
+    (plan,) = (await stage.run(job)).values()
+    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2))
+    stage.start(job, plan, conditions={"Succeeded": True})
+    (share,) = stage.planning.running.shares()
+    assert (share.gpus, share.remaining_seconds, set(share.claims)) == (2, GRACE_SECONDS, {plan.node_of(0)})
+    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2), deleted=True)
+    assert stage.planning.running.shares() == ()
+
+
+async def test_a_job_waits_for_pods_that_end_instead_of_taking_the_small_node_that_is_free() -> None:
+    large, small = gpu_node("large", 8), gpu_node("small", 1)
+    stage = Stage(nodes=0)
+    stage.cache.replace("Node", [large, small])
+    ended_run = stage.add("run", workers={"minReplicas": 8, "maxReplicas": 8})
+    (plan,) = (await stage.run(ended_run)).values()
+    for index in range(8):
+        stage.cache.see_pod(worker(ended_run, index, node="large", gpus=1))
+    waiting = stage.add("waiting", workers={"minReplicas": 1, "maxReplicas": 8}, model=HEAVY, dataset=LARGE)
+    stage.start(ended_run, plan, conditions={"Succeeded": True})
+    answer = await stage.ask(waiting, SLOW)
+    assert not isinstance(answer.outcome, Plan)
+    assert answer.turn is not None
+    assert "other jobs end in 30 s" in answer.turn.message
+    for index in range(8):
+        stage.cache.see_pod(worker(ended_run, index, node="large", gpus=1), deleted=True)
+    started = (await stage.ask(waiting, SLOW)).outcome
+    assert isinstance(started, Plan)
+    assert set(started.gpus_by_node()) == {"large"}

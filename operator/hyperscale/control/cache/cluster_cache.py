@@ -58,7 +58,8 @@ class ClusterCache:
         self.policies: dict[str, Json] = {}
         self.live: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs that have not ended."""
-        self.unfinished, self.waiting, self.unstarted, self.releasing = set[Key](), set[Key](), set[Key](), set[Key]()
+        self.unfinished, self.waiting, self.unstarted = set[Key](), set[Key](), set[Key]()
+        self.releasing, self.leaving = set[Key](), set[Key]()
         """Jobs by their `Standing`."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
@@ -209,6 +210,7 @@ class ClusterCache:
         self.version += where.unstarted != (key in self.unstarted)
         for index, belongs in (
             (self.releasing, where.releasing),
+            (self.leaving, where.leaving),
             (self.unstarted, where.unstarted),
             (self.unfinished, where.unfinished),
             (self.waiting, where.waiting),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import reduce
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
+from hyperscale.planner.check.drained_snapshot import added
 from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
@@ -93,7 +94,11 @@ LATE_RATIO: Final = 0.05
 """A job beyond its end is taken to need this part of its whole time still, predicted or passed: what it really needs is unknown."""
 
 BINDING_SECONDS: Final = 60.0
-"""A scheduler binds pods within seconds; of a run with a pod that waits longer it is unknown when the run begins, and when it ends."""
+"""A scheduler binds pods within seconds. Of a run with a pod that waits longer it is unknown when it begins, and when it ends."""
+GRACE_SECONDS: Final = 30.0
+"""Kubernetes' default for a pod's end."""
+OVERDUE_SECONDS: Final = 60.0
+"""A pod that still terminates so long after its grace period is stuck, as on a node that is gone: when it ends is unknown."""
 
 
 class _Run(NamedTuple):
@@ -120,15 +125,18 @@ class Running:
         self._claim_index = ClaimIndex()
 
     def shares(self) -> tuple[RunningShare, ...]:
-        """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING. The first ones with what they leave."""
-        soonest = heapq.nsmallest(MAX_RUNNING, self._shares(), key=lambda share: (share.remaining_seconds, share.key))
+        """Jobs that hold GPUs, and pods that end; the soonest first, at most MAX_RUNNING. The first ones with what they leave."""
+        everything = (*self._ending(), *self._shares())
+        soonest = heapq.nsmallest(MAX_RUNNING, everything, key=lambda share: (share.remaining_seconds, share.key))
         return (*(self._with_claims(share) for share in soonest[:LATER_ENDS]), *soonest[LATER_ENDS:])
 
     def _with_claims(self, share: RunningShare) -> RunningShare:
         """By its pods once all are bound; before that by the plan, GPUs alone, for BINDING_SECONDS: then its end is unknown."""
+        if share.claims:
+            return share
         key = Key(*share.key.split("/"))
         view, plan = self._cache.live.get(key), self._cache.plans_of(key).in_force
-        if view is not None and is_running(view):
+        if view is not None and view.runs:
             self._count_pods(key)
             claims = self._claim_index.of(key)
             if sum(claim.gpus for claim in claims.values()) == share.gpus:
@@ -139,8 +147,8 @@ class Running:
         return replace(share, claims={name: Claim(gpus) for name, gpus in sorted(by_node.items())})
 
     def every(self) -> list[RunningShare]:
-        """All jobs that hold GPUs, the soonest to end first."""
-        return sorted(self._shares(), key=lambda share: (share.remaining_seconds, share.key))
+        """All jobs that hold GPUs, and pods that end, the soonest first."""
+        return sorted((*self._ending(), *self._shares()), key=lambda share: (share.remaining_seconds, share.key))
 
     async def tally(self) -> None:
         """Count what each job's pods take, so that `claims` has less left to do at once."""
@@ -150,12 +158,14 @@ class Running:
             await slices.pause_if_due()
 
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
-        """What their bound pods take of each node of `snapshot`."""
+        """What their bound pods take of each node of `snapshot`, and pods that end."""
         if self._claims is None or self._claims[0] is not snapshot:
             self._claim_index.keep_only(self._cache.live)
             for key in self._cache.live:
                 self._count_pods(key)
-            self._claims = (snapshot, self._claim_index.total())
+            ending = [share.claims for share in self._ending()]
+            total = self._claim_index.total()
+            self._claims = (snapshot, added((total, *ending)) if ending else total)
         return self._claims[1]
 
     def _shares(self) -> Iterator[RunningShare]:
@@ -172,6 +182,30 @@ class Running:
         for key, plan in self._cache.assumed():
             yield _share(key, plan, self._seconds(key, plan))
 
+    def _ending(self) -> Iterator[RunningShare]:
+        """Pods that are gone soon, those of one job together."""
+        now, ending = self._clock(), dict[str, list[tuple[float, PodView]]]()
+        for pod in self._ending_pods():
+            left_seconds = unix_seconds(pod.deletion) - now if pod.deletion else GRACE_SECONDS
+            if left_seconds >= -OVERDUE_SECONDS:
+                ending.setdefault(f"{pod.namespace}/{pod.job_name or pod.name}", []).append((max(0.0, left_seconds), pod))
+        for name, timed in ending.items():
+            gpus, seconds = sum(pod.gpus for _, pod in timed), max(seconds for seconds, _ in timed)
+            yield RunningShare(f"{name} (ending)", gpus, seconds, len(timed), claims_of(pod for _, pod in timed))
+
+    def _ending_pods(self) -> Iterable[PodView]:
+        """Those that terminate, and all of an MPIJob that does not run any more; not those of a running job, which are replaced."""
+        pods = {key: pod for key, pod in self._cache.snapshots.pods.ending.items() if not self._runs_on(pod)}
+        for job in self._cache.leaving & self._cache.mpijobs.keys():
+            left = self._cache.pods_of(job, self._cache.mpijobs[job].uid)
+            pods |= {Key(pod.namespace, pod.name): pod for pod in left if pod.holds_resources and pod.gpus}
+        return pods.values()
+
+    def _runs_on(self, pod: PodView) -> bool:
+        """Whether its job runs."""
+        view = self._cache.live.get(Key(pod.namespace, pod.job_name)) if pod.job_name else None
+        return view is not None and view.runs
+
     def _report_age(self, key: Key, now: float) -> float:
         """Seconds since the job's progress was seen to change."""
         progress = self._cache.progress.get(key)
@@ -181,7 +215,7 @@ class Running:
 
     def _run(self, key: Key, view: MpiJobView) -> _Run:
         """What of an MPIJob stays the same until it changes."""
-        plan = self._cache.plans_of(key).recorded if is_running(view) else None
+        plan = self._cache.plans_of(key).recorded if view.runs else None
         share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
         return _Run(view, share, unix_seconds(view.start_time))
 
@@ -194,13 +228,8 @@ class Running:
     def _count_pods(self, key: Key) -> None:
         """Bring the claims of one MPIJob's pods up to date; one that does not run has none."""
         view = self._cache.live.get(key)
-        runs = view is not None and is_running(view)
+        runs = view is not None and view.runs
         self._claim_index.set(key, self._cache.pods_of(key, view.uid) if view is not None and runs else ())
-
-
-def is_running(view: MpiJobView) -> bool:
-    """Whether an MPIJob of ours holds what its plan says."""
-    return view.gated and not view.suspended and not view.is_true("Succeeded") and not view.is_true("Failed")
 
 
 def _remaining(share: RunningShare, progress: Measured | None, elapsed_seconds: float, report_age_seconds: float) -> RunningShare:

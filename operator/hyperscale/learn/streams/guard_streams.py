@@ -62,8 +62,8 @@ def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> lis
 def guarded(policy: Policy, sources: Mapping[str, Sequence[GuardStream]], source: str) -> tuple[PolicyVerdict, JudgedStreams]:
     """The guard's verdict on the streams of all sources, and what they are like.
 
-    An accepted policy is judged once more under starvation bounds, which decide how short a bound of a cluster may be. They refuse nobody:
-    without them a bound must be beyond the longest wait, so that it lets no job go first.
+    An accepted policy is judged once more under starvation bounds. That refuses no agent: it says how short a cluster's bound may be.
+    Else a bound must be beyond the longest wait, so that it lets no job go first.
     """
     outcomes = [one for name, streams in sources.items() for one in evidence(name, policy, streams)]
     verdict = judged(outcomes)

@@ -77,6 +77,13 @@ class SimulatedNodes:
         """How many."""
         return len(np.unique(self.machine))
 
+    def with_workers(self, count: int) -> SimulatedNodes:
+        """The same machines with room for `count` workers each, which talk inside it as fast as its one worker did with itself."""
+        places = np.repeat(np.arange(len(self.speed)), count)
+        pairs = np.ix_(places, places)
+        among = self.latency_seconds[pairs], self.seconds_per_byte[pairs], self.blocked[pairs]
+        return SimulatedNodes(self.speed[places], *among, self.domain[places], self.machine[places])
+
     def some_drained(self, rng: np.random.Generator) -> SimulatedNodes:
         """Without up to a tenth of its machines, of few machines without one: nodes are drained, and the agent still decides."""
         machines = np.unique(self.machine)
@@ -133,7 +140,7 @@ def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None
         raise ValueError(f"the conditions say {conditions.jobs} jobs, {len(recorded.gaps)} are recorded")
     rng = np.random.default_rng([seed, conditions.jobs, *conditions.family.encode()])
     nodes = int(rng.integers(LEAST_NODES, MOST_NODES + 1))
-    own = _generated(generate(conditions.family, conditions.nodes or nodes, seed)) if cluster is None else cluster
+    own = of_topology(generate(conditions.family, conditions.nodes or nodes, seed)) if cluster is None else cluster
     nodes = len(own.speed)
     workers, figures = _jobs(own, conditions.jobs, rng, recorded)
     half = np.zeros(nodes, dtype=np.bool_)
@@ -159,7 +166,7 @@ def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None
     )
 
 
-def _generated(topology: Topology) -> SimulatedNodes:
+def of_topology(topology: Topology) -> SimulatedNodes:
     """Every machine as one node."""
     figures = topology.flops_per_second, topology.latency_seconds, topology.seconds_per_byte, topology.blocked
     return SimulatedNodes(*figures, widest_domain(topology.domains), np.arange(len(topology.slots)))

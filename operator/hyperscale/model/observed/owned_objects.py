@@ -56,6 +56,11 @@ class MpiJobView(msgspec.Struct, frozen=True, gc=False):
         """`Succeeded` or `Failed` once the run has ended, else None."""
         return next((kind for kind in ("Succeeded", "Failed") if self.is_true(kind)), None)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it holds what its plan says, as one of ours."""
+        return self.gated and not self.suspended and self.ending is None
+
     def is_true(self, condition: str) -> bool:
         """Whether a condition of that type is True."""
         return self.conditions.get(condition, (False, "", ""))[0]
