@@ -132,6 +132,14 @@ async def test_pods_that_terminate_after_their_mpijob_is_gone_are_an_end_to_wait
     assert [share.key for share in stage.planning.running.shares()] == [str(job)], "it runs on: the pod is replaced"
     stage.cache.see_mpijob({"metadata": {"namespace": "team", "name": "run", "uid": "mpi-run", "resourceVersion": "8"}}, deleted=True)
     (share,) = stage.planning.running.shares()
+    assert (share.gpus, share.remaining_seconds) == (4, GRACE_SECONDS), "one terminates, the other will"
+    stage.now += OVERDUE_SECONDS + 1.0
+    (share,) = stage.planning.running.shares()
+    assert (share.gpus, share.remaining_seconds) == (2, 0.0), "the other did not"
+    stage.now += 20.0
+    assert stage.planning.running.shares() == ()
+    stage.cache.see_pod(ended(stage, pods[0], 20.0))
+    (share,) = stage.planning.running.shares()
     assert (share.gpus, set(share.claims)) == (2, {plan.node_of(0)})
     assert share.remaining_seconds == pytest.approx(20.0, abs=1.0)
     stage.cache.see_pod(ended(stage, pods[1], 5.0))
@@ -139,6 +147,16 @@ async def test_pods_that_terminate_after_their_mpijob_is_gone_are_an_end_to_wait
     assert (share.gpus, len(share.claims)) == (4, 2)
     stage.now += 20.0 + OVERDUE_SECONDS + 2.0
     assert stage.planning.running.shares() == (), "the node may be gone: when they end is unknown"
+
+
+async def test_pods_of_a_deleted_job_are_about_to_end_while_its_mpijob_is_still_there() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    job = stage.add("run", workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 2}}})
+    (plan,) = (await stage.run(job)).values()
+    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2))
+    stage.cache.see_job({"metadata": {"namespace": "team", "name": "run", "uid": "uid-run", "resourceVersion": "3"}}, deleted=True)
+    (share,) = stage.planning.running.shares()
+    assert (share.gpus, share.remaining_seconds, set(share.claims)) == (2, GRACE_SECONDS, {plan.node_of(0)})
 
 
 async def test_pods_of_a_finished_mpijob_are_about_to_end_before_they_terminate() -> None:

@@ -58,16 +58,14 @@ class ClusterCache:
         self.policies: dict[str, Json] = {}
         self.live: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs that have not ended."""
-        self.unfinished, self.waiting, self.unstarted = set[Key](), set[Key](), set[Key]()
-        self.releasing, self.leaving = set[Key](), set[Key]()
+        self.unfinished, self.waiting, self.unstarted, self.releasing, self.leaving = (set[Key]() for _ in range(5))
         """Jobs by their `Standing`."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self._named: dict[Key, MpiJobView] = {}
         """All MPIJobs, those of others included."""
-        self._touched: set[Key] = set()
-        """Jobs to recount."""
-        self._changed: set[Key] = set()
+        self._touched, self._changed = set[Key](), set[Key]()
+        """Jobs to recount, and those that changed since they were asked for."""
 
     def see_job(self, resource: Json, deleted: bool = False) -> bool:
         """Take in a GNNTrainingJob; False when it is older than what is known."""
@@ -221,6 +219,7 @@ class ClusterCache:
         """The MPIJob of that name where it is the job's: an MPIJob of others holds nothing, whatever is written on it."""
         record, view = self.jobs.get(key), self._named.get(key)
         own = view if view is not None and record is not None and self.owners.is_own(key, view, record, self.policies) else None
+        self.owners.note_departed(key, self.mpijobs.get(key), own, self._clock())
         _put_or_drop(self.mpijobs, key, own)
         _put_or_drop(self.live, key, own if own is not None and own.ending is None else None)
         if view is not None and not view.fault and not view.plan_fault:

@@ -25,6 +25,8 @@ class MpiJobOwners:
         """Uids of MPIJobs that this process created, until the status of their jobs names them."""
         self._ended: dict[str, None] = {}
         """Uids of jobs that were deleted lately."""
+        self.departed: dict[str, tuple[Key, float]] = {}
+        """Uids of MPIJobs that were deleted lately, or whose jobs were: their names, and the Unix second. Their pods follow."""
 
     def note_created(self, key: Key, uid: str) -> None:
         """Note an MPIJob that this process has created."""
@@ -36,6 +38,13 @@ class MpiJobOwners:
         self._ended[uid] = None
         while len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
+
+    def note_departed(self, key: Key, before: MpiJobView | None, now: MpiJobView | None, at: float) -> None:
+        """Note where a job's own MPIJob is gone, or is about to go because its job is."""
+        if before is not None and (now is None or now.uid != before.uid):
+            self.departed[before.uid] = key, at
+        while len(self.departed) > MAX_ENDED:
+            del self.departed[next(iter(self.departed))]
 
     def is_left_over(self, view: MpiJobView) -> bool:
         """Whether an MPIJob belongs to a job that was deleted lately."""

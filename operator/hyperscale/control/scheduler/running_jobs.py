@@ -195,10 +195,12 @@ class Running:
 
     def _ending_pods(self) -> Iterable[PodView]:
         """Those that terminate, and all of an MPIJob that does not run any more; not those of a running job, which are replaced."""
-        pods = {key: pod for key, pod in self._cache.snapshots.pods.ending.items() if not self._runs_on(pod)}
-        for job in self._cache.leaving & self._cache.mpijobs.keys():
-            left = self._cache.pods_of(job, self._cache.mpijobs[job].uid)
-            pods |= {Key(pod.namespace, pod.name): pod for pod in left if pod.holds_resources and pod.gpus}
+        cache, now = self._cache, self._clock()
+        pods = {key: pod for key, pod in cache.snapshots.pods.ending.items() if not self._runs_on(pod)}
+        gone = ((job, uid) for uid, (job, at) in cache.owners.departed.items() if abs(now - at) <= OVERDUE_SECONDS)
+        stopped = ((job, cache.mpijobs[job].uid) for job in cache.leaving & cache.mpijobs.keys())
+        for job, uid in (*gone, *stopped):
+            pods |= {Key(pod.namespace, pod.name): pod for pod in cache.pods_of(job, uid) if pod.holds_resources and pod.gpus}
         return pods.values()
 
     def _runs_on(self, pod: PodView) -> bool:
