@@ -126,7 +126,7 @@ class Stage:
     async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> PlanAnswer:
         return await self.planning.make(key, self.seen(key, status), STEP, policy)
 
-    def start(self, key: Key, plan: Plan, conditions: Mapping[str, bool] | None = None) -> None:
+    def start(self, key: Key, plan: Plan, conditions: Mapping[str, bool] | None = None, start_time: str = "2026-01-01T00:00:00Z") -> None:
         """Its MPIJob is there, with these conditions."""
         told = [{"type": kind, "status": str(holds)} for kind, holds in (conditions or {}).items()]
         seen = self.seen(key)
@@ -143,7 +143,7 @@ class Stage:
                     "ownerReferences": [{"uid": f"uid-{key.name}", "controller": True}],
                 },
                 "spec": {"mpiReplicaSpecs": replicas},
-                "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": told},
+                "status": {"startTime": start_time or None, "conditions": told},
             }
         )
         self.planning.end_reconcile(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.scheduler.running_jobs import BINDING_SECONDS, GRACE_SECONDS, LATE_RATIO, OVERDUE_SECONDS, ClaimIndex
+from hyperscale.control.scheduler.running_jobs import BINDING_SECONDS, ENDING, GRACE_SECONDS, LATE_RATIO, OVERDUE_SECONDS, ClaimIndex
 from hyperscale.model.admission_query import Claim, claims_of
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import GpuModel, PolicySpec
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.planner.check.drained_snapshot import added
-from hyperscale.util.rfc3339 import timestamp
 from tests.corpus.queue_stage import Stage, gpu_node
 from tests.unit.control.test_short_steps import worker
 
@@ -77,6 +77,7 @@ async def test_the_jobs_that_end_next_say_what_they_leave_and_no_others_do(secon
         stage.start(job, plan)
     for job in jobs[1:]:
         stage.cache.see_pod(worker(job, 0, node=plans[job].node_of(0), gpus=1))
+    stage.planning.running.shares()  # seen to run from here on
     stage.now += seconds
     shares = stage.planning.running.shares()
     assert [share.key for share in shares] == [str(job) for job in jobs]
@@ -116,59 +117,76 @@ async def test_a_report_whose_end_is_past_says_nothing_any_more() -> None:
     assert left() == pytest.approx(late, rel=1e-3), "all epochs are done and it still runs"
 
 
-def ended(stage: Stage, pod: dict[str, Any], grace_seconds: float) -> dict[str, Any]:
-    """The pod as it terminates, with so much of its grace period left."""
-    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": timestamp(stage.now + grace_seconds), "resourceVersion": "9"}}
+def deletion(kind: str, job: Key, uid: str) -> dict[str, Any]:
+    """The last event of an object."""
+    return {"metadata": {"namespace": job.namespace, "name": job.name, "uid": uid, "resourceVersion": "8"}, "kind": kind}
 
 
-async def test_pods_that_terminate_after_their_mpijob_is_gone_are_an_end_to_wait_for_until_they_are_stuck() -> None:
+async def one_run(stage: Stage, gpus: int = 2) -> tuple[Key, Plan]:
+    """A job of two workers that runs."""
+    job = stage.add("run", workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": gpus}}})
+    (plan,) = (await stage.run(job)).values()
+    for index in range(2):
+        stage.cache.see_pod(worker(job, index, node=plan.node_of(index), gpus=gpus))
+    return job, plan
+
+
+STOPS: dict[str, Callable[[Stage, Key, Plan], object]] = {
+    "ended": lambda stage, job, plan: stage.start(job, plan, conditions={"Succeeded": True}),
+    "MPIJob deleted": lambda stage, job, _: stage.cache.see_mpijob(deletion("MPIJob", job, "mpi-run"), deleted=True),
+    "job deleted": lambda stage, job, _: stage.cache.see_job(deletion("GNNTrainingJob", job, "uid-run"), deleted=True),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
+async def test_pods_of_a_job_that_has_just_stopped_are_about_to_end_until_it_is_plain_that_they_stay(
+    stop: Callable[[Stage, Key, Plan], object],
+) -> None:
     stage = Stage(nodes=2, gpus=2)
-    job = stage.add("run", workers={"minReplicas": 2, "maxReplicas": 2, "resources": {"limits": {"nvidia.com/gpu": 2}}})
-    (plan,) = (await stage.run(job)).values()
-    pods = [worker(job, index, node=plan.node_of(index), gpus=2) for index in range(2)]
-    for pod in pods:
-        stage.cache.see_pod(pod)
-    stage.cache.see_pod(ended(stage, pods[0], 20.0))
-    assert [share.key for share in stage.planning.running.shares()] == [str(job)], "it runs on: the pod is replaced"
-    stage.cache.see_mpijob({"metadata": {"namespace": "team", "name": "run", "uid": "mpi-run", "resourceVersion": "8"}}, deleted=True)
+    job, plan = await one_run(stage)
+    policy = stage.reader.policy_named("default", {})
+    held = stage.planning.running.claims(stage.cache.snapshot(policy, stage.now))
+    stop(stage, job, plan)
+    stage.now += 10.0
     (share,) = stage.planning.running.shares()
-    assert (share.gpus, share.remaining_seconds) == (4, GRACE_SECONDS), "one terminates, the other will"
-    stage.now += OVERDUE_SECONDS + 1.0
+    assert (share.key, share.gpus, share.remaining_seconds) == (ENDING, 4, GRACE_SECONDS - 10.0)
+    assert share.claims == held == stage.planning.running.claims(stage.cache.snapshot(policy, stage.now)), "they are no others' pods"
+    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2), deleted=True)
     (share,) = stage.planning.running.shares()
-    assert (share.gpus, share.remaining_seconds) == (2, 0.0), "the other did not"
-    stage.now += 20.0
-    assert stage.planning.running.shares() == ()
-    stage.cache.see_pod(ended(stage, pods[0], 20.0))
-    (share,) = stage.planning.running.shares()
-    assert (share.gpus, set(share.claims)) == (2, {plan.node_of(0)})
-    assert share.remaining_seconds == pytest.approx(20.0, abs=1.0)
-    stage.cache.see_pod(ended(stage, pods[1], 5.0))
-    (share,) = stage.planning.running.shares()
-    assert (share.gpus, len(share.claims)) == (4, 2)
-    stage.now += 20.0 + OVERDUE_SECONDS + 2.0
-    assert stage.planning.running.shares() == (), "the node may be gone: when they end is unknown"
+    assert (share.gpus, set(share.claims)) == (2, {plan.node_of(1)})
+    stage.now += GRACE_SECONDS + OVERDUE_SECONDS
+    assert stage.planning.running.shares() == (), "a pod that is kept, or stuck, is nothing to wait for"
+    assert stage.planning.running.claims(stage.cache.snapshot(policy, stage.now)) == {}
 
 
-async def test_pods_of_a_deleted_job_are_about_to_end_while_its_mpijob_is_still_there() -> None:
-    stage = Stage(nodes=1, gpus=2)
-    job = stage.add("run", workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 2}}})
-    (plan,) = (await stage.run(job)).values()
-    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2))
-    stage.cache.see_job({"metadata": {"namespace": "team", "name": "run", "uid": "uid-run", "resourceVersion": "3"}}, deleted=True)
-    (share,) = stage.planning.running.shares()
-    assert (share.gpus, share.remaining_seconds, set(share.claims)) == (2, GRACE_SECONDS, {plan.node_of(0)})
-
-
-async def test_pods_of_a_finished_mpijob_are_about_to_end_before_they_terminate() -> None:
-    stage = Stage(nodes=1, gpus=2)
-    job = stage.add("run", workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 2}}})
-    (plan,) = (await stage.run(job)).values()
-    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2))
+async def test_pods_of_others_are_nothing_to_wait_for_whatever_their_labels_say() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    job, plan = await one_run(stage)
+    forged = worker(job, 5, node="node-0", gpus=2)
+    owner = {"uid": "job-of-a-stranger", "name": "x", "kind": "Job", "controller": True}
+    forged["metadata"] = {**forged["metadata"], "name": "forged", "ownerReferences": [owner]}  # type: ignore[dict-item] # read as JSON
+    stage.cache.see_pod(forged)
     stage.start(job, plan, conditions={"Succeeded": True})
     (share,) = stage.planning.running.shares()
-    assert (share.gpus, share.remaining_seconds, set(share.claims)) == (2, GRACE_SECONDS, {plan.node_of(0)})
-    stage.cache.see_pod(worker(job, 0, node=plan.node_of(0), gpus=2), deleted=True)
-    assert stage.planning.running.shares() == ()
+    assert share.gpus == 4
+
+
+async def test_a_job_that_goes_on_after_a_stop_is_a_running_job_again() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    job, plan = await one_run(stage)
+    stage.start(job, plan, conditions={"Failed": True})
+    stage.start(job, plan)
+    assert [share.key for share in stage.planning.running.shares()] == [str(job)]
+
+
+async def test_a_run_whose_start_nobody_notes_is_nothing_to_wait_for_after_a_minute() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    job = stage.add("run")
+    (plan,) = (await stage.run(job)).values()
+    stage.start(job, plan, start_time="")
+    assert stage.planning.running.shares()[0].claims
+    stage.now += BINDING_SECONDS + 1.0
+    assert not stage.planning.running.shares()[0].claims
 
 
 async def test_a_job_waits_for_pods_that_end_instead_of_taking_the_small_node_that_is_free() -> None:
@@ -185,8 +203,13 @@ async def test_a_job_waits_for_pods_that_end_instead_of_taking_the_small_node_th
     assert not isinstance(answer.outcome, Plan)
     assert answer.turn is not None
     assert "other jobs end in 30 s" in answer.turn.message
+    stage.now += GRACE_SECONDS + OVERDUE_SECONDS + 1.0
+    started = (await stage.ask(waiting, SLOW)).outcome
+    assert isinstance(started, Plan)
+    assert set(started.gpus_by_node()) == {"small"}, "the pods stay, and nothing else runs"
     for index in range(8):
         stage.cache.see_pod(worker(ended_run, index, node="large", gpus=1), deleted=True)
+    stage.planning.end_reconcile(waiting)
     started = (await stage.ask(waiting, SLOW)).outcome
     assert isinstance(started, Plan)
     assert set(started.gpus_by_node()) == {"large"}

@@ -58,7 +58,7 @@ class ClusterCache:
         self.policies: dict[str, Json] = {}
         self.live: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs that have not ended."""
-        self.unfinished, self.waiting, self.unstarted, self.releasing, self.leaving = (set[Key]() for _ in range(5))
+        self.unfinished, self.waiting, self.unstarted, self.releasing = set[Key](), set[Key](), set[Key](), set[Key]()
         """Jobs by their `Standing`."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
@@ -208,7 +208,6 @@ class ClusterCache:
         self.version += where.unstarted != (key in self.unstarted)
         for index, belongs in (
             (self.releasing, where.releasing),
-            (self.leaving, where.leaving),
             (self.unstarted, where.unstarted),
             (self.unfinished, where.unfinished),
             (self.waiting, where.waiting),
@@ -219,7 +218,7 @@ class ClusterCache:
         """The MPIJob of that name where it is the job's: an MPIJob of others holds nothing, whatever is written on it."""
         record, view = self.jobs.get(key), self._named.get(key)
         own = view if view is not None and record is not None and self.owners.is_own(key, view, record, self.policies) else None
-        self.owners.note_departed(key, self.mpijobs.get(key), own, self._clock())
+        self.owners.note_stopped(key, self.mpijobs.get(key), own, self._clock())
         _put_or_drop(self.mpijobs, key, own)
         _put_or_drop(self.live, key, own if own is not None and own.ending is None else None)
         if view is not None and not view.fault and not view.plan_fault:

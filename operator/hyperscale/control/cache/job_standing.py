@@ -40,8 +40,6 @@ class Standing(NamedTuple):
     """Unfinished without an MPIJob, or with one that was stopped for others and has no pods left."""
     releasing: bool = False
     """It was stopped for others, and its pods still hold their GPUs."""
-    leaving: bool = False
-    """Its MPIJob has ended or is suspended, and its pods still hold GPUs."""
 
 
 def standing(record: JobRecord, view: MpiJobView | None, pods: Sequence[PodView]) -> Standing:
@@ -54,7 +52,6 @@ def standing(record: JobRecord, view: MpiJobView | None, pods: Sequence[PodView]
         waiting=unfinished and _waits_for_capacity(record, view, pods),
         unstarted=unfinished and (view is None or waits),
         releasing=stopped and not waits,
-        leaving=view is not None and not view.runs and any(pod.gpus and pod.holds_resources for pod in pods),
     )
 
 

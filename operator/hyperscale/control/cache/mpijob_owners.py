@@ -25,8 +25,8 @@ class MpiJobOwners:
         """Uids of MPIJobs that this process created, until the status of their jobs names them."""
         self._ended: dict[str, None] = {}
         """Uids of jobs that were deleted lately."""
-        self.departed: dict[str, tuple[Key, float]] = {}
-        """Uids of MPIJobs that were deleted lately, or whose jobs were: their names, and the Unix second. Their pods follow."""
+        self.stopped: dict[str, tuple[Key, float]] = {}
+        """Uids of MPIJobs that ran and do not run any more: names, and Unix seconds. Their pods follow; the oldest are forgotten."""
 
     def note_created(self, key: Key, uid: str) -> None:
         """Note an MPIJob that this process has created."""
@@ -39,12 +39,12 @@ class MpiJobOwners:
         while len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
 
-    def note_departed(self, key: Key, before: MpiJobView | None, now: MpiJobView | None, at: float) -> None:
-        """Note where a job's own MPIJob is gone, or is about to go because its job is."""
-        if before is not None and (now is None or now.uid != before.uid):
-            self.departed[before.uid] = key, at
-        while len(self.departed) > MAX_ENDED:
-            del self.departed[next(iter(self.departed))]
+    def note_stopped(self, key: Key, before: MpiJobView | None, now: MpiJobView | None, at: float) -> None:
+        """Note where a job's own MPIJob does not run any more: it has ended, is suspended or deleted, or its job is deleted."""
+        if before is not None and before.runs and (now is None or now.uid != before.uid or not now.runs):
+            self.stopped[before.uid] = key, at
+        while len(self.stopped) > MAX_ENDED:
+            del self.stopped[next(iter(self.stopped))]
 
     def is_left_over(self, view: MpiJobView) -> bool:
         """Whether an MPIJob belongs to a job that was deleted lately."""

@@ -17,8 +17,6 @@ class PodIndex:
         self._of_job: dict[Key, set[Key]] = {}
         self._ranked: dict[Key, tuple[tuple[str, str], tuple[PodView, ...]]] = {}
         """What `ranked` said last of each job, until one of its pods changes."""
-        self.ending: dict[Key, PodView] = {}
-        """Those that hold GPUs and terminate."""
 
     def get(self, key: Key) -> PodView | None:
         """The pod, where it is kept."""
@@ -27,13 +25,10 @@ class PodIndex:
     def put(self, key: Key, view: PodView | None) -> None:
         """The pod from now on; None or one that does not matter takes it away."""
         before = self._pods.pop(key, None)
-        self.ending.pop(key, None)
         if before is not None and before.job_name:
             self._leave(Key(before.namespace, before.job_name), key)
         if view is not None and matters(view):
             self._pods[key] = view
-            if view.terminating and view.holds_resources and view.gpus:
-                self.ending[key] = view
             if view.job_name:
                 job = Key(view.namespace, view.job_name)
                 self._of_job.setdefault(job, set()).add(key)

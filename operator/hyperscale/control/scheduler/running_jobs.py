@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import reduce
 from typing import Final, NamedTuple
 
@@ -98,7 +98,9 @@ BINDING_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 30.0
 """Kubernetes' default for a pod's end."""
 OVERDUE_SECONDS: Final = 60.0
-"""A pod that still terminates so long after its grace period is stuck, as on a node that is gone: when it ends is unknown."""
+"""A pod that is still there so long after its grace period is stuck, or stays: when it ends is unknown."""
+ENDING: Final = "pods that end"
+"""Stands for the key of their jobs."""
 
 
 class _Run(NamedTuple):
@@ -109,6 +111,8 @@ class _Run(NamedTuple):
     """With its whole time; None where it holds nothing."""
     started: float
     """Unix seconds; +inf before."""
+    seen: float
+    """Unix second at which it was first seen to run, or not to."""
 
 
 class Running:
@@ -121,7 +125,8 @@ class Running:
         self._runs: dict[Key, _Run] = {}
         self._reports: dict[Key, tuple[Measured | None, float]] = {}
         """Progress as seen last, and the Unix second since when."""
-        self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
+        self._claims: tuple[ClusterSnapshot, list[str], dict[str, Claim]] | None = None
+        """What running jobs claim; by snapshot, and the uids of those that have stopped lately."""
         self._claim_index = ClaimIndex()
 
     def shares(self) -> tuple[RunningShare, ...]:
@@ -141,7 +146,7 @@ class Running:
             claims = self._claim_index.of(key)
             if sum(claim.gpus for claim in claims.values()) == share.gpus:
                 return replace(share, claims=claims)
-            if self._clock() - unix_seconds(view.start_time) > BINDING_SECONDS:
+            if self._clock() - self._runs[key].seen > BINDING_SECONDS:
                 return share
         by_node = plan.gpus_by_node() if plan is not None else {}
         return replace(share, claims={name: Claim(gpus) for name, gpus in sorted(by_node.items())})
@@ -158,15 +163,15 @@ class Running:
             await slices.pause_if_due()
 
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
-        """What their bound pods take of each node of `snapshot`, and pods that end."""
-        if self._claims is None or self._claims[0] is not snapshot:
+        """What their bound pods take of each node of `snapshot`, and pods that end now."""
+        stopped = [uid for uid, _, _ in self._stopped_lately()]
+        if self._claims is None or self._claims[0] is not snapshot or self._claims[1] != stopped:
             self._claim_index.keep_only(self._cache.live)
             for key in self._cache.live:
                 self._count_pods(key)
-            ending = [share.claims for share in self._ending()]
-            total = self._claim_index.total()
-            self._claims = (snapshot, added((total, *ending)) if ending else total)
-        return self._claims[1]
+            self._claims = (snapshot, stopped, self._claim_index.total())
+        ending = [share.claims for share in self._ending()]
+        return added((self._claims[2], *ending)) if ending else self._claims[2]
 
     def _shares(self) -> Iterator[RunningShare]:
         now = self._clock()
@@ -183,30 +188,24 @@ class Running:
             yield _share(key, plan, self._seconds(key, plan))
 
     def _ending(self) -> Iterator[RunningShare]:
-        """Pods that are gone soon, those of one job together."""
-        now, ending = self._clock(), dict[str, list[tuple[float, PodView]]]()
-        for pod in self._ending_pods():
-            left_seconds = unix_seconds(pod.deletion) - now if pod.deletion else GRACE_SECONDS
-            if left_seconds >= -OVERDUE_SECONDS:
-                ending.setdefault(f"{pod.namespace}/{pod.job_name or pod.name}", []).append((max(0.0, left_seconds), pod))
-        for name, timed in ending.items():
-            gpus, seconds = sum(pod.gpus for _, pod in timed), max(seconds for seconds, _ in timed)
-            yield RunningShare(f"{name} (ending)", gpus, seconds, len(timed), claims_of(pod for _, pod in timed))
+        """The pods of our jobs that have stopped lately, all together: the job controller is about to remove them."""
+        pods, left_seconds = list[PodView](), 0.0
+        for uid, key, age_seconds in self._stopped_lately():
+            # The launcher belongs to a Job, which anyone may make: workers alone count, by the uid of their controller.
+            holding = [pod for pod in self._cache.snapshots.pods.of_job(key, uid) if pod.owner_uid == uid and pod.holds_resources]
+            if any(pod.gpus for pod in holding):
+                pods += holding
+                left_seconds = max(left_seconds, GRACE_SECONDS - age_seconds)
+        if pods:
+            yield RunningShare(ENDING, sum(pod.gpus for pod in pods), left_seconds, len(pods), claims_of(pods))
 
-    def _ending_pods(self) -> Iterable[PodView]:
-        """Those that terminate, and all of an MPIJob that does not run any more; not those of a running job, which are replaced."""
-        cache, now = self._cache, self._clock()
-        pods = {key: pod for key, pod in cache.snapshots.pods.ending.items() if not self._runs_on(pod)}
-        gone = ((job, uid) for uid, (job, at) in cache.owners.departed.items() if abs(now - at) <= OVERDUE_SECONDS)
-        stopped = ((job, cache.mpijobs[job].uid) for job in cache.leaving & cache.mpijobs.keys())
-        for job, uid in (*gone, *stopped):
-            pods |= {Key(pod.namespace, pod.name): pod for pod in cache.pods_of(job, uid) if pod.holds_resources and pod.gpus}
-        return pods.values()
-
-    def _runs_on(self, pod: PodView) -> bool:
-        """Whether its job runs."""
-        view = self._cache.live.get(Key(pod.namespace, pod.job_name)) if pod.job_name else None
-        return view is not None and view.runs
+    def _stopped_lately(self) -> Iterator[tuple[str, Key, float]]:
+        """Uids of MPIJobs, their names, and the seconds since they stopped, while their pods may be about to end."""
+        now = self._clock()
+        for uid, (key, at) in self._cache.owners.stopped.items():
+            view = self._cache.live.get(key)
+            if 0.0 <= now - at <= GRACE_SECONDS + OVERDUE_SECONDS and (view is None or view.uid != uid or not view.runs):
+                yield uid, key, now - at
 
     def _report_age(self, key: Key, now: float) -> float:
         """Seconds since the job's progress was seen to change."""
@@ -219,7 +218,10 @@ class Running:
         """What of an MPIJob stays the same until it changes."""
         plan = self._cache.plans_of(key).recorded if view.runs else None
         share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
-        return _Run(view, share, unix_seconds(view.start_time))
+        last = self._runs.get(key)
+        same = last is not None and (last.view.uid, last.view.runs) == (view.uid, view.runs)
+        seen = last.seen if last is not None and same else self._clock()
+        return _Run(view, share, unix_seconds(view.start_time), seen)
 
     def _seconds(self, key: Key, plan: Plan) -> float:
         """Predicted, of the whole run; of one epoch where the job cannot be read any more."""
