@@ -14,10 +14,10 @@ from benchmarks.common import Row, goal
 from benchmarks.streampage import ALONE, FURTHER, OTHER, SHORTEST_BOUND, WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
-from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, evidence, guarded, held_out
+from hyperscale.learn.streams.guard_streams import BOUND_RUNS, HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, evidence, guarded, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
-from hyperscale.learn.streams.policy_guard import judged
+from hyperscale.learn.streams.policy_guard import StreamEvidence, judged
 from hyperscale.learn.streams.scenario import FAMILIES, of_topology
 from hyperscale.learn.streams.simulator import FEATURES, PARAMETERS, Network, Policy, Simulator, StreamOutcome, agent
 from hyperscale.learn.streams.stream_lesson import network_of
@@ -45,6 +45,8 @@ OTHER_CLUSTERS: Final = {
     "6 and 8 nodes of 8 workers": ((6, 8), 8),
 }
 """Machines, in turn, and workers of each."""
+OTHER_BOUNDS: Final = (8.0, 12.0, *BOUND_RUNS)
+"""Of all streams; the guard deals its bounds to them in turn."""
 
 
 def recorded(options: Options) -> Iterator[Row]:
@@ -119,11 +121,21 @@ def other_clusters(options: Options) -> Iterator[Row]:
             drawn = [generate(one.conditions.family, size, one.seed) for one, size in zip(streams, sizes, strict=True)]
             clusters = [of_topology(topology).with_workers(workers) for topology in drawn]
             found += evidence(source, policy, [one._replace(cluster=own) for one, own in zip(streams, clusters, strict=True)])
-        verdict = judged(found)
-        for metric, value in verdict.figures.items():
-            yield Row(streamruns.BENCHMARK, OTHER, f"{name}, {case}", metric, value, "")
-        refused = "; ".join(verdict.refusals)
-        yield Row(streamruns.BENCHMARK, OTHER, f"{name}, {case}", "refused by", float(len(verdict.refusals)), refused)
+        yield from _verdict(f"{name}, {case}", found)
+    for bound in OTHER_BOUNDS:
+        found = []
+        for source, conditions in ((PLAIN, None), (HARD, HARD_CONDITIONS)):
+            streams = held_out(conditions, count)
+            found += evidence(source, policy, [one._replace(conditions=replace(one.conditions, starvation_runs=bound)) for one in streams])
+        yield from _verdict(f"{name}, starvation bound of {bound:.0f} mean runs", found)
+
+
+def _verdict(case: str, found: list[StreamEvidence]) -> Iterator[Row]:
+    """What the guard says by these streams."""
+    verdict = judged(found)
+    for metric, value in verdict.figures.items():
+        yield Row(streamruns.BENCHMARK, OTHER, case, metric, value, "")
+    yield Row(streamruns.BENCHMARK, OTHER, case, "refused by", float(len(verdict.refusals)), "; ".join(verdict.refusals))
 
 
 def history(options: Options) -> Iterator[Row]:

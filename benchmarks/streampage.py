@@ -65,7 +65,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
         _waits(rows),
         _by_part(rows, figures),
         _guard(rows, "guard", "The guard", "Only whom it accepts is judged with bounds.", "chooser"),
-        _guard(rows, OTHER, "The guard on other clusters", "The rule decides on these; the sentence is what the guard would say.", "agent"),
+        _guard(rows, OTHER, "The guard on other streams", "What it would say of streams of one kind only.", "agent"),
         _decisions(rows),
         ("The operator's rule", "order 0 is seconds / weight, 1 is area / weight.", ("knob", "value"), _knobs(rows)),
         ("Goals", "", GOAL_HEADER, [goal_cells(row) for row in rows if row.metric == "goal"]),

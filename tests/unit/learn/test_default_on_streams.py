@@ -80,7 +80,7 @@ def test_the_agent_chooses_only_while_the_arrivals_are_like_those_that_it_was_ju
         replace(EVERYWHERE, worker_slots=NONE),
         replace(EVERYWHERE, speed_spread=NONE),
         replace(EVERYWHERE, largest_share=NONE),
-        replace(EVERYWHERE, least_bound_runs=17.0),
+        replace(EVERYWHERE, least_bound_runs=1000.0),
     ],
     ids=["load", "nodes", "slots", "speeds", "largest job", "a shorter bound on waiting"],
 )

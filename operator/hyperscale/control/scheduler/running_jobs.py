@@ -111,7 +111,7 @@ class _Run(NamedTuple):
     """With its whole time; None where it holds nothing."""
     started: float
     """Unix seconds; +inf before."""
-    seen: float
+    first_seen: float
     """Unix second at which it was first seen to run, or not to."""
 
 
@@ -146,7 +146,7 @@ class Running:
             claims = self._claim_index.of(key)
             if sum(claim.gpus for claim in claims.values()) == share.gpus:
                 return replace(share, claims=claims)
-            if self._clock() - self._runs[key].seen > BINDING_SECONDS:
+            if self._clock() - self._runs[key].first_seen > BINDING_SECONDS:
                 return share
         by_node = plan.gpus_by_node() if plan is not None else {}
         return replace(share, claims={name: Claim(gpus) for name, gpus in sorted(by_node.items())})
@@ -220,8 +220,8 @@ class Running:
         share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
         last = self._runs.get(key)
         same = last is not None and (last.view.uid, last.view.runs) == (view.uid, view.runs)
-        seen = last.seen if last is not None and same else self._clock()
-        return _Run(view, share, unix_seconds(view.start_time), seen)
+        first_seen = last.first_seen if last is not None and same else self._clock()
+        return _Run(view, share, unix_seconds(view.start_time), first_seen)
 
     def _seconds(self, key: Key, plan: Plan) -> float:
         """Predicted, of the whole run; of one epoch where the job cannot be read any more."""

@@ -187,6 +187,7 @@ cdef class Stream:
     cdef double mean_gap, mean_gap_square, mean_run, mean_need, last_arrival
     cdef int judged_from             # arrivals from which on the agent decides; before, and on other streams, the rule does
     cdef double judged[4]            # least and largest load, least and largest squared variation of the gaps
+    cdef double judged_bound         # shortest starvation bound, in mean runs
     cdef uint64_t chance
     # candidates of the decision at hand
     cdef Candidate candidate[CANDIDATES]
@@ -1154,7 +1155,7 @@ cdef class Stream:
         """Whether the arrivals so far are like those that the agent was judged on; planner/queue/likeness.py."""
         cdef double square = self.mean_gap * self.mean_gap
         cdef double load, variation = MOST_GAP_VARIATION
-        if self.seen < self.judged_from:
+        if self.seen < self.judged_from or self.starvation < self.judged_bound * self.mean_run:
             return False
         load = self.mean_need / max(self.mean_gap * self.n, 1e-12)
         if square > 0.0:
@@ -1293,9 +1294,10 @@ cdef class Stream:
         """Whether the rule waits for better nodes only as long as poor ones would cost the job."""
         self.bounded_patience = bounded
 
-    def set_judged(self, int arrivals, double least_load, double most_load, double least_variation, double most_variation):
-        """From which arrival on, and with which load and variation of the gaps, the agent decides instead of the rule; in whole runs."""
-        self.judged_from = arrivals
+    def set_judged(self, int arrivals, double least_load, double most_load, double least_variation, double most_variation,
+                   double least_bound_runs):
+        """When the agent decides instead of the rule, in whole runs: by arrivals, load, variation of the gaps and starvation bound so far."""
+        self.judged_from, self.judged_bound = arrivals, least_bound_runs
         self.judged[0], self.judged[1], self.judged[2], self.judged[3] = least_load, most_load, least_variation, most_variation
 
     def set_wait_price(self, double price):

@@ -227,18 +227,21 @@ class Simulator:
             self.stream.set_network(policy.network)
         kind = index(policy.knobs).kind if policy.judged is not None and self._is_unlike(policy.judged) else policy.kind
         load, gaps = (ANY, ANY) if policy.judged is None else (policy.judged.load, policy.judged.gap_variation or ANY)
-        self.stream.set_judged(0 if policy.judged is None else MIN_ARRIVALS, load.low, load.high, gaps.low, gaps.high)
+        arrivals, bound = (0, 0.0) if policy.judged is None else (MIN_ARRIVALS, policy.judged.least_bound_runs)
+        self.stream.set_judged(arrivals, load.low, load.high, gaps.low, gaps.high, bound)
         result = self.stream.run(kind, policy.alpha, sample, seed, record)
         start, finish, communication, seconds, workers = result
         arrival, weight, best, _ = self._jobs
         return StreamOutcome(arrival, weight, best, start, finish, communication, seconds, workers, self.stream.decisions)
 
     def _is_unlike(self, judged: JudgedStreams) -> bool:
-        """Whether cluster, job sizes or starvation bound are unlike; what arrivals tell counts as alike, and is compared in the run."""
+        """Whether cluster or job sizes are unlike; what arrivals tell counts as alike, and is compared in the run.
+
+        The largest job counts as always pending: the operator looks at those that are.
+        """
         machines, nodes, spread, workers = self._shape
-        bound_runs = self.conditions.starvation_runs or math.inf
         gaps = (judged.gap_variation or ANY).low
-        own = QueueProfile(machines, nodes, spread, workers / nodes, judged.load.low, MIN_ARRIVALS, gaps, bound_runs)
+        own = QueueProfile(machines, nodes, spread, workers / nodes, judged.load.low, MIN_ARRIVALS, gaps, math.inf)
         return bool(unlike(judged, own))
 
     def reset(self) -> bool:
