@@ -185,7 +185,7 @@ def compared(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> I
 
 
 def promises(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> Iterator[Row]:
-    """What holds for every training seed."""
+    """What must hold for every training seed."""
     to_rule = compare([run.mean_completion for run in found[method]], [run.mean_completion for run in found[RULE]])
     yield goal(BENCHMARK, f"{case}: weighted completion / tuned rule", method, to_rule.ratio, TO_RULE, "ratio")
     yield goal(BENCHMARK, f"{case}: p of it", method, to_rule.p, LARGEST_P, "ratio")

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 MayStart = Callable[[Json, Mapping[str, Json], Plan | None], bool]
 """Whether a job, under these policies, may have an MPIJob with that plan."""
 MAX_ENDED: Final = 4096
-"""Deleted jobs whose MPIJobs the garbage collector may not have reached yet."""
+"""Deleted jobs whose MPIJobs the garbage collector may not have reached yet, and MPIJobs that stopped."""
 
 
 class MpiJobOwners:

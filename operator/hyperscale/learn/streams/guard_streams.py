@@ -63,7 +63,7 @@ def guarded(policy: Policy, sources: Mapping[str, Sequence[GuardStream]], source
     """The guard's verdict on the streams of all sources, and what they are like.
 
     An accepted policy is judged once more under starvation bounds. That refuses no agent: it says how short a cluster's bound may be.
-    Else a bound must be beyond the longest wait, so that it lets no job go first.
+    Else a bound must be at least the longest wait without one, so that it lets no job go first.
     """
     outcomes = [one for name, streams in sources.items() for one in evidence(name, policy, streams)]
     verdict = judged(outcomes)

@@ -40,6 +40,7 @@ class JudgedStreams(msgspec.Struct, frozen=True, rename="camel"):
     least_bound_runs: float = 0.0
     """Shortest starvation bound that was judged, in mean runs; a shorter one overrules every chooser more often."""
     streams: int = 0
+    """Of all sources."""
     source: str = ""
     """Families, or the history that they come from."""
 
