@@ -171,7 +171,7 @@ async def test_pods_of_others_are_nothing_to_wait_for_whatever_their_labels_say(
     assert share.gpus == 4
 
 
-async def test_a_job_that_goes_on_after_a_stop_is_a_running_job_again() -> None:
+async def test_a_job_that_runs_again_after_a_stop_is_a_running_job() -> None:
     stage = Stage(nodes=2, gpus=2)
     job, plan = await one_run(stage)
     stage.start(job, plan, conditions={"Failed": True})
@@ -179,7 +179,7 @@ async def test_a_job_that_goes_on_after_a_stop_is_a_running_job_again() -> None:
     assert [share.key for share in stage.planning.running.shares()] == [str(job)]
 
 
-async def test_a_run_whose_start_nobody_notes_is_nothing_to_wait_for_after_a_minute() -> None:
+async def test_a_run_whose_start_is_not_noted_is_nothing_to_wait_for_after_a_minute() -> None:
     stage = Stage(nodes=2, gpus=2)
     job = stage.add("run")
     (plan,) = (await stage.run(job)).values()
