@@ -238,7 +238,7 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
             job.remove()
         # The agent may keep nodes free for later while others run, so each is ended as soon as it has started.
         while waiting:
-            waiting[0].wait(lambda: any(job.state() == "Running" for job in waiting), "nobody who waited starts", 180.0)
+            waiting[0].wait(lambda: any(job.state() == "Running" for job in waiting), "no waiting job starts", 180.0)
             job = next(job for job in waiting if job.state() == "Running")
             print("then", job.name, len(job.nodes()), decision(job))
             assert_the_agent_is_used_only_where_no_worse(job)

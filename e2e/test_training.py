@@ -227,7 +227,7 @@ def _succeeded(trainer: Trainer, job: Job) -> Object:
 
 
 def _wait_epoch(job: Job) -> int:
-    """Finished epochs, once they are KILLED_AFTER_EPOCH: training goes on, and rank 0 may not answer a second time."""
+    """Finished epochs, once they are KILLED_AFTER_EPOCH: training continues, and rank 0 may not answer a second time."""
     seen = [0]
 
     def reached() -> bool:
