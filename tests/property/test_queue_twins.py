@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.gradient import parts_by_name
-from hyperscale.learn.streams.scenario import FAMILIES, Conditions
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, JobOrder, RuleKnobs, Simulator
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.queue_agent import AgentManifest, Prior, QueueAgent
@@ -57,6 +57,14 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[QueueRunningJob],
     )
 
 
+def few_huge(seed: int, jobs: int) -> RecordedJobs:
+    """One job in six has a hundred times the work of the others, so that long ones wait and start."""
+    rng = np.random.default_rng(seed)
+    work = 600.0 * np.where(np.arange(jobs) % 6 == 5, 100.0, 1.0) * rng.uniform(0.5, 2.0, jobs)
+    few, many = np.ones(jobs, dtype=np.int64), np.full(jobs, 8, dtype=np.int64)
+    return RecordedJobs(rng.exponential(1.0, jobs), work, few, many, np.ones(jobs))
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
@@ -94,10 +102,14 @@ def test_the_rule_in_python_decides_as_in_the_simulator_for_any_settings(
     seed=st.integers(0, 10_000),
     noise=st.sampled_from((0.0, 0.3)),
     starvation=st.sampled_from((0.0, 0.5, 2.0)),
+    huge=st.booleans(),
 )
-def test_decisions_in_python_equal_those_of_the_simulator(family: str, load: float, seed: int, noise: float, starvation: float) -> None:
+def test_decisions_in_python_equal_those_of_the_simulator(
+    family: str, load: float, seed: int, noise: float, starvation: float, huge: bool
+) -> None:
     weights = network(seed)
-    simulator = Simulator(seed, Conditions(family, load, jobs=24, noise=noise, starvation_runs=starvation), network=weights)
+    known = Conditions(family, load, jobs=24, noise=noise, starvation_runs=starvation)
+    simulator = Simulator(seed, known, network=weights, recorded=few_huge(seed, known.jobs) if huge else None)
     agent = QueueAgent(AgentManifest("", features.VERSION, PRIOR, MASK_PATIENCE), parts_by_name(weights))
     going_on = simulator.reset()
     while going_on:

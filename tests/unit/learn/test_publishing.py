@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from hyperscale.cli.training import learn_command
 from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict
 from hyperscale.learn.publish import publish
+from hyperscale.learn.streams.stream_lesson import write_files
+from hyperscale.planner.queue.queue_agent import load_agent
+from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 from tests.unit.cli.cli_samples import run
 
 
@@ -93,3 +98,26 @@ def test_a_manifest_without_weights_is_not_published(tmp_path: Path) -> None:
     (tmp_path / "new" / "constructor.safetensors").unlink()
     with pytest.raises(LessonError, match=r"no constructor\.safetensors"):
         publish("constructor", tmp_path / "new", tmp_path / "used", LessonVerdict(True, "fine"))
+
+
+@pytest.mark.parametrize(("patience_costs", "beaten"), [(PATIENCE_COSTS, True), (PATIENCE_COSTS / 2, False)])
+def test_weights_that_know_the_rule_of_another_release_need_not_be_beaten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_costs: float, beaten: bool
+) -> None:
+    used = tmp_path / "used"
+    shipped = load_agent(resources.files("hyperscale.planner.learned") / "weights").manifest
+    prior = msgspec.structs.replace(shipped.prior, patience_costs=patience_costs)
+    content = (resources.files("hyperscale.planner.learned") / "weights" / "stream.safetensors").read_bytes()
+    write_files(used, content, msgspec.structs.replace(shipped, prior=prior))
+    asked: list[Path | None] = []
+    module = ModuleType("tests_streams")
+
+    def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
+        asked.append(in_use)
+        return LessonVerdict(False, "", {})
+
+    module.train, module.judge = None, judge  # type: ignore[attr-defined] # a module has what is put into it
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(learn_command.MODULES, "streams", module.__name__)
+    run("learn", "streams", "--out", str(tmp_path / "out"), "--publish", str(used), "--evaluate-only")
+    assert (asked == [used]) is beaten

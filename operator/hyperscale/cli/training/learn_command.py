@@ -182,14 +182,19 @@ def _baseline(arguments: argparse.Namespace) -> Path | None:
 
 
 def _outdated(folder: Path) -> bool:
-    """Whether the operator cannot use the agent's weights there any more, so that new ones may take their place."""
+    """Whether the operator cannot use the agent's weights there any more, so that new ones may take their place.
+
+    Weights that know the rule of another release do not decide: `queue_policies.other_rule`.
+    """
+    from hyperscale.model.api.policy import QueuePolicy
     from hyperscale.planner.queue.queue_agent import AgentUnavailableError, OutdatedAgentError, load_agent
+    from hyperscale.planner.queue.queue_policies import other_rule, settings_of
 
     try:
-        load_agent(folder)
+        agent = load_agent(folder)
     except AgentUnavailableError as error:
         return isinstance(error, OutdatedAgentError)
-    return False
+    return bool(other_rule(agent.manifest, settings_of(QueuePolicy())))
 
 
 def _publish(arguments: argparse.Namespace, verdict: LessonVerdict) -> list[Path]:

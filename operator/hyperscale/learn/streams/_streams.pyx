@@ -60,6 +60,7 @@ cdef double MOST_LENGTH = 16.0   # planner/queue/rule.py
 cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
 cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
 cdef int LATER_ENDS = 4          # model/admission_query.py
+cdef double LONG_RUNS = 8.0      # planner/queue/wait_bounds.py
 cdef double MOST_GAP_VARIATION = 1000.0  # planner/queue/arrival_history.py
 
 
@@ -830,7 +831,10 @@ cdef class Stream:
     # ---- the agent
 
     cdef void _gather(self) noexcept nogil:
-        """Candidates of this decision: oldest and smallest jobs and the rule's, all worker counts that fit and patience allows, and to wait."""
+        """Candidates of this decision: oldest and smallest jobs and the rule's, all worker counts that fit and patience allows, and to wait.
+
+        Only the late job, or the long one that the rule starts, where there is one.
+        """
         cdef int i, j, o, c, quickest = 0, jobs = 0, best, starving = self._starving(), first = starving
         cdef double alpha = self.rule.alone if self.pendings == 1 else self.rule.thrift
         cdef int chosen[OLDEST + SMALLEST + 1]
@@ -846,6 +850,9 @@ cdef class Stream:
             chosen[0], jobs = first, 1
         else:
             self.rule_job = self._by_rule(&self.rule, &self.rule_option)
+            if self.rule_job >= 0 and self.runnings and self.job[self.rule_job].best > LONG_RUNS * self.mean_run:
+                first, chosen[0], jobs = self.rule_job, self.rule_job, 1
+        if first < 0:
             for i in range(min(OLDEST, self.pendings)):
                 chosen[jobs] = self.pending[i]
                 jobs += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from hyperscale.model.admission_query import Deferral
+from hyperscale.model.admission_query import Chooser, Deferral
 from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.options import CatalogueEntry, patience_seconds
 from hyperscale.planner.queue.queue_policies import settings_of
@@ -22,21 +22,24 @@ UNSEEN_SECONDS: Final = 1.0
 """How soon a job is asked about again that there was no time for."""
 
 
-def deferrals(entries: Sequence[CatalogueEntry], chosen: StartSequence) -> tuple[Deferral, ...]:
-    """Why each of the others waits, in the order in which they go next; those that never fit come last."""
+def deferrals(entries: Sequence[CatalogueEntry], chosen: StartSequence, used: Chooser) -> tuple[Deferral, ...]:
+    """Why each of the others waits, in the order in which they go next; those that never fit come last.
+
+    used: whose choices these are; only the agent may keep a job waiting beyond the rule's patience
+    """
     left = [entry for entry in entries if entry.key not in chosen.ledger.starts]
     waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry not in chosen.starving[:1], entry.index))
-    holds = [_hold(entry, chosen, first=position == 0) for position, entry in enumerate(waiting)]
+    holds = [_hold(entry, chosen, used, first=position == 0) for position, entry in enumerate(waiting)]
     return (*holds, *(_refused(entry, chosen) for entry in left if not entry.feasible))
 
 
-def _hold(entry: CatalogueEntry, chosen: StartSequence, *, first: bool) -> Deferral:
+def _hold(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, *, first: bool) -> Deferral:
     if chosen.desk.hurried():
         return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
     options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
     fitting = [option for option in options if option.fits]
     if fitting:
-        return _unstarted(entry, chosen, min(fitting, key=lambda option: (option.seconds, option.workers)))
+        return _unstarted(entry, chosen, used, min(fitting, key=lambda option: (option.seconds, option.workers)))
     if chosen.starving and entry is not chosen.starving[0]:
         message = f"{chosen.starving[0].key} has waited longer than the policy allows and goes first"
         return Deferral(entry.key, WAITING_FOR_ADMISSION, message, entry.best_seconds)
@@ -45,7 +48,7 @@ def _hold(entry: CatalogueEntry, chosen: StartSequence, *, first: bool) -> Defer
     return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds)
 
 
-def _unstarted(entry: CatalogueEntry, chosen: StartSequence, best: Option) -> Deferral:
+def _unstarted(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, best: Option) -> Deferral:
     """A job that would fit; `best` is its fastest start. The rule's patience ends first, then the bound on idle GPUs."""
     job, settings = chosen.catalogue.pending(entry, chosen.ledger, chosen.ends()), settings_of(chosen.policy)
     idle = idle_seconds_left(job, chosen.ledger.free_slots) or 0.0
@@ -61,10 +64,11 @@ def _unstarted(entry: CatalogueEntry, chosen: StartSequence, best: Option) -> De
             entry.key, WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others", entry.best_seconds, None, max(1.0, idle)
         )
     counted = counted_seconds(best, settings.communication_factor) / entry.best_seconds
+    longest = max(left, idle) if used is Chooser.LEARNED else left
     message = (
         f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, communication takes "
         f"{best.communication_seconds / best.seconds:.0%}: that counts {counted:.1f} times the {_seconds(entry.best_seconds)} on nodes "
-        f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(max(left, idle))} longer"
+        f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(longest)} longer"
     )
     return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
 

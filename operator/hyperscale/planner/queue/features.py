@@ -1,8 +1,9 @@
 """What the agent sees of every candidate: 31 figures. Pure; the compiled simulator computes the same (a test compares them).
 
 Candidates are the two oldest jobs, the six of the smallest area / weight and the rule's, each with all worker counts that fit and that the
-agent's own patience allows, and to wait. Where a job beyond the starvation bound goes first it is the only one, and does not wait. To wait
-is no candidate while a job fits that has waited long enough (wait_bounds.py).
+agent's own patience allows, and to wait. Where a job beyond the starvation bound goes first it is the only one, and does not wait. The same
+holds for a job of many mean runs that the rule starts. To wait is no candidate while a job fits that has waited long enough
+(wait_bounds.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
-from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, overdue
+from hyperscale.planner.queue.wait_bounds import IDLE_RUNS, LONG_RUNS, overdue
 from hyperscale.util.float_sums import sum_in_order
 
 FEATURES: Final = 31
@@ -63,7 +64,7 @@ def situation(
     """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own, `idle_runs` as in wait_bounds.py."""
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
-    first = rule.goes_first(aged, cluster, settings, busy=bool(running))
+    first = rule.goes_first(aged, cluster, settings, busy=bool(running)) or _long(aged, by_rule, running, cluster)
     considered = [first] if first is not None else _considered(aged, by_rule)
     limit = patience if running and rule.starving(aged, settings) is None else None
     late = _late(considered, cluster, idle_runs)
@@ -77,6 +78,14 @@ def situation(
     if candidates and running and first is None and not late:
         candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
+
+
+def _long(aged: Sequence[PendingJob], by_rule: QueueChoice, running: Sequence[QueueRunningJob], cluster: ClusterState) -> PendingJob | None:
+    """The job that the rule starts, if it is so long that no chooser may keep it waiting; LONG_RUNS in wait_bounds.py."""
+    past_seconds = cluster.history.run_seconds
+    if not running or not past_seconds > 0.0:
+        return None
+    return next((job for job in aged if job.key == by_rule.job and job.best_empty_seconds > LONG_RUNS * past_seconds), None)
 
 
 def _late(considered: Sequence[PendingJob], cluster: ClusterState, idle_runs: float) -> set[tuple[str, int]]:

@@ -62,7 +62,7 @@ def take_turns(
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    holds = deferrals(entries, chosen) + unseen
+    holds = deferrals(entries, chosen, score.used if score is not None else Chooser.RULE) + unseen
     starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 

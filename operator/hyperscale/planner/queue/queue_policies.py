@@ -85,12 +85,16 @@ def _unjudged(manifest: AgentManifest, settings: rule.RuleSettings) -> str:
 
     It was reached over the rule with the settings of the training, and the agent knows no others. Who sets others means them.
     """
-    if manifest.judged is None:
-        return NOT_JUDGED
+    return NOT_JUDGED if manifest.judged is None else other_rule(manifest, settings)
+
+
+def other_rule(manifest: AgentManifest, settings: rule.RuleSettings) -> str:
+    """How the rule that the agent was trained with differs from the one with these settings; "" where it does not."""
     if manifest.prior.patience_costs != PATIENCE_COSTS:
         return OTHER_BOUND
     judged = manifest.prior.settings()
-    changed = [f"{API_NAMES[name]} {getattr(judged, name):g}" for name in API_NAMES if getattr(judged, name) != getattr(settings, name)]
+    figures = ((field, getattr(settings, name), getattr(judged, name)) for name, field in API_NAMES.items())
+    changed = [f"{field} is {own:g}, judged with {judged_with:g}" for field, own, judged_with in figures if own != judged_with]
     return f"{OTHER_RULE}: {', '.join(changed)}" if changed else ""
 
 

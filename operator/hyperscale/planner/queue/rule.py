@@ -137,7 +137,7 @@ def start_slowdown(best_seconds: float, past: ArrivalHistory, settings: RuleSett
     """The largest allowed multiple of the best run on the empty cluster: c x (best run / mean run) ** -ε, at least 1.
 
     A short job delays others little and gains little by a better node; a long one holds poor nodes for long. Without a history: c.
-    Lengths beyond MOST_LENGTH count as that: no absurd job among the past ones makes every other one short.
+    Lengths beyond MOST_LENGTH count as that, which bounds what absurd jobs among the past ones do to the others.
     """
     return max(1.0, settings.patience * length_factor(best_seconds, past, settings))
 

@@ -12,6 +12,8 @@ IDLE_COSTS: Final = 3.0
 """A wait for running jobs that end soon, or for what else nodes are kept free for, ends after this multiple."""
 IDLE_RUNS: Final = 0.5
 """Own best runs that a chooser may keep a job which fits waiting beyond that; see `idle_seconds_left`."""
+LONG_RUNS: Final = 8.0
+"""Mean runs beyond which no chooser keeps a job waiting that the rule would start: so long a job's wait outweighs what nodes gain."""
 STRICT_BOUNDS: Final = 2.0
 """Starvation bounds that a job has waited when no other starts before it any more.
 

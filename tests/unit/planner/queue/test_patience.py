@@ -49,8 +49,12 @@ def decide(
     *,
     running: RunningShare = BUSY,
     max_start_slowdown: float = 2.0,
+    asked: bool = True,
 ) -> AdmissionResult:
-    """One job, the fast node held by another; `shown` becomes what the agent, which follows the rule, was asked about."""
+    """One job, the fast node held by another; `shown` becomes what the agent, which follows the rule, was asked about.
+
+    asked: whether an agent decides; else the rule
+    """
     queue = msgspec.structs.replace(POLICY.queue, max_start_slowdown=max_start_slowdown)
 
     def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
@@ -69,7 +73,7 @@ def decide(
         claims={"fast": Claim(gpus=1)},
     )
     desk = PlacementOracle(build(SEEN, POLICY), POLICY, place)
-    return take_turns(question, desk, queue, Choosers(by_rule, chooser or agent, decides=True))
+    return take_turns(question, desk, queue, Choosers(by_rule, (chooser or agent) if asked else None, decides=True))
 
 
 def test_the_wait_for_better_nodes_ends_and_the_agent_sees_the_empty_cluster_before_and_after() -> None:
@@ -103,6 +107,15 @@ def test_a_wait_beyond_the_rules_patience_is_the_agents_and_says_how_long_it_may
     (late,) = decide(PATIENCE_COSTS * cost_seconds + 1.0, [], waits).holds
     assert (late.reason, late.message) == (WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others")
     assert late.retry_seconds == pytest.approx(bound_seconds - PATIENCE_COSTS * cost_seconds - 1.0)
+
+
+def test_a_wait_that_the_rule_decides_ends_with_its_patience() -> None:
+    shown: list[PendingJob] = []
+    decide(0.0, shown)
+    (option,) = shown[0].options
+    (hold,) = decide(0.0, [], asked=False).holds
+    assert hold.reason == WAITING_FOR_BETTER_NODES
+    assert f"at most {PATIENCE_COSTS * (option.seconds - option.empty_seconds):.3g} s longer" in hold.message
 
 
 def test_a_job_waits_for_the_running_job_that_leaves_it_better_nodes_soon_and_says_what_that_gains() -> None:

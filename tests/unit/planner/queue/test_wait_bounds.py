@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -12,10 +13,20 @@ import pytest
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.queue import queue_policies
 from hyperscale.planner.queue.arrival_history import MOST_GAP_VARIATION, arrived, gap_variation
+from hyperscale.planner.queue.features import situation
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
-from hyperscale.planner.queue.queue_policies import NOT_JUDGED, OTHER_BOUND, OTHER_RULE, UNLIKE, Choosers, choosers, packaged_agent
-from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice
-from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, idle_seconds_left, overdue
+from hyperscale.planner.queue.queue_policies import (
+    NOT_JUDGED,
+    OTHER_BOUND,
+    OTHER_RULE,
+    UNLIKE,
+    Choosers,
+    choosers,
+    packaged_agent,
+    settings_of,
+)
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
+from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, LONG_RUNS, idle_seconds_left, overdue
 
 JUDGED = JudgedStreams(
     nodes=FigureRange(16, 32),
@@ -49,6 +60,33 @@ def test_a_job_on_poor_nodes_is_kept_waiting_for_what_they_cost_and_that_part() 
 def test_a_job_that_does_not_fit_bounds_no_waiting() -> None:
     assert idle_seconds_left(job(math.inf, 100.0, 1e9), 4) is None
     assert overdue(job(100.0, 100.0, 1e9), 1) is None
+
+
+RUNNING = (QueueRunningJob("team/run", 2, 50.0),)
+
+
+def offered(lengths: dict[str, float], running: Sequence[QueueRunningJob] = RUNNING, mean_run_seconds: float = 100.0) -> set[str | None]:
+    """Who may start, and None where nothing may: jobs of these seconds are pending, all fit on their best nodes."""
+    pending = [PendingJob(key, (Option(2, seconds, seconds),)) for key, seconds in lengths.items()]
+    cluster = ClusterState(4, 8, history=ArrivalHistory(arrivals=50, run_seconds=mean_run_seconds))
+    settings = settings_of(QueuePolicy(starvation_seconds=0))
+    return {candidate.key[0] for candidate in situation(pending, running, cluster, settings, 4.0).candidates}
+
+
+def test_no_chooser_keeps_a_job_of_many_mean_runs_waiting_that_the_rule_starts() -> None:
+    assert offered({"team/long": 101.0 * LONG_RUNS}) == {"team/long"}
+    assert offered({"team/long": 101.0 * LONG_RUNS, "team/longer": 102.0 * LONG_RUNS}) == {"team/long"}
+    assert offered({"team/ordinary": 99.0 * LONG_RUNS}) == {"team/ordinary", None}
+
+
+def test_the_chooser_decides_where_the_rule_starts_a_shorter_job_before_the_long_one() -> None:
+    assert offered({"team/long": 101.0 * LONG_RUNS, "team/short": 100.0}) == {"team/long", "team/short", None}
+
+
+def test_on_an_idle_cluster_and_without_a_history_no_job_counts_as_long() -> None:
+    two = {"team/long": 101.0 * LONG_RUNS, "team/longer": 102.0 * LONG_RUNS}
+    assert offered(two, running=()) == {*two}
+    assert offered(two, mean_run_seconds=0.0) == {*two, None}
 
 
 def test_a_cluster_within_all_ranges_is_like_the_judged_streams() -> None:
@@ -128,12 +166,12 @@ def test_weights_that_were_judged_under_another_bound_on_waiting_do_not_decide(m
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("max_start_slowdown", "maxStartSlowdown 4"),
-        ("min_wait_speedup", "minWaitSpeedup 1.5"),
-        ("communication_factor", "communicationFactor 1.5"),
-        ("min_scaling_exponent", "minScalingExponent 0.15"),
-        ("min_scaling_exponent_alone", "minScalingExponentAlone 0.23"),
-        ("start_slowdown_size_exponent", "startSlowdownSizeExponent 0.2"),
+        ("max_start_slowdown", "maxStartSlowdown is 1, judged with 4"),
+        ("min_wait_speedup", "minWaitSpeedup is 1, judged with 1.5"),
+        ("communication_factor", "communicationFactor is 1, judged with 1.5"),
+        ("min_scaling_exponent", "minScalingExponent is 1, judged with 0.15"),
+        ("min_scaling_exponent_alone", "minScalingExponentAlone is 1, judged with 0.23"),
+        ("start_slowdown_size_exponent", "startSlowdownSizeExponent is 1, judged with 0.2"),
     ],
 )
 def test_who_tunes_the_rule_gets_the_rule(field: str, words: str) -> None:
