@@ -34,6 +34,7 @@ from hyperscale.observe.files.snapshot_files import encode_snapshot, read_snapsh
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import AgentManifest, Prior
+from hyperscale.planner.queue.wait_bounds import LONG_RUNS
 
 HISTORY: Final = "history.json"
 """The runs, in the folder of the training: judged again without the database."""
@@ -161,6 +162,7 @@ def _write(network: Network, config: Training, later: ClusterHistory, folder: Pa
         features=features.VERSION,
         prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
+        long_runs=LONG_RUNS,
         command=f"hyperscale learn queue --history {source} --seed {config.seed} --steps {config.steps}",
         start=config.start,
         seed=config.seed,

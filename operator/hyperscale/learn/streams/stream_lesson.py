@@ -28,6 +28,7 @@ from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.planner.queue import features, rule
 from hyperscale.planner.queue.likeness import JudgedStreams
 from hyperscale.planner.queue.queue_agent import NAME, TENSORS, AgentManifest, AgentUnavailableError, Prior, QueueAgent, load_agent
+from hyperscale.planner.queue.wait_bounds import LONG_RUNS
 
 VALIDATION_STREAMS: Final = 125
 LARGEST_P: Final = 0.01
@@ -110,6 +111,7 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
         features=features.VERSION,
         prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
+        long_runs=LONG_RUNS,
         command=command
         or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}{' --start WEIGHTS' if config.start else ''}",
         start=config.start,

@@ -70,6 +70,8 @@ class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     prior: Prior
     patience: float
     """The agent's own: candidates on poorer nodes are left out."""
+    long_runs: float = 0.0
+    """`wait_bounds.LONG_RUNS` of the verdict; 0: it was reached without that bound."""
     command: str = ""
     """Makes the weights again."""
     start: str = ""

@@ -17,7 +17,7 @@ from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.likeness import JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.queue_agent import NAME, AgentManifest, AgentUnavailableError, QueueAgent, load_agent
 from hyperscale.planner.queue.rollout import Choose
-from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
+from hyperscale.planner.queue.wait_bounds import LONG_RUNS, PATIENCE_COSTS
 
 AGENT_UNAVAILABLE: Final = "LearnedQueueUnavailable"
 NO_WEIGHTS: Final = "the agent has no usable weights"
@@ -89,8 +89,8 @@ def _unjudged(manifest: AgentManifest, settings: rule.RuleSettings) -> str:
 
 
 def other_rule(manifest: AgentManifest, settings: rule.RuleSettings) -> str:
-    """How the rule that the agent was trained with differs from the one with these settings; "" where it does not."""
-    if manifest.prior.patience_costs != PATIENCE_COSTS:
+    """How the rule that the agent was judged against, and the bounds, differ from today's with these settings; "" where they do not."""
+    if manifest.prior.patience_costs != PATIENCE_COSTS or manifest.long_runs != LONG_RUNS:
         return OTHER_BOUND
     judged = manifest.prior.settings()
     figures = ((field, getattr(settings, name), getattr(judged, name)) for name, field in API_NAMES.items())

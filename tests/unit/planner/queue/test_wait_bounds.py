@@ -26,7 +26,7 @@ from hyperscale.planner.queue.queue_policies import (
     settings_of,
 )
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
-from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, LONG_RUNS, idle_seconds_left, overdue
+from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, LONG_RUNS, PATIENCE_COSTS, idle_seconds_left, overdue
 
 JUDGED = JudgedStreams(
     nodes=FigureRange(16, 32),
@@ -153,11 +153,15 @@ def test_the_default_order_uses_the_agent_only_with_a_judgement_in_its_manifest(
     assert found.fallbacks == ()
 
 
-def test_weights_that_were_judged_under_another_bound_on_waiting_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("patience_costs", "long_runs"), [(1.0, LONG_RUNS), (PATIENCE_COSTS, 0.0)])
+def test_weights_that_were_judged_under_another_bound_on_waiting_do_not_decide(
+    monkeypatch: pytest.MonkeyPatch, patience_costs: float, long_runs: float
+) -> None:
     agent = packaged_agent()
     assert agent is not None
-    prior = msgspec.structs.replace(agent.manifest.prior, patience_costs=1.0)
-    old = dataclasses.replace(agent, manifest=msgspec.structs.replace(agent.manifest, prior=prior, judged=JUDGED))
+    prior = msgspec.structs.replace(agent.manifest.prior, patience_costs=patience_costs)
+    manifest = msgspec.structs.replace(agent.manifest, prior=prior, long_runs=long_runs, judged=JUDGED)
+    old = dataclasses.replace(agent, manifest=manifest)
     monkeypatch.setattr(queue_policies, "packaged_agent", lambda: old)
     assert choosers(QueuePolicy(order=QueueOrder.AUTO)).reason == OTHER_BOUND
     assert choosers(QueuePolicy(order=QueueOrder.LEARNED)).agent is not None
