@@ -64,7 +64,7 @@ def situation(
     """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own, `idle_runs` as in wait_bounds.py."""
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
-    first = rule.goes_first(aged, cluster, settings, busy=bool(running)) or _long(aged, by_rule, running, cluster)
+    first = _first(aged, by_rule, running, cluster, settings)
     considered = [first] if first is not None else _considered(aged, by_rule)
     limit = patience if running and rule.starving(aged, settings) is None else None
     late = _late(considered, cluster, idle_runs)
@@ -78,6 +78,13 @@ def situation(
     if candidates and running and first is None and not late:
         candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
+
+
+def _first(
+    aged: Sequence[PendingJob], by_rule: QueueChoice, running: Sequence[QueueRunningJob], cluster: ClusterState, settings: rule.RuleSettings
+) -> PendingJob | None:
+    """The only job that may start next: a late one, or a long one; None: any may."""
+    return rule.goes_first(aged, cluster, settings, busy=bool(running)) or _long(aged, by_rule, running, cluster)
 
 
 def _long(aged: Sequence[PendingJob], by_rule: QueueChoice, running: Sequence[QueueRunningJob], cluster: ClusterState) -> PendingJob | None:

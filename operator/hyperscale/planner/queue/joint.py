@@ -62,9 +62,14 @@ def take_turns(
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    holds = deferrals(entries, chosen, score.used if score is not None else Chooser.RULE) + unseen
+    holds = deferrals(entries, chosen, _used(score)) + unseen
     starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
+
+
+def _used(score: QueueScore | None) -> Chooser:
+    """Whose choices are carried out; the rule's where no job could start."""
+    return score.used if score is not None else Chooser.RULE
 
 
 def _later_terms(policy: QueuePolicy, arrivals: Arrivals, asked: Choosers) -> LaterTerms | None:

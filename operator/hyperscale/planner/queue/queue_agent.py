@@ -73,7 +73,7 @@ class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     long_runs: float = 0.0
     """`wait_bounds.LONG_RUNS` of the verdict; 0: it was reached without that bound."""
     command: str = ""
-    """Makes the weights again."""
+    """Trained them; with the release of that time it makes them again."""
     start: str = ""
     """SHA-256 of the weights that training continued from, all numbers one after the other; empty: from the rule."""
     seed: int = 0
