@@ -121,3 +121,19 @@ def test_weights_that_know_the_rule_of_another_release_need_not_be_beaten(
     monkeypatch.setitem(learn_command.MODULES, "streams", module.__name__)
     run("learn", "streams", "--out", str(tmp_path / "out"), "--publish", str(used), "--evaluate-only")
     assert (asked == [used]) is beaten
+
+
+def test_accepted_weights_that_the_operator_would_not_use_are_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = resources.files("hyperscale.planner.learned") / "weights"
+    old = msgspec.structs.replace(load_agent(shipped).manifest, long_runs=0.0)
+    write_files(tmp_path / "out", (shipped / "stream.safetensors").read_bytes(), old)
+    module = ModuleType("tests_accepting")
+    module.train, module.judge = None, lambda *_: LessonVerdict(True, "", {})  # type: ignore[attr-defined] # a module has what is put into it
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(learn_command.MODULES, "streams", module.__name__)
+    ran = run("learn", "streams", "--out", str(tmp_path / "out"), "--publish", str(tmp_path / "used"), "--evaluate-only")
+    assert ran.code == 2
+    assert ran.err.splitlines() == [
+        f"hyperscale: --publish: the weights in {tmp_path / 'out'} were made under another release's rule or bounds; train again"
+    ]
+    assert not (tmp_path / "used").exists()

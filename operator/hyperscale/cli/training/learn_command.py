@@ -200,6 +200,8 @@ def _outdated(folder: Path) -> bool:
 def _publish(arguments: argparse.Namespace, verdict: LessonVerdict) -> list[Path]:
     from hyperscale.learn.publish import publish
 
+    if WEIGHTS[arguments.lesson] == "stream" and _outdated(Path(arguments.out)):
+        raise InputError(f"--publish: the weights in {arguments.out} were made under another release's rule or bounds; train again")
     try:
         return list(publish(WEIGHTS[arguments.lesson], Path(arguments.out), Path(arguments.publish), verdict))
     except OSError as error:
