@@ -90,3 +90,29 @@ def test_a_queue_of_any_length_is_served_by_every_policy() -> None:
     run.set_rule(0, 0.2, 0.2, 2.0, 0.2, 1.5, 1.6, 1.35, 4.0)
     for policy in (0, 3, 4):
         assert np.isfinite(run.run(policy)[1]).all()
+
+
+def test_where_nothing_runs_a_job_starts_that_few_nodes_can_run_together() -> None:
+    """A training found it: the quick search begins with nodes 2 to 4, and from there no move reaches the only four that can all talk."""
+    no = 1e100
+    latency = [[0, 2e-4, 0.14, 0.16, no], [2e-4, 0, 0.17, 0.15, no], [0.14, 0.17, 0, 6e-4, 0.13], [0.16, 0.15, 6e-4, 0, 0.12]]
+    slow, middle, quick = 9.6e-9, 4.5e-9, 2.2e-9
+    per_byte = [
+        [0, slow, slow, slow, slow],
+        [slow, 0, middle, middle, slow],
+        [slow, middle, 0, quick, quick],
+        [slow, middle, quick, 0, quick],
+    ]
+    run = stream(
+        nodes=5,
+        jobs=1,
+        counts=(4, 0, 0, 0, 0, 0),
+        speed=np.array([1e14, 3.2e13, 1e14, 3.2e13, 4.5e13]),
+        latency=np.array([*latency, [no, no, 0.13, 0.12, 0]]),
+        per_byte=np.array([*per_byte, [slow, slow, quick, quick, 0]]),
+        equal=np.ones(1, dtype=np.uint8),
+        figures=np.tile([500.0, 1.1e12, 3000.0, 2.5e11, 1.9e17, 0.0], (1, 6, 1)),
+    )
+    for policy in (0, 3, 4):
+        assert np.isfinite(run.run(policy)[1]).all()
+    assert set(run.nodes()[0]) == {0, 1, 2, 3}

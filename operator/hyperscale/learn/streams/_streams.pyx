@@ -408,6 +408,8 @@ cdef class Stream:
                 return self.cache[at]
             at = (at + 1) & (self.cache_size - 1)
         self.cache[at] = self._search(j, o, self.free, SEEDS)
+        if not isfinite(self.cache[at].seconds) and self.free_count == self.n:  # where nothing runs, each job must fit
+            self.cache[at] = self._search(j, o, self.free, self.n)
         self.cache_used += 1
         return self.cache[at]
 
