@@ -53,7 +53,7 @@ HARDENING: Final = Training(
     mixed_jobs=True,
     bursts=0.5,
 )
-"""How weights are trained further (--start): six times the streams a step, harder conditions and bursts, bad streams and long waits count more."""
+"""How weights are trained further (--start): six times the streams a step, harder, in bursts; bad streams and long waits count more."""
 
 
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:

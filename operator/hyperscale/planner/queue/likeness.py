@@ -9,6 +9,8 @@ import msgspec
 
 MIN_ARRIVALS: Final = 20
 """Jobs that must have come before the load of a cluster counts as known."""
+MOST_SHOWN_LOAD: Final = 100
+"""Jobs that all came at once leave no time between them, and a load of 10^15."""
 
 
 class FigureRange(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,7 +81,8 @@ def _differences(judged: JudgedStreams, own: QueueProfile) -> Iterator[str]:
     if own.arrivals < MIN_ARRIVALS:
         yield f"arrivals: {own.arrivals} jobs are known of, {MIN_ARRIVALS} are needed to know the load"
     elif not judged.load.holds(own.load):
-        yield f"load: {own.load:.3g}, judged on {judged.load.low:.3g} to {judged.load.high:.3g}"
+        load = f"{own.load:.3g}" if not own.load > MOST_SHOWN_LOAD else f"above {MOST_SHOWN_LOAD}, since many jobs came at once"
+        yield f"load: {load}, judged on {judged.load.low:.3g} to {judged.load.high:.3g}"
     elif judged.gap_variation is not None and not judged.gap_variation.holds(own.gap_variation):
         yield (
             f"squared variation of the gaps between arrivals: {own.gap_variation:.3g}, "

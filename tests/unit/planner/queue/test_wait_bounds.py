@@ -111,6 +111,7 @@ def test_a_cluster_within_all_ranges_is_like_the_judged_streams() -> None:
         ("largest_share", 0.9, "share of the largest job: 0.9"),
         ("load", 3.0, "load: 3"),
         ("load", math.nan, "load: nan"),
+        ("load", 4.6e15, "load: above 100, since many jobs came at once, judged on 0.4 to 1.2"),
         ("bound_runs", 16.0, "starvationSeconds: 16 mean runs"),
         ("arrivals", MIN_ARRIVALS - 1, "19 jobs are known of"),
         ("gap_variation", 6.0, "squared variation of the gaps between arrivals: 6, judged on 0.4 to 2.5"),
