@@ -14,17 +14,7 @@ from benchmarks.common import Row, goal
 from benchmarks.streampage import ALONE, FURTHER, OTHER, SHORTEST_BOUND, WAIT
 from benchmarks.suites import Options
 from hyperscale.learn.streams.compare import compare
-from hyperscale.learn.streams.guard_streams import (
-    BOUND_RUNS,
-    HARD,
-    HARD_CONDITIONS,
-    HELD_OUT_STREAMS,
-    PLAIN,
-    evidence,
-    guarded,
-    held_out,
-    shipped_sources,
-)
+from hyperscale.learn.streams.guard_streams import BOUND_RUNS, HARD, HARD_CONDITIONS, HELD_OUT_STREAMS, PLAIN, evidence, guarded, held_out
 from hyperscale.learn.streams.history_streams import history_of, judging_streams, split
 from hyperscale.learn.streams.own_cluster import own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import StreamEvidence, judged
@@ -108,7 +98,8 @@ def guard(options: Options) -> Iterator[Row]:
         EQUALS: _chooser(RULE_FLAG, 100.0),
     }
     for name, policy in choosers.items():
-        verdict, like = guarded(policy, shipped_sources(count), "held-out streams")
+        sources = {PLAIN: held_out(count=count), HARD: held_out(HARD_CONDITIONS, count)}
+        verdict, like = guarded(policy, sources, "held-out streams")
         if verdict.accepted:
             yield Row(streamruns.BENCHMARK, "guard", name, SHORTEST_BOUND, like.least_bound_runs, "mean runs")
         for metric, value in verdict.figures.items():

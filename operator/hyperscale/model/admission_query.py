@@ -37,8 +37,6 @@ class Arrivals(msgspec.Struct, frozen=True, rename="camel"):
     run_seconds: float = 0.0
     area_seconds: float = 0.0
     interval_square: float = 0.0
-    last_run_seconds: float = 0.0
-    repeat_share: float = 0.0
 
 
 class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):

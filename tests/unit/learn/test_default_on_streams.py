@@ -9,21 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.learn.streams.guard_streams import (
-    BOUND_RUNS,
-    BOUNDED,
-    BURST_PARTS,
-    BURSTS,
-    HARD,
-    HARD_CONDITIONS,
-    PLAIN,
-    evidence,
-    guarded,
-    held_out,
-    judged_on,
-    shipped_sources,
-    under_bounds,
-)
+from hyperscale.learn.streams.guard_streams import BOUND_RUNS, BOUNDED, HARD, HARD_CONDITIONS, guarded, held_out, under_bounds
 from hyperscale.learn.streams.policy_guard import MIN_STREAMS
 from hyperscale.learn.streams.scenario import Conditions, draw
 from hyperscale.learn.streams.simulator import FEATURES, OPERATORS_RULE, PARAMETERS, Policy, Simulator, agent, auto, index
@@ -35,10 +21,10 @@ from hyperscale.planner.queue.queue_agent import load_agent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob
 
 NETWORK: Final = network_of(load_agent(resources.files("hyperscale.planner.learned") / "weights"))[0]
-STREAM: Final = Conditions("zones", 0.9, 80, repeats=0.1)
+STREAM: Final = Conditions("zones", 0.9, 80)
 SEED: Final = 5
 ANY: Final = FigureRange(0.0, 1e300)
-EVERYWHERE: Final = JudgedStreams(ANY, ANY, ANY, ANY, ANY, ANY, ANY)
+EVERYWHERE: Final = JudgedStreams(ANY, ANY, ANY, ANY, ANY, ANY)
 NONE: Final = FigureRange(-2.0, -1.0)
 RULE_FLAG: Final = 25
 """The feature of a candidate that says whether the rule would choose it."""
@@ -52,17 +38,15 @@ def decision_times(simulator: Simulator, policy: Policy) -> FloatArray:
 
 
 def like_after_arrivals(simulator: Simulator, judged: JudgedStreams) -> list[bool]:
-    """After every arrival, as the operator reckons: whether load, gaps and repeats are those of the judged streams."""
-    arrival, _, best, area = simulator.stream.jobs_table()
+    """After every arrival, as the operator reckons: whether load and gaps are those of the judged streams."""
+    arrival, _, _, area = simulator.stream.jobs_table()
     nodes = len(draw(STREAM, SEED).speed)
     history, like = ArrivalHistory(), []
-    gaps, repeats = judged.gap_variation, judged.repeat_share
-    assert gaps is not None
-    assert repeats is not None
-    for gap, run, need in zip(np.diff(arrival, prepend=0.0).tolist(), best.tolist(), area.tolist(), strict=True):
-        history = arrived(history, PendingJob("job", (Option(1, need, need), Option(64, run, run))), gap)
+    for gap, need in zip(np.diff(arrival, prepend=0.0).tolist(), area.tolist(), strict=True):
+        history = arrived(history, PendingJob("job", (Option(1, need, need),)), gap)
+        gaps = judged.gap_variation
+        assert gaps is not None
         alike = judged.load.holds(load(ClusterState(0, nodes, history=history))) and gaps.holds(gap_variation(history))
-        alike = alike and repeats.holds(history.repeat_share)
         like.append(alike and history.arrivals >= MIN_ARRIVALS)
     return like
 
@@ -73,9 +57,8 @@ def like_after_arrivals(simulator: Simulator, judged: JudgedStreams) -> list[boo
         EVERYWHERE,
         replace(EVERYWHERE, load=FigureRange(0.0, 0.7)),
         replace(EVERYWHERE, gap_variation=FigureRange(0.0, 1.1)),
-        replace(EVERYWHERE, repeat_share=FigureRange(0.1, 1.0)),
     ],
-    ids=["everywhere", "low load", "even gaps", "some repeats"],
+    ids=["everywhere", "low load", "even gaps"],
 )
 def test_the_agent_chooses_only_while_the_arrivals_are_like_those_that_it_was_judged_on(judged: JudgedStreams) -> None:
     simulator = Simulator(SEED, STREAM)
@@ -114,37 +97,8 @@ def replace_bound(conditions: Conditions, runs: float) -> Conditions:
     return Conditions(conditions.family, conditions.load, conditions.jobs, starvation_runs=runs)
 
 
-def test_shipped_weights_are_judged_on_as_many_streams_of_each_source() -> None:
-    sources = shipped_sources(MIN_STREAMS)
-    assert {name: len(streams) for name, streams in sources.items()} == dict.fromkeys((PLAIN, HARD, BURSTS), MIN_STREAMS)
-    assert {stream.conditions.together for stream in sources[BURSTS]} == {*BURST_PARTS}
-
-
-def test_bursts_bring_as_many_jobs_in_the_same_time_and_some_are_like_the_one_before() -> None:
-    sources = shipped_sources(MIN_STREAMS)
-    plain, bursts = (sources[name][0].simulator().stream.jobs_table() for name in (PLAIN, BURSTS))
-    assert np.count_nonzero(np.diff(plain[0]) == 0.0) == 0
-    assert np.count_nonzero(np.diff(bursts[0]) == 0.0) > 0.3 * len(bursts[0])
-    again = np.diff(bursts[2]) == 0.0
-    assert 0 < np.count_nonzero(again) < 0.3 * len(again)
-    first = np.maximum.accumulate(np.where(np.concatenate(([False], again)), 0, np.arange(len(bursts[2]))))
-    assert bursts[2].tolist() == plain[2][first].tolist()
-
-
-def test_who_was_judged_on_bursts_may_decide_where_gaps_vary_more_and_jobs_repeat() -> None:
-    sources = shipped_sources(MIN_STREAMS)
-    outcomes = evidence("", agent(NETWORK), sources[PLAIN][:1])
-    plain, bursts = (judged_on(sources[name], outcomes, "") for name in (PLAIN, BURSTS))
-    assert plain.gap_variation is not None
-    assert plain.repeat_share is not None
-    assert bursts.gap_variation is not None
-    assert bursts.repeat_share is not None
-    assert bursts.gap_variation.high > 2 * plain.gap_variation.high
-    assert bursts.repeat_share.high > plain.repeat_share.high
-
-
 def test_an_accepted_agent_is_judged_under_starvation_bounds_too() -> None:
-    streams = held_out(HARD_CONDITIONS, 60)[-MIN_STREAMS:]  # so few streams say little; on these the shipped weights pass
+    streams = held_out(HARD_CONDITIONS, MIN_STREAMS)
     assert {stream.conditions.starvation_runs for stream in under_bounds(streams)} == {*BOUND_RUNS}
     verdict, like = guarded(agent(NETWORK), {HARD: streams}, "test")
     assert verdict.accepted, verdict.refusals

@@ -14,7 +14,7 @@ from hyperscale.cli.training.past_runs import past_runs
 from hyperscale.control.history.run_store import RunStore
 from hyperscale.learn.lesson import Assignment, Lesson, LessonError, PastRun
 from hyperscale.learn.streams import queue_lesson, stream_lesson
-from hyperscale.learn.streams.guard_streams import _arrival_figures
+from hyperscale.learn.streams.guard_streams import _gap_variations
 from hyperscale.learn.streams.history_streams import BLOCK, EARLY_PART, MIN_RUNS, history_of, judging_streams, resampled, split
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.arrival_history import gap_variation
@@ -183,7 +183,7 @@ def test_an_option_of_another_lesson_is_refused_before_a_training_of_hours(tmp_p
 
 def test_a_range_of_gaps_can_be_read_back_where_a_sweep_comes_before_any_other_job() -> None:
     sweep = np.concatenate([np.zeros(80), np.arange(1.0, 71.0)])
-    gaps = [gap for gap, _ in _arrival_figures(sweep, np.ones(len(sweep)))]
+    gaps = _gap_variations(sweep)
     written = FigureRange(min(gaps), max(gaps))
     assert msgspec.json.decode(msgspec.json.encode(written), type=FigureRange) == written
     assert written.holds(gap_variation(ArrivalHistory()))

@@ -62,7 +62,6 @@ cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
 cdef int LATER_ENDS = 4          # model/admission_query.py
 cdef double LONG_RUNS = 8.0      # planner/queue/wait_bounds.py
 cdef double MOST_GAP_VARIATION = 1000.0  # planner/queue/arrival_history.py
-cdef double REPEAT_RATIO = 0.9   # planner/queue/arrival_history.py
 
 
 cdef struct Placed:
@@ -186,9 +185,9 @@ cdef class Stream:
     cdef int *running
     cdef int runnings
     cdef int seen
-    cdef double mean_gap, mean_gap_square, mean_run, mean_need, last_arrival, last_run, repeat_share
+    cdef double mean_gap, mean_gap_square, mean_run, mean_need, last_arrival
     cdef int judged_from             # arrivals from which on the agent decides; before, and on other streams, the rule does
-    cdef double judged[6]            # least and largest load, squared variation of the gaps, share of jobs that repeat the one before
+    cdef double judged[4]            # least and largest load, least and largest squared variation of the gaps
     cdef double judged_bound         # shortest starvation bound, in mean runs
     cdef uint64_t chance
     # candidates of the decision at hand
@@ -281,7 +280,7 @@ cdef class Stream:
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
         self.strict_bounds, self.idle_costs, self.idle_runs, self.bounded_patience = 1.0, 1.0, INFINITY, True
-        self.set_judged(0, ((0.0, INFINITY),) * 3, 0.0)
+        self.judged[0], self.judged[1], self.judged[2], self.judged[3] = 0.0, INFINITY, 0.0, INFINITY
 
     def __dealloc__(self):
         release(self.speed)
@@ -443,7 +442,7 @@ cdef class Stream:
         cdef int j
         self.now, self.arrived, self.free, self.free_count = 0.0, 0, self._all(), self.n
         self.pendings = self.runnings = self.seen = 0
-        self.mean_gap = self.mean_gap_square = self.mean_run = self.mean_need = self.last_arrival = self.last_run = self.repeat_share = 0.0
+        self.mean_gap = self.mean_gap_square = self.mean_run = self.mean_need = self.last_arrival = 0.0
         self.chance = seed
         self.row_count = self.decision_count = self.event_count = 0
         self.decisions, self.cost, self.open_decision = 0, 0.0, False
@@ -453,7 +452,6 @@ cdef class Stream:
     cdef void _arrive(self) noexcept nogil:
         cdef Job *job = &self.job[self.arrived]
         cdef double gain, gap = job.arrival - self.last_arrival
-        cdef bint repeats = self.seen > 0 and min(job.best, self.last_run) >= REPEAT_RATIO * max(job.best, self.last_run)
         job.state = 1
         self.pending[self.pendings] = self.arrived
         self.pendings += 1
@@ -464,8 +462,7 @@ cdef class Stream:
         self.mean_gap_square += gain * (gap * gap - self.mean_gap_square)
         self.mean_run += gain * (job.best - self.mean_run)
         self.mean_need += gain * (job.area - self.mean_need)
-        self.repeat_share += gain * (repeats - self.repeat_share)
-        self.last_arrival, self.last_run = job.arrival, job.best
+        self.last_arrival = job.arrival
 
     cdef void _launch(self, int j, int o) noexcept nogil:
         """Start it on the free nodes."""
@@ -1167,14 +1164,12 @@ cdef class Stream:
         """Whether the arrivals so far are like those that the agent was judged on; planner/queue/likeness.py."""
         cdef double square = self.mean_gap * self.mean_gap
         cdef double load, variation = MOST_GAP_VARIATION
-        cdef bint arrivals_alike
         if self.seen < self.judged_from or self.starvation < self.judged_bound * self.mean_run:
             return False
         load = self.mean_need / max(self.mean_gap * self.n, 1e-12)
         if square > 0.0:
             variation = min(max(0.0, self.mean_gap_square / square - 1.0), MOST_GAP_VARIATION)
-        arrivals_alike = self.judged[0] <= load <= self.judged[1] and self.judged[2] <= variation <= self.judged[3]
-        return arrivals_alike and self.judged[4] <= self.repeat_share <= self.judged[5]
+        return self.judged[0] <= load <= self.judged[1] and self.judged[2] <= variation <= self.judged[3]
 
     cdef int _by_agent(self, bint sample, int *option) noexcept nogil:
         cdef double scores[CANDIDATES]
@@ -1308,14 +1303,11 @@ cdef class Stream:
         """Whether the rule waits for better nodes only as long as poor ones would cost the job."""
         self.bounded_patience = bounded
 
-    def set_judged(self, int arrivals, spans, double least_bound_runs):
-        """When the agent decides instead of the rule, in whole runs: from which arrival on, in which spans, with which starvation bound.
-
-        spans: least and largest load, variation of the gaps and share of repeated jobs
-        """
+    def set_judged(self, int arrivals, double least_load, double most_load, double least_variation, double most_variation,
+                   double least_bound_runs):
+        """When the agent decides instead of the rule, in whole runs: by arrivals, load, variation of the gaps and starvation bound so far."""
         self.judged_from, self.judged_bound = arrivals, least_bound_runs
-        for i, (least, most) in enumerate(spans):
-            self.judged[2 * i], self.judged[2 * i + 1] = least, most
+        self.judged[0], self.judged[1], self.judged[2], self.judged[3] = least_load, most_load, least_variation, most_variation
 
     def set_wait_price(self, double price):
         """What a second of waiting adds to the cost for each second that the job has waited before; 0: waiting costs its weight alone."""

@@ -34,11 +34,6 @@ LONG_WAIT: Final = 16.0
 MOST_HEAVY: Final = 4.0
 """No bad episode counts more than this many ordinary ones."""
 MOST_THREADS: Final = 16
-LEAST_TOGETHER: Final = 0.4
-MOST_TOGETHER: Final = 0.9
-"""Of `Conditions.together` in bursts."""
-MOST_REPEATS: Final = 0.3
-"""Of `Conditions.repeats` in bursts."""
 RIDGE: Final = 10.0
 """In decisions, against chance slopes of the baseline."""
 
@@ -89,8 +84,6 @@ class Training:
     """Of every cluster; 0: drawn."""
     mixed_jobs: bool = False
     """Drawn jobs are of unlike spreads; see `job_mix`."""
-    bursts: float = 0.0
-    """Part of the sequences where many jobs come at once, and some are like the one before."""
     history: str = ""
     """Digest of the history that jobs come from; empty: jobs are drawn."""
 
@@ -245,7 +238,6 @@ def _by_rule(simulator: Simulator, config: Training) -> tuple[float, float]:
 def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
     family = config.families[int(rng.integers(len(config.families)))]
     noise, contention, starvation = rng.random(3) < config.mixed
-    bursts = config.bursts > 0.0 and rng.random() < config.bursts
     return Conditions(
         family=family,
         load=float(rng.uniform(config.low_load, config.high_load)),
@@ -254,8 +246,6 @@ def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
         contention=bool(contention),
         starvation_runs=float(rng.uniform(config.least_bound, config.most_bound)) if starvation else 0.0,
         nodes=config.nodes,
-        together=float(rng.uniform(LEAST_TOGETHER, MOST_TOGETHER)) if bursts else 0.0,
-        repeats=float(rng.uniform(0.0, MOST_REPEATS)) if bursts else 0.0,
     )
 
 

@@ -21,13 +21,8 @@ from hyperscale.planner.queue.queue_types import ArrivalHistory, Option, Pending
 
 PLAIN: Final = "held-out streams"
 HARD: Final = "held-out streams with noise and contention"
-BURSTS: Final = "held-out streams in bursts"
 HARD_CONDITIONS: Final = Conditions("geo", 0.9, noise=0.3, contention=True)
 HELD_OUT_STREAMS: Final = 125
-BURST_PARTS: Final = (0.5, 0.75, 0.9)
-"""`Conditions.together` of those, dealt in turn: bursts of 2, 4 and 10 jobs in the mean."""
-BURST_REPEATS: Final = 0.1
-"""`Conditions.repeats` of those: now and then somebody starts a job a second time."""
 BOUNDED: Final = "with starvation bounds"
 BOUND_RUNS: Final = (16.0, 32.0, 64.0)
 """Starvation bounds in mean runs, dealt to the streams in turn: with the default bound of a day, mean runs of 22 to 90 minutes."""
@@ -50,20 +45,6 @@ class GuardStream(NamedTuple):
 def held_out(base: Conditions | None = None, count: int = HELD_OUT_STREAMS) -> list[GuardStream]:
     """Validation streams of all shipped families and loads, under the conditions of `base`."""
     return [GuardStream(VALIDATION_SEEDS + number, one) for number, one in enumerate(cases(count, base))]
-
-
-def in_bursts(streams: Sequence[GuardStream]) -> list[GuardStream]:
-    """The streams with other arrivals: many jobs come at once, most of unlike lengths."""
-    parts = (BURST_PARTS[number % len(BURST_PARTS)] for number in range(len(streams)))
-    return [
-        stream._replace(conditions=dataclasses.replace(stream.conditions, together=part, repeats=BURST_REPEATS))
-        for stream, part in zip(streams, parts, strict=True)
-    ]
-
-
-def shipped_sources(count: int = HELD_OUT_STREAMS) -> dict[str, list[GuardStream]]:
-    """What shipped weights are judged on, by source; `count` streams each."""
-    return {PLAIN: held_out(count=count), HARD: held_out(HARD_CONDITIONS, count), BURSTS: in_bursts(held_out(count=count))}
 
 
 def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> list[StreamEvidence]:
@@ -97,7 +78,7 @@ def guarded(policy: Policy, sources: Mapping[str, Sequence[GuardStream]], source
 
 def under_bounds(streams: Sequence[GuardStream]) -> list[GuardStream]:
     """The streams on clusters with starvation bounds."""
-    bounds = (BOUND_RUNS[number // len(BURST_PARTS) % len(BOUND_RUNS)] for number in range(len(streams)))  # each with bursts of each size
+    bounds = (BOUND_RUNS[number % len(BOUND_RUNS)] for number in range(len(streams)))
     return [
         stream._replace(conditions=dataclasses.replace(stream.conditions, starvation_runs=bound))
         for stream, bound in zip(streams, bounds, strict=True)
@@ -115,29 +96,26 @@ def judged_on(streams: Sequence[GuardStream], outcomes: Sequence[StreamEvidence]
     low, high = rows[:, :5].min(axis=0), rows[:, :5].max(axis=0)
     nodes, slots, spread, share, load = (FigureRange(float(least), float(most)) for least, most in zip(low, high, strict=True))
     share = FigureRange(0.0, share.high)  # of the jobs that are pending at one time, which may all be small
-    gaps, repeats = (FigureRange(float(rows[:, least].min()), float(rows[:, least + 1].max())) for least in (5, 7))
-    return JudgedStreams(nodes, slots, spread, share, load, gaps, repeats, least_bound_runs, len(streams), source)
+    gaps = FigureRange(float(rows[:, 5].min()), float(rows[:, 6].max()))
+    return JudgedStreams(nodes, slots, spread, share, load, gaps, least_bound_runs, len(streams), source)
 
 
 def _figures(stream: GuardStream) -> FloatArray:
-    """(9,) GPU nodes, worker slots, spread of speeds, share of the largest job, load; least and most variation of gaps and repeats."""
+    """(7,) GPU nodes, worker slots, spread of speeds, share of the largest job, load, least and largest variation of the gaps."""
     drawn = draw(stream.conditions, stream.seed, stream.recorded, stream.cluster)
-    arrival, _, best, area = stream.simulator().stream.jobs_table()
+    arrival, _, _, area = stream.simulator().stream.jobs_table()
     nodes = len(drawn.speed)
     load = float(area.mean()) / (float(np.diff(arrival).mean()) * nodes)
-    gaps, repeats = zip(*_arrival_figures(arrival, best), strict=True)
+    gaps = _gap_variations(arrival)
     machines = nodes if stream.cluster is None else stream.cluster.machines
-    shape = machines, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes
-    return np.array([*shape, load, min(gaps), max(gaps), min(repeats), max(repeats)])
+    return np.array([machines, nodes, drawn.speed.max() / drawn.speed.min(), drawn.workers.max() / nodes, load, min(gaps), max(gaps)])
 
 
-def _arrival_figures(arrival: FloatArray, best: FloatArray) -> list[tuple[float, float]]:
-    """Variation of the gaps and share of repeats, as the operator sees them after every job, from the time on when older jobs fade.
-
-    arrival, best: (J,) seconds, and best run; one pair of values for fewer jobs
-    """
-    history, values = ArrivalHistory(), []
-    for gap, run in zip(np.diff(arrival).tolist(), best[1:].tolist(), strict=True):
-        history = arrived(history, PendingJob("any", (Option(1, run, run),)), gap)
-        values.append((gap_variation(history), history.repeat_share))
+def _gap_variations(arrival: FloatArray) -> list[float]:
+    """As the operator sees it after every job, from the time on when older jobs fade; arrival (J,), one value for fewer jobs."""
+    history, any_job = ArrivalHistory(), PendingJob("any", (Option(1, 1.0, 1.0),))
+    values = []
+    for gap in np.diff(arrival).tolist():
+        history = arrived(history, any_job, gap)
+        values.append(gap_variation(history))
     return values[FADING_JOBS:] or values[-1:]

@@ -53,10 +53,6 @@ class Conditions:
     """λ of the placement."""
     nodes: int = 0
     """Of the cluster; 0: drawn."""
-    together: float = 0.0
-    """Part of the jobs that come with the one before: bursts of 1 / (1 - it) jobs in the mean."""
-    repeats: float = 0.0
-    """Part of the jobs that are like the one before."""
 
 
 @dataclass(frozen=True)
@@ -155,34 +151,19 @@ def draw(conditions: Conditions, seed: int, recorded: RecordedJobs | None = None
     guess = rng.uniform(-1.0, 1.0, conditions.jobs)
     if recorded is not None:
         weights, gaps = recorded.weights, recorded.gaps / recorded.gaps.mean()
-    gaps = _in_bursts(gaps, rng.random(conditions.jobs) < conditions.together)
-    first = _repeated(rng.random(conditions.jobs) < conditions.repeats)
     return Drawn(
         speed=own.speed,
         latency=np.where(own.blocked, UNREACHABLE_SECONDS, own.latency_seconds),
         per_byte=np.ascontiguousarray(own.seconds_per_byte),
         domain=own.domain,
-        weights=weights[first],
+        weights=weights,
         noise=1.0 + conditions.noise * guess,
-        equal=equal[first],
-        workers=workers[first],
-        figures=figures[first],
+        equal=equal,
+        workers=workers,
+        figures=figures,
         gaps=gaps,
         half=half,
     )
-
-
-def _in_bursts(gaps: FloatArray, joins: BoolArray) -> FloatArray:
-    """(J,) gaps where some jobs come with the one before and all in the same time; as they are where no gap would be left."""
-    left: FloatArray = np.where(joins, 0.0, gaps)
-    return left * (gaps.sum() / left.sum()) if joins.any() and left.any() else gaps
-
-
-def _repeated(repeats: BoolArray) -> IntArray:
-    """(J,) number of the job that each is like: the one before for those that repeat it, else itself."""
-    own = np.arange(len(repeats))
-    first: IntArray = np.maximum.accumulate(np.where(repeats & (own > 0), 0, own))
-    return first
 
 
 def of_topology(topology: Topology) -> SimulatedNodes:

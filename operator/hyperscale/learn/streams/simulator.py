@@ -226,19 +226,13 @@ class Simulator:
         if policy.network is not None:
             self.stream.set_network(policy.network)
         kind = index(policy.knobs).kind if policy.judged is not None and self._is_unlike(policy.judged) else policy.kind
-        self._set_judged(policy.judged)
+        load, gaps = (ANY, ANY) if policy.judged is None else (policy.judged.load, policy.judged.gap_variation or ANY)
+        arrivals, bound = (0, 0.0) if policy.judged is None else (MIN_ARRIVALS, policy.judged.least_bound_runs)
+        self.stream.set_judged(arrivals, load.low, load.high, gaps.low, gaps.high, bound)
         result = self.stream.run(kind, policy.alpha, sample, seed, record)
         start, finish, communication, seconds, workers = result
         arrival, weight, best, _ = self._jobs
         return StreamOutcome(arrival, weight, best, start, finish, communication, seconds, workers, self.stream.decisions)
-
-    def _set_judged(self, judged: JudgedStreams | None) -> None:
-        """In which streams the agent decides, as far as arrivals tell; None: in all."""
-        if judged is None:
-            self.stream.set_judged(0, [(ANY.low, ANY.high)] * 3, 0.0)
-            return
-        spans = (judged.load, judged.gap_variation or ANY, judged.repeat_share or ANY)
-        self.stream.set_judged(MIN_ARRIVALS, [(one.low, one.high) for one in spans], judged.least_bound_runs)
 
     def _is_unlike(self, judged: JudgedStreams) -> bool:
         """Whether cluster or job sizes are unlike; what arrivals tell counts as alike, and is compared in the run.
@@ -246,8 +240,8 @@ class Simulator:
         The largest job counts as always pending: the operator looks at those that are.
         """
         machines, nodes, spread, workers = self._shape
-        gaps, repeats = (judged.gap_variation or ANY).low, (judged.repeat_share or ANY).low
-        own = QueueProfile(machines, nodes, spread, workers / nodes, judged.load.low, MIN_ARRIVALS, gaps, repeats, math.inf)
+        gaps = (judged.gap_variation or ANY).low
+        own = QueueProfile(machines, nodes, spread, workers / nodes, judged.load.low, MIN_ARRIVALS, gaps, math.inf)
         return bool(unlike(judged, own))
 
     def reset(self) -> bool:

@@ -19,6 +19,7 @@ from hyperscale.learn.streams import guard_streams, tuning
 from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
 from hyperscale.learn.streams.episodes import Training
 from hyperscale.learn.streams.gradient import parts_by_name
+from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, held_out
 from hyperscale.learn.streams.policy_guard import PolicyVerdict
 from hyperscale.learn.streams.scenario import FAMILIES
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, SHORTEST_FIRST, Network, Policy, RuleKnobs, agent, index
@@ -37,8 +38,8 @@ MAX_TO_REFUSED: Final = 1.02
 """Largest ratio to weights in use that today's guard refuses: in their place the rule would decide."""
 TUNING_STREAMS: Final = 75
 HARDENING: Final = Training(
-    steps=40,
-    sequences=24,
+    steps=100,
+    sequences=12,
     jobs=120,
     mixed=0.5,
     least_bound=8.0,
@@ -48,12 +49,11 @@ HARDENING: Final = Training(
     rate=5e-4,
     entropy=0.005,
     wait_price=1.0,
-    wait_target=0.92,
+    wait_target=0.96,
     risk=2.0,
     mixed_jobs=True,
-    bursts=0.5,
 )
-"""How weights are trained further (--start): six times the streams a step, harder, in bursts; bad streams and long waits count more."""
+"""How weights are trained further (--start): three times the streams a step, harder conditions, bad streams and long waits count more."""
 
 
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
@@ -97,7 +97,8 @@ def weights_to_judge(candidate: Path, in_use: Path | None) -> tuple[tuple[Networ
 
 def guarded(network: Network, knobs: RuleKnobs) -> tuple[PolicyVerdict, JudgedStreams]:
     """The guard's verdict on the agent on held-out streams of the shipped families, and what those are like."""
-    return guard_streams.guarded(agent(network, knobs), guard_streams.shipped_sources(), "generated families: " + ", ".join(FAMILIES))
+    streams = {PLAIN: held_out(), HARD: held_out(HARD_CONDITIONS)}
+    return guard_streams.guarded(agent(network, knobs), streams, "generated families: " + ", ".join(FAMILIES))
 
 
 def write(network: Network, config: Training, folder: Path, command: str = "") -> tuple[Path, ...]:

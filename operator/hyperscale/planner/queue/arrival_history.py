@@ -14,8 +14,6 @@ GAIN: Final = 1.0 / FADING_JOBS
 
 MOST_GAP_VARIATION: Final = 1000.0
 """Also where all jobs came at once. A finite figure: manifests are JSON, which has no infinity."""
-REPEAT_RATIO: Final = 0.9
-"""A job repeats the one before it where its best run is at least this part of the other's, and at most so much longer."""
 
 
 def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> ArrivalHistory:
@@ -27,15 +25,7 @@ def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> Arr
         run_seconds=history.run_seconds + gain * (job.best_empty_seconds - history.run_seconds),
         area_seconds=history.area_seconds + gain * (job.least_area - history.area_seconds),
         interval_square=history.interval_square + gain * (gap_seconds**2 - history.interval_square),
-        last_run_seconds=job.best_empty_seconds,
-        repeat_share=history.repeat_share + gain * (_repeats(history, job) - history.repeat_share),
     )
-
-
-def _repeats(history: ArrivalHistory, job: PendingJob) -> bool:
-    """Whether it runs about as long as the job before it."""
-    now, last = job.best_empty_seconds, history.last_run_seconds
-    return history.arrivals > 0 and min(now, last) >= REPEAT_RATIO * max(now, last)
 
 
 def gap_variation(history: ArrivalHistory) -> float:

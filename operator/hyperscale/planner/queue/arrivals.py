@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from hyperscale.model.admission_query import Arrivals
 from hyperscale.planner.queue.arrival_history import arrived
 from hyperscale.planner.queue.queue_types import ArrivalHistory, PendingJob
@@ -11,10 +9,12 @@ from hyperscale.planner.queue.queue_types import ArrivalHistory, PendingJob
 
 def history_of(arrivals: Arrivals) -> ArrivalHistory:
     """As choosers see it."""
-    return ArrivalHistory(*msgspec.structs.astuple(arrivals))
+    return ArrivalHistory(
+        arrivals.arrivals, arrivals.interval_seconds, arrivals.run_seconds, arrivals.area_seconds, arrivals.interval_square
+    )
 
 
 def counted(arrivals: Arrivals, job: PendingJob, gap_seconds: float) -> Arrivals:
     """With one more job, which came `gap_seconds` after the last."""
     after = arrived(history_of(arrivals), job, gap_seconds)
-    return Arrivals(*msgspec.structs.astuple(after))
+    return Arrivals(after.arrivals, after.interval_seconds, after.run_seconds, after.area_seconds, after.interval_square)

@@ -129,7 +129,6 @@ def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals
         load=load(past),
         arrivals=arrivals.arrivals,
         gap_variation=gap_variation(past.history),
-        repeat_share=past.history.repeat_share,
         bound_runs=bound,
     )
 

@@ -39,8 +39,6 @@ class JudgedStreams(msgspec.Struct, frozen=True, rename="camel"):
     """Slot seconds that arrive over those that there are, as `arrival_history.load` counts."""
     gap_variation: FigureRange | None = None
     """As `arrival_history.gap_variation`; None: not known, any is like them."""
-    repeat_share: FigureRange | None = None
-    """As `ArrivalHistory.repeat_share`; None: not known, any is like them."""
     least_bound_runs: float = 0.0
     """Shortest starvation bound that was judged, in mean runs; a shorter one overrules every chooser more often."""
     streams: int = 0
@@ -59,7 +57,6 @@ class QueueProfile(msgspec.Struct, frozen=True, rename="camel"):
     load: float
     arrivals: int
     gap_variation: float
-    repeat_share: float
     bound_runs: float
     """Starvation bound over the mean run; +inf without a bound."""
 
@@ -87,11 +84,6 @@ def _differences(judged: JudgedStreams, own: QueueProfile) -> Iterator[str]:
         yield (
             f"squared variation of the gaps between arrivals: {own.gap_variation:.3g}, "
             f"judged on {judged.gap_variation.low:.3g} to {judged.gap_variation.high:.3g}"
-        )
-    elif judged.repeat_share is not None and not judged.repeat_share.holds(own.repeat_share):
-        yield (
-            f"share of jobs that run as long as the one before: {own.repeat_share:.3g}, "
-            f"judged on {judged.repeat_share.low:.3g} to {judged.repeat_share.high:.3g}"
         )
     elif not own.bound_runs >= judged.least_bound_runs:
         yield f"starvationSeconds: {own.bound_runs:.3g} mean runs, judged on at least {judged.least_bound_runs:.3g}"

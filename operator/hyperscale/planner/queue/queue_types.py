@@ -90,10 +90,6 @@ class ArrivalHistory(msgspec.Struct, frozen=True, rename="camel"):
     """Mean `least_area`, slot seconds."""
     interval_square: float = 0.0
     """Mean square of the time from one arrival to the next, s²."""
-    last_run_seconds: float = 0.0
-    """`best_empty_seconds` of the newest."""
-    repeat_share: float = 0.0
-    """Share of the jobs that run about as long as the one before: sweeps, and second tries."""
 
 
 class ClusterState(msgspec.Struct, frozen=True, rename="camel"):

@@ -35,19 +35,10 @@ JUDGED = JudgedStreams(
     largest_share=FigureRange(0.1, 0.5),
     load=FigureRange(0.4, 1.2),
     gap_variation=FigureRange(0.4, 2.5),
-    repeat_share=FigureRange(0.0, 0.3),
     least_bound_runs=32.0,
 )
 LIKE = QueueProfile(
-    nodes=20,
-    worker_slots=20.0,
-    speed_spread=2.0,
-    largest_share=0.4,
-    load=0.8,
-    arrivals=100,
-    gap_variation=1.0,
-    repeat_share=0.1,
-    bound_runs=math.inf,
+    nodes=20, worker_slots=20.0, speed_spread=2.0, largest_share=0.4, load=0.8, arrivals=100, gap_variation=1.0, bound_runs=math.inf
 )
 
 
@@ -116,17 +107,14 @@ def test_a_cluster_within_all_ranges_is_like_the_judged_streams() -> None:
         ("arrivals", MIN_ARRIVALS - 1, "19 jobs are known of"),
         ("gap_variation", 6.0, "squared variation of the gaps between arrivals: 6, judged on 0.4 to 2.5"),
         ("gap_variation", math.inf, "squared variation of the gaps between arrivals: inf"),
-        ("repeat_share", 0.6, "share of jobs that run as long as the one before: 0.6, judged on 0 to 0.3"),
-        ("repeat_share", math.nan, "share of jobs that run as long as the one before: nan"),
     ],
 )
 def test_each_figure_outside_its_range_is_named(field: str, value: float, words: str) -> None:
     assert words in unlike(JUDGED, msgspec.structs.replace(LIKE, **{field: value}))
 
 
-@pytest.mark.parametrize(("field", "value"), [("gap_variation", 50.0), ("repeat_share", 1.0)])
-def test_any_arrivals_are_like_those_of_weights_whose_manifest_does_not_say_theirs(field: str, value: float) -> None:
-    assert unlike(msgspec.structs.replace(JUDGED, **{field: None}), msgspec.structs.replace(LIKE, **{field: value})) == ""
+def test_any_gaps_are_like_those_of_weights_whose_manifest_does_not_say_theirs() -> None:
+    assert unlike(msgspec.structs.replace(JUDGED, gap_variation=None), msgspec.structs.replace(LIKE, gap_variation=50.0)) == ""
 
 
 def after(gaps: list[float]) -> ArrivalHistory:
@@ -144,21 +132,6 @@ def test_gaps_of_jobs_that_come_by_chance_vary_by_one_and_those_of_sweeps_by_muc
     assert gap_variation(after(sweeps)) > 5.0
     assert gap_variation(after([60.0] * 100)) == pytest.approx(0.0, abs=1e-9)
     assert gap_variation(after([0.0] * 30)) == gap_variation(ArrivalHistory()) == MOST_GAP_VARIATION
-
-
-def runs(seconds: list[float]) -> ArrivalHistory:
-    known = ArrivalHistory()
-    for best in seconds:
-        known = arrived(known, job(best, best, 0.0), 60.0)
-    return known
-
-
-def test_a_job_repeats_the_one_before_where_their_runs_differ_by_a_tenth_at_most() -> None:
-    assert runs([100.0]).repeat_share == 0.0
-    assert runs([100.0, 110.0, 100.0, 110.0]).repeat_share == pytest.approx(0.75)
-    assert runs([100.0, 112.0, 100.0, 112.0]).repeat_share == 0.0
-    assert runs([100.0, 300.0] * 40).repeat_share == 0.0
-    assert runs([100.0, 300.0] * 40 + [300.0] * 200).repeat_share > 0.9
 
 
 def never(*_: object) -> QueueChoice:
