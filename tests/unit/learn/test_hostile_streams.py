@@ -116,3 +116,12 @@ def test_where_nothing_runs_a_job_starts_that_few_nodes_can_run_together() -> No
     for policy in (0, 3, 4):
         assert np.isfinite(run.run(policy)[1]).all()
     assert set(run.nodes()[0]) == {0, 1, 2, 3}
+
+
+def test_jobs_that_come_at_once_are_decided_on_together() -> None:
+    figures = np.ones((3, 6, 6))
+    figures[:, :, 4] = np.array([100.0, 50.0, 1.0])[:, None]
+    run = stream(nodes=2, jobs=3, counts=(2, 0, 0, 0, 0, 0), figures=figures, gaps=np.array([1.0, 0.0, 0.0]))
+    run.set_rule(0, 0.0, 0.0, 1e9, 0.0, 0.0, 1e9, 0.0, 4.0)
+    start = run.run(3)[0]
+    assert start.argsort().tolist() == [2, 1, 0]

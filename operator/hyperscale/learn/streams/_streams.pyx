@@ -515,7 +515,7 @@ cdef class Stream:
             job.finish = self.now + job.left / job.rate
 
     cdef bint _step(self) noexcept nogil:
-        """On to the next arrival or completion; False when nothing is left to come."""
+        """On to the next arrivals or completion; False when nothing is left to come."""
         cdef int i, first = -1
         cdef double at = INFINITY, rate = 0.0
         cdef Job *job
@@ -541,7 +541,8 @@ cdef class Stream:
                 job.left -= (at - self.now) * job.rate
         self.now = at
         if first < 0:
-            self._arrive()
+            while self.arrived < self.jobs and self.job[self.arrived].arrival <= at:  # the operator asks about all of them together
+                self._arrive()
             return True
         job = &self.job[self.running[first]]
         job.state = 3
