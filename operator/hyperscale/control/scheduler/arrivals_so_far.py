@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
@@ -34,6 +34,8 @@ class ArrivalsSoFar:
         self._last = 0.0
         self._statistics = Arrivals()
         self._recalled = False
+        self._counted: dict[Key, str] = {}
+        """UIDs of the jobs that the statistics have: an edit makes no new arrival, nor does a plan that was given up."""
 
     @property
     def statistics(self) -> Arrivals:
@@ -47,17 +49,37 @@ class ArrivalsSoFar:
         self._recall()
         return self._last
 
-    def learn(self, statistics: Arrivals, asked: Iterable[QueueEntry]) -> None:
-        """Take the statistics of an answer about these jobs."""
+    def gaps(self, asked: Iterable[QueueEntry]) -> list[float | None]:
+        """Seconds from the arrival before to each of the jobs, the oldest first; None for one that is not to be counted."""
+        before, gaps = self.last, list[float | None]()
+        for entry in asked:
+            if not self._is_new(entry):
+                gaps.append(None)
+                continue
+            gaps.append(max(0.0, entry.waits_since - before) if before else 0.0)
+            before = max(before, entry.waits_since)
+        return gaps
+
+    def _is_new(self, entry: QueueEntry) -> bool:
+        """Whether the job is to be counted; one that was stopped for others was when it came."""
+        return not entry.stopped and self._counted.get(entry.key) != entry.uid
+
+    def learn(self, statistics: Arrivals, asked: Collection[QueueEntry], sized: Collection[str]) -> None:
+        """Take the statistics of an answer about these jobs; those `sized` fit the cluster, and count."""
         self._statistics = statistics
         self._last = max((self._last, *(entry.waits_since for entry in asked)))
+        self._counted |= {entry.key: entry.uid for entry in asked if str(entry.key) in sized}
+        if len(self._counted) > 2 * len(self._cache.jobs):
+            self._counted = {key: uid for key, uid in self._counted.items() if key in self._cache.jobs}
 
     def alone(self, entry: QueueEntry, plan: Plan) -> float:
-        """Count a job that was planned without a question; its predicted seconds."""
+        """Predicted seconds of a job that was planned without a question; a new one is counted."""
         seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
         gpus = entry.request.job.workers.gpus_per_worker
         self._recall()
-        self._count(_as_pending(entry.key, len(plan.workers), seconds, gpus), entry.waits_since)
+        if self._is_new(entry):
+            self._count(_as_pending(entry.key, len(plan.workers), seconds, gpus), entry.waits_since)
+            self._counted[entry.key] = entry.uid
         return seconds
 
     def _recall(self) -> None:

@@ -7,7 +7,7 @@ questions whenever capacity changes, not a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -185,15 +185,11 @@ class Pending:
                     kinds.add(entry.kind)
         return sorted(chosen.values(), key=lambda entry: (entry.waits_since, entry.key))
 
-    def queued(self, asked: Iterable[QueueEntry]) -> tuple[QueuedJob, ...]:
+    def queued(self, asked: Sequence[QueueEntry]) -> tuple[QueuedJob, ...]:
         """The jobs as a question has them; `asked` are the oldest first."""
-        now, before = self._clock(), self._arrivals.last
-        queued = []
-        for entry in asked:
-            gap = None if entry.asked or entry.stopped else max(0.0, entry.waits_since - before) if before else 0.0
-            before = before if entry.asked or entry.stopped else max(before, entry.waits_since)
-            queued.append(QueuedJob(entry.request, max(0.0, now - entry.waits_since), entry.weight, gap))
-        return tuple(queued)
+        now = self._clock()
+        jobs = zip(asked, self._arrivals.gaps(asked), strict=True)
+        return tuple(QueuedJob(entry.request, max(0.0, now - entry.waits_since), entry.weight, gap) for entry, gap in jobs)
 
     def since_last_arrival(self) -> float | None:
         """Seconds since the newest job that was decided on was created; None where there was none yet."""
@@ -211,7 +207,8 @@ class Pending:
         A job that became another meanwhile, or has another spec, was not asked about.
         """
         entries = {str(entry.key): entry for entry in asked}
-        self._arrivals.learn(turns.arrivals, entries.values())
+        sized = {start.key for start in turns.starts} | {hold.key for hold in turns.holds if hold.run_seconds is not None}
+        self._arrivals.learn(turns.arrivals, entries.values(), sized)
         started = []
         starts = [start for start in turns.starts if is_as_asked(entries[start.key], self._cache.jobs.get(entries[start.key].key))]
         for start in starts:

@@ -54,6 +54,11 @@ class QueueEntry:
     """A question was answered about it."""
 
     @property
+    def uid(self) -> str:
+        """Of the job."""
+        return self.edition[0]
+
+    @property
     def hopeless(self) -> bool:
         """It fits not even the empty cluster; only its own passes ask whether that has changed."""
         return self.asked and self.run_seconds is None
