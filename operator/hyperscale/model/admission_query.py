@@ -49,7 +49,7 @@ class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):
     weight: float = 1.0
     """Its queue weight: how many times a second of its waiting counts."""
     gap_seconds: float | None = None
-    """Since the job before it was created; None where it has been counted among the arrivals already."""
+    """From the new job before it to this one; None where it has been counted among the arrivals already."""
 
 
 class Claim(msgspec.Struct, frozen=True, rename="camel"):

@@ -50,7 +50,7 @@ class ArrivalsSoFar:
         return self._last
 
     def gaps(self, asked: Iterable[QueueEntry]) -> list[float | None]:
-        """Seconds from the arrival before to each of the jobs, the oldest first; None for one that is not to be counted."""
+        """Seconds from the new job before to each of the jobs, the oldest first; None for one that has been counted."""
         before, gaps = self.last, list[float | None]()
         for entry in asked:
             if not self._is_new(entry):
@@ -67,8 +67,14 @@ class ArrivalsSoFar:
     def learn(self, statistics: Arrivals, asked: Collection[QueueEntry], sized: Collection[str]) -> None:
         """Take the statistics of an answer about these jobs; those `sized` fit the cluster, and count."""
         self._statistics = statistics
-        self._last = max((self._last, *(entry.waits_since for entry in asked)))
-        self._counted |= {entry.key: entry.uid for entry in asked if str(entry.key) in sized}
+        for entry in asked:
+            if str(entry.key) in sized and self._is_new(entry):
+                self._note(entry)
+
+    def _note(self, entry: QueueEntry) -> None:
+        """It has been counted."""
+        self._last = max(self._last, entry.waits_since)
+        self._counted[entry.key] = entry.uid
         if len(self._counted) > 2 * len(self._cache.jobs):
             self._counted = {key: uid for key, uid in self._counted.items() if key in self._cache.jobs}
 
@@ -79,7 +85,7 @@ class ArrivalsSoFar:
         self._recall()
         if self._is_new(entry):
             self._count(_as_pending(entry.key, len(plan.workers), seconds, gpus), entry.waits_since)
-            self._counted[entry.key] = entry.uid
+            self._note(entry)
         return seconds
 
     def _recall(self) -> None:
@@ -97,6 +103,7 @@ class ArrivalsSoFar:
         newest = itertools.islice((job for job in recalled if job is not None), MOST_RECALLED)
         for job, since in reversed(list(newest)):
             self._count(job, since)
+        self._counted = {key: jobs[key].uid for key in started}
 
     def _count(self, job: PendingJob, since: float) -> None:
         gap = max(0.0, since - self._last) if self._last else 0.0

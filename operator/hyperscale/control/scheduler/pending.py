@@ -197,7 +197,7 @@ class Pending:
 
     def alone(self, entry: QueueEntry, plan: Plan) -> None:
         """A job was planned without a question: it counts among the arrivals too."""
-        if entry.asked or entry.stopped:
+        if entry.run_seconds is not None or entry.stopped:
             return
         entry.run_seconds, entry.asked = self._arrivals.alone(entry, plan), True
 

@@ -9,13 +9,13 @@ would, and soon after that no chooser may start nothing while the job fits (wait
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueuedJob, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible
 from hyperscale.planner.queue.arrival_history import gap_variation, load
@@ -55,7 +55,7 @@ def take_turns(
     entries = [entry for entry in looks.values() if entry is not None]
     unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
-    arrivals = _arrivals(question, catalogue, feasible)
+    arrivals = _arrivals(question, catalogue, aged, looks)
     make = partial(StartSequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
     asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
     catalogue.later = _later_terms(policy, arrivals, asked)
@@ -105,12 +105,16 @@ def _begun(start: Start, chosen: StartSequence) -> BegunJob:
     return BegunJob(before.open_to(queued.request, len(start.plan.workers)), start.plan, queued.weight, slack)
 
 
-def _arrivals(question: AdmissionRequest, catalogue: Catalogue, feasible: Sequence[CatalogueEntry]) -> Arrivals:
-    """The arrivals so far and the new ones among the jobs."""
-    arrivals = question.arrivals
-    for entry in feasible:
-        if entry.queued.gap_seconds is not None:
-            arrivals = counted(arrivals, catalogue.ideal(entry), entry.queued.gap_seconds)
+def _arrivals(
+    question: AdmissionRequest, catalogue: Catalogue, aged: Sequence[QueuedJob], looks: Mapping[str, CatalogueEntry | None]
+) -> Arrivals:
+    """The arrivals so far and the new ones that fit the cluster; those that do not leave a longer gap to the next."""
+    arrivals, gap_seconds = question.arrivals, 0.0
+    for job in aged:
+        entry = looks[job.request.job_key]
+        gap_seconds += job.gap_seconds or 0.0
+        if job.gap_seconds is not None and entry is not None and entry.feasible:
+            arrivals, gap_seconds = counted(arrivals, catalogue.ideal(entry), gap_seconds), 0.0
     return arrivals
 
 
