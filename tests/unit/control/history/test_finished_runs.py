@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         cwd=folder,
     )
     options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-    control = [*as_other, str(POSTGRES / "pg_ctl"), "-D", str(data), "-w", "-t", "30"]
+    control = [*as_other, str(POSTGRES / "pg_ctl"), "-D", str(data), "-w", "-t", "120"]
     subprocess.run([*control, "-o", options, "-l", str(folder / "log"), "start"], check=True, capture_output=True, cwd=folder)
     yield f"postgresql://{user}@/postgres?host={folder}"
     subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd=folder)
