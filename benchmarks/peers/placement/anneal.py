@@ -15,7 +15,7 @@ from hyperscale.planner.search.kernels.kernel import kernel_for
 try:
     from benchmarks.peers.placement import _anneal
 except ImportError:  # pragma: no cover - not compiled
-    _anneal = None  # type: ignore[assignment] # the numpy path asks
+    _anneal = None  # type: ignore[assignment] # None: it is not built, and numpy anneals instead
 
 HOT: Final = 0.05
 """First temperature, part of the objective."""

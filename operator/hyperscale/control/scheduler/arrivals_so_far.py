@@ -45,7 +45,7 @@ class ArrivalsSoFar:
 
     @property
     def last(self) -> float:
-        """Unix seconds from which the newest of the jobs waits; 0 without any."""
+        """Unix seconds from which the newest of the counted jobs waited; 0 without any."""
         self._recall()
         return self._last
 

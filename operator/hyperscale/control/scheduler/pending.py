@@ -192,7 +192,7 @@ class Pending:
         return tuple(QueuedJob(entry.request, max(0.0, now - entry.waits_since), entry.weight, gap) for entry, gap in jobs)
 
     def since_last_arrival(self) -> float | None:
-        """Seconds since the newest job that was decided on was created; None where there was none yet."""
+        """Seconds since the newest of the counted jobs began to wait; None where there was none yet."""
         return max(0.0, self._clock() - self._arrivals.last) if self._arrivals.last else None
 
     def alone(self, entry: QueueEntry, plan: Plan) -> None:
