@@ -22,6 +22,8 @@ MAX_REJECTED = 32
 """Rejections kept in a plan: enough to explain, small enough for status."""
 MAX_SCORES = 8
 """Planners named in a plan."""
+MAX_COUNTS = 16
+"""Worker counts of which a plan names the run alone."""
 MAX_SENTENCES = 16
 """Reasons, and likewise fallbacks, kept in a plan."""
 
@@ -178,6 +180,14 @@ class PlannerScore(Struct, frozen=True, gc=False, rename="camel"):
     """Placements that it proposed."""
 
 
+class RunAlone(Struct, frozen=True, gc=False, rename="camel"):
+    """A run with one worker count."""
+
+    workers: int
+    seconds: float
+    """Predicted, of all epochs."""
+
+
 class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A feasible, checked plan. Same job, snapshot and seed give the same bytes."""
 
@@ -212,6 +222,8 @@ class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Absent on one node, on more than MAX_LINKED_NODES and in plans of earlier versions."""
     figures: PlanFigures | None = None
     """What the plan was made from; absent in plans of running jobs that move."""
+    runs_alone: Annotated[tuple[RunAlone, ...], Meta(max_length=MAX_COUNTS)] = ()
+    """The whole run on the cluster without our other jobs; empty where the queue did not compare worker counts."""
 
     @property
     def ranks(self) -> int:

@@ -43,6 +43,19 @@ async def test_the_mean_run_is_the_same_after_a_restart() -> None:
     assert after.interval_seconds == pytest.approx(before.interval_seconds, rel=0.2)
 
 
+async def test_jobs_that_got_poor_nodes_are_no_longer_by_that_after_a_restart() -> None:
+    stage = Stage(nodes=4, gpus=2)
+    await started(stage)
+    before = restarted(stage).arrivals
+    for key in sorted(set(stage.cache.jobs) - set(stage.cache.unstarted)):
+        view = stage.cache.mpijobs[key]
+        assert view.plan is not None
+        assert view.plan.runs_alone
+        predicted = msgspec.structs.replace(view.plan.predicted, epoch_seconds=10.0 * view.plan.predicted.epoch_seconds)
+        stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=msgspec.structs.replace(view.plan, predicted=predicted))
+    assert restarted(stage).arrivals == before
+
+
 async def test_only_jobs_that_the_queue_started_count() -> None:
     stage = Stage(nodes=4, gpus=2)
     await started(stage)
@@ -69,7 +82,8 @@ async def test_a_plan_of_no_possible_or_another_models_length_does_not_count(pre
     key = next(key for key in sorted(stage.cache.jobs) if key not in stage.cache.unstarted)
     view = stage.cache.mpijobs[key]
     assert view.plan is not None
-    changed = msgspec.structs.replace(view.plan, predicted=msgspec.structs.replace(view.plan.predicted, **predicted))
+    earlier = msgspec.structs.replace(view.plan.predicted, **predicted)
+    changed = msgspec.structs.replace(view.plan, predicted=earlier, runs_alone=())
     stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=changed)
     assert restarted(stage).arrivals.arrivals == count - 1
 

@@ -14,7 +14,7 @@ from hyperscale.model.admission_query import Arrivals
 from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.history.corrections import COST_MODEL
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, RunAlone
 from hyperscale.planner.queue.arrival_history import FADING_JOBS
 from hyperscale.planner.queue.arrivals import counted
 from hyperscale.planner.queue.queue_types import Option, PendingJob
@@ -84,15 +84,12 @@ class ArrivalsSoFar:
         gpus = entry.request.job.workers.gpus_per_worker
         self._recall()
         if self._is_new(entry):
-            self._count(_as_pending(entry.key, len(plan.workers), seconds, gpus), entry.waits_since)
+            self._count(_as_pending(entry.key, [RunAlone(len(plan.workers), seconds)], gpus), entry.waits_since)
             self._note(entry)
         return seconds
 
     def _recall(self) -> None:
-        """A process that has just started knows of no arrival: the jobs that the queue started before stand for them.
-
-        Their seconds are those on the nodes that they got, which may be more than the best.
-        """
+        """A process that has just started knows of no arrival: the jobs that the queue started before stand for them."""
         if self._recalled:
             return
         self._recalled = True
@@ -127,13 +124,12 @@ def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float
     epochs = model.get("epochs") if isinstance(model, dict) else None
     if spec.get("startPolicy", StartPolicy.AUTOMATIC) != StartPolicy.AUTOMATIC or not isinstance(epochs, int):
         return None
-    seconds = plan.predicted.epoch_seconds * epochs
-    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
-        return None
-    return _as_pending(key, len(plan.workers), seconds, plan.workers[0].gpus), unix_seconds(record.created)
+    runs = plan.runs_alone or (RunAlone(len(plan.workers), plan.predicted.epoch_seconds * epochs),)
+    known = [run for run in runs if run.workers > 0 and SHORTEST_SECONDS <= run.seconds <= LONGEST_SECONDS]
+    return (_as_pending(key, known, plan.workers[0].gpus), unix_seconds(record.created)) if known else None
 
 
-def _as_pending(key: Key, workers: int, seconds: float, gpus_per_worker: int) -> PendingJob:
-    """A job of whose counts only one is known."""
-    option = Option(workers=workers, seconds=seconds, empty_seconds=seconds)
-    return PendingJob(str(key), (option,), slots_per_worker=gpus_per_worker)
+def _as_pending(key: Key, alone: Iterable[RunAlone], gpus_per_worker: int) -> PendingJob:
+    """A job by its runs alone on the cluster; a plan that the queue did not make knows only its own."""
+    options = tuple(Option(workers=run.workers, seconds=run.seconds, empty_seconds=run.seconds) for run in alone)
+    return PendingJob(str(key), options, slots_per_worker=gpus_per_worker)

@@ -64,7 +64,8 @@ def take_turns(
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
     holds = deferrals(entries, chosen, _used(score)) + unseen
-    starts, steps = _placed_together(chosen, together)
+    placed, steps = _placed_together(chosen, together)
+    starts = tuple(replace(start, plan=replace(start.plan, runs_alone=chosen.entries[start.key].runs_alone)) for start in placed)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 
 

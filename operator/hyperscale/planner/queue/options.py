@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Arrivals, Claim, QueuedJob
-from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.plan import Infeasible, Plan, RunAlone
 from hyperscale.model.planning import AskedSize, PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.arrivals import counted
@@ -61,6 +61,11 @@ class CatalogueEntry:
     def best_seconds(self) -> float:
         """The run on the empty cluster with the best count."""
         return min(self.empty_seconds.values())
+
+    @property
+    def runs_alone(self) -> tuple[RunAlone, ...]:
+        """As plans keep them."""
+        return tuple(RunAlone(count, seconds) for count, seconds in self.empty_seconds.items())
 
     @property
     def index(self) -> tuple[float, str]:
