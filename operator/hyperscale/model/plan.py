@@ -1,7 +1,6 @@
 """The plan: which worker and ranks run on which node, in how many partitions, what it should cost, and what was turned down.
 
 A worker is a pod of the MPIJob; each of its GPUs is one MPI rank.
-
 `hyperscale plan -o json` prints a `Plan`, `status.plan` holds it and the MPIJob carries it (docs/reference/plan-schema.md).
 Unknown figures are absent from its JSON. The bounds are those of the CRD.
 """
@@ -15,15 +14,13 @@ from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
 from hyperscale.model.api.node_links import NodeLinks
-from hyperscale.model.history.corrections import MAX_PARTS, PredictedPart
+from hyperscale.model.history.corrections import MAX_PARTS, MAX_RUNS_ALONE, PredictedPart, RunAlone
 from hyperscale.model.history.step_curves import StepTime
 
 MAX_REJECTED = 32
 """Rejections kept in a plan: enough to explain, small enough for status."""
 MAX_SCORES = 8
 """Planners named in a plan."""
-MAX_COUNTS = 16
-"""Worker counts of which a plan names the run alone."""
 MAX_SENTENCES = 16
 """Reasons, and likewise fallbacks, kept in a plan."""
 
@@ -180,14 +177,6 @@ class PlannerScore(Struct, frozen=True, gc=False, rename="camel"):
     """Placements that it proposed."""
 
 
-class RunAlone(Struct, frozen=True, gc=False, rename="camel"):
-    """A run with one worker count."""
-
-    workers: int
-    seconds: float
-    """Predicted, of all epochs."""
-
-
 class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A feasible, checked plan. Same job, snapshot and seed give the same bytes."""
 
@@ -222,7 +211,7 @@ class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Absent on one node, on more than MAX_LINKED_NODES and in plans of earlier versions."""
     figures: PlanFigures | None = None
     """What the plan was made from; absent in plans of running jobs that move."""
-    runs_alone: Annotated[tuple[RunAlone, ...], Meta(max_length=MAX_COUNTS)] = ()
+    runs_alone: Annotated[tuple[RunAlone, ...], Meta(max_length=MAX_RUNS_ALONE)] = ()
     """The whole run on the cluster without our other jobs; empty where the queue did not compare worker counts."""
 
     @property
@@ -294,8 +283,7 @@ def bounded_refusal(refusal: Infeasible) -> Infeasible:
 
 
 def _cut(rejection: Rejection) -> Rejection:
-    long = len(rejection.message) > MAX_MESSAGE_LENGTH
-    return replace(rejection, message=rejection.message[:MAX_MESSAGE_LENGTH]) if long else rejection
+    return rejection if len(rejection.message) <= MAX_MESSAGE_LENGTH else replace(rejection, message=rejection.message[:MAX_MESSAGE_LENGTH])
 
 
 def _holds(plan: Plan) -> bool:

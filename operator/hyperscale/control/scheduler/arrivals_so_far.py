@@ -13,8 +13,8 @@ from hyperscale.model import constants
 from hyperscale.model.admission_query import Arrivals
 from hyperscale.model.api.job import StartPolicy
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
-from hyperscale.model.history.corrections import COST_MODEL
-from hyperscale.model.plan import Plan, RunAlone
+from hyperscale.model.history.corrections import COST_MODEL, RunAlone
+from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.arrival_history import FADING_JOBS
 from hyperscale.planner.queue.arrivals import counted
 from hyperscale.planner.queue.queue_types import Option, PendingJob
@@ -124,12 +124,17 @@ def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float
     epochs = model.get("epochs") if isinstance(model, dict) else None
     if spec.get("startPolicy", StartPolicy.AUTOMATIC) != StartPolicy.AUTOMATIC or not isinstance(epochs, int):
         return None
+    runs = _runs_alone(plan, epochs)
+    return (_as_pending(key, runs, plan.workers[0].gpus), unix_seconds(record.created)) if runs else None
+
+
+def _runs_alone(plan: Plan, epochs: int) -> list[RunAlone]:
+    """Those that can be; a plan that the queue did not make knows only its own."""
     runs = plan.runs_alone or (RunAlone(len(plan.workers), plan.predicted.epoch_seconds * epochs),)
-    known = [run for run in runs if run.workers > 0 and SHORTEST_SECONDS <= run.seconds <= LONGEST_SECONDS]
-    return (_as_pending(key, known, plan.workers[0].gpus), unix_seconds(record.created)) if known else None
+    return [run for run in runs if run.workers > 0 and SHORTEST_SECONDS <= run.seconds <= LONGEST_SECONDS]
 
 
 def _as_pending(key: Key, alone: Iterable[RunAlone], gpus_per_worker: int) -> PendingJob:
-    """A job by its runs alone on the cluster; a plan that the queue did not make knows only its own."""
+    """A job by its runs alone on the cluster."""
     options = tuple(Option(workers=run.workers, seconds=run.seconds, empty_seconds=run.seconds) for run in alone)
     return PendingJob(str(key), options, slots_per_worker=gpus_per_worker)

@@ -25,6 +25,8 @@ MAX_NAMED: Final = 64
 """Factors of one kind that a question carries."""
 MAX_PARTS: Final = 24
 """Parts of a predicted epoch that a plan states."""
+MAX_RUNS_ALONE: Final = 16
+"""Worker counts of which a plan names the run alone."""
 MAX_CARDS: Final = 8
 """Nodes of a plan up to which it states the seconds of each network card."""
 MAX_NAME_LENGTH: Final = 253
@@ -67,6 +69,14 @@ class PredictedPart(Struct, frozen=True, gc=False, rename="camel", omit_defaults
     """Of Compute: FLOP/s of one GPU that the seconds were predicted with."""
     exchange_seconds: float = 0.0
     """Of Compute: what that worker exchanges besides, halo and allreduce. The product with the largest sum sets the pace."""
+
+
+class RunAlone(Struct, frozen=True, gc=False, rename="camel"):
+    """A whole run on the cluster without our other jobs, as the queue compares worker counts."""
+
+    workers: int
+    seconds: float
+    """Predicted, of all epochs."""
 
 
 class Factor(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

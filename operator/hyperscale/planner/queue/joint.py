@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
-from hyperscale.model.plan import Infeasible
+from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.planner.queue.arrival_history import gap_variation, load
 from hyperscale.planner.queue.arrivals import history_of
 from hyperscale.planner.queue.deferrals import UNSEEN_SECONDS, WAITING_FOR_ADMISSION, deferrals
@@ -64,8 +64,7 @@ def take_turns(
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
     holds = deferrals(entries, chosen, _used(score)) + unseen
-    placed, steps = _placed_together(chosen, together)
-    starts = tuple(replace(start, plan=replace(start.plan, runs_alone=chosen.entries[start.key].runs_alone)) for start in placed)
+    starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 
 
@@ -87,11 +86,7 @@ def _placed_together(chosen: StartSequence, together: Together | None) -> tuple[
     if together is None or len(starts) < 2 or chosen.ledger.reserved or chosen.leaves_gpus or chosen.desk.hurried():
         return starts, ()
     answer = together([_begun(start, chosen) for start in starts])
-    moved = tuple(
-        replace(start, plan=plan, run_seconds=run_seconds(chosen.entries[start.key].queued.request, plan))
-        for start, plan in zip(starts, answer.plans, strict=True)
-    )
-    return moved, answer.fallbacks
+    return tuple(chosen.start_of(start.key, plan) for start, plan in zip(starts, answer.plans, strict=True)), answer.fallbacks
 
 
 def _begun(start: Start, chosen: StartSequence) -> BegunJob:
@@ -192,10 +187,12 @@ class StartSequence:
 
     def starts(self) -> tuple[Start, ...]:
         """In the order chosen."""
-        return tuple(
-            Start(key, plan, run_seconds(self.entries[key].queued.request, plan), self.entries[key].best_seconds)
-            for key, plan in self.ledger.starts.items()
-        )
+        return tuple(self.start_of(key, plan) for key, plan in self.ledger.starts.items())
+
+    def start_of(self, key: str, plan: Plan) -> Start:
+        """The job's start with this plan."""
+        entry = self.entries[key]
+        return Start(key, replace(plan, runs_alone=entry.runs_alone), run_seconds(entry.queued.request, plan), entry.best_seconds)
 
     def ends(self) -> tuple[LaterEnd, ...]:
         """Of the jobs that run, and of those that this decision starts."""

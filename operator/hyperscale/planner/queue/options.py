@@ -10,7 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.model.admission_query import Arrivals, Claim, QueuedJob
-from hyperscale.model.plan import Infeasible, Plan, RunAlone
+from hyperscale.model.history.corrections import RunAlone
+from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import AskedSize, PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.arrivals import counted
