@@ -34,7 +34,6 @@ from hyperscale.learn.streams.simulator import (
     index,
     marginal,
     maxmin,
-    operators,
 )
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.planner.queue.queue_agent import QueueAgent, load_agent
@@ -48,10 +47,6 @@ RULE: Final = "tuned rule"
 """Order, thrift and patience, the best setting found."""
 OWN: Final = "operator's rule"
 """By default; it knows sizes and communication too."""
-FASTEST: Final = "operator's rule, always the fastest nodes"
-"""Its starts leave no faster nodes to other jobs."""
-LEAVING: Final = "tuned rule, leaving fast nodes"
-"""The tuned rule with that part of the operator's queue."""
 SHORTEST: Final = "shortest job first"
 ENDLESS: Final = "tuned rule, patience without end"
 """It waits for better nodes for as long as others run; the tuned rule only as long as poor ones would cost the job."""
@@ -83,7 +78,7 @@ def run(options: Options, tune: bool = False) -> list[Row]:
     others = baselines(knobs)
     rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
     for case, conditions in CONDITIONS.items():
-        few = {name: others[name] for name in (RULE, OWN, FASTEST, LEAVING, SHORTEST, ENDLESS)}
+        few = {name: others[name] for name in (RULE, OWN, SHORTEST, ENDLESS)}
         if conditions.starvation_runs > 0.0:
             few[STRICT] = others[RULE]._replace(strict_bounds=1.0)
         rows += _under(case, conditions, others if case == PLAIN else few, options)
@@ -109,16 +104,14 @@ def _under(case: str, conditions: Conditions, others: dict[str, Policy], options
 
 def references() -> dict[str, Policy]:
     """What every method is compared with."""
-    return {RULE: index(TUNED_RULE), OWN: operators(), SHORTEST: index(SHORTEST_FIRST)}
+    return {RULE: index(TUNED_RULE), OWN: index(OPERATORS_RULE), SHORTEST: index(SHORTEST_FIRST)}
 
 
 def baselines(knobs: RuleKnobs) -> dict[str, Policy]:
     """The other methods, by name."""
     return {
         RULE: index(TUNED_RULE),
-        OWN: operators(knobs),
-        FASTEST: index(knobs),
-        LEAVING: operators(TUNED_RULE),
+        OWN: index(knobs),
         ENDLESS: index(TUNED_RULE)._replace(bounded_patience=False),
         SHORTEST: index(SHORTEST_FIRST),
         "smallest area first": index(SMALLEST_FIRST),
@@ -243,7 +236,7 @@ def decision_times(options: Options) -> Iterator[Row]:
     """Milliseconds of a decision: placement search and network together in the simulator; the agent in Python on ready plans."""
     shipped = load_agent(resources.files("hyperscale.planner.learned") / "weights")
     network, knobs = network_of(shipped)
-    for name, policy in ((OWN, operators(knobs)), ("agent", agent(network, knobs))):
+    for name, policy in ((OWN, index(knobs)), ("agent", agent(network, knobs))):
         spent = []
         for conditioned, seed in list(streams(CONDITIONS[PLAIN], options))[:: len(options.seeds)]:
             simulator = Simulator(seed, conditioned)

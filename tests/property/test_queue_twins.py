@@ -14,7 +14,6 @@ from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, JobOrder, RuleKnobs, Simulator
 from hyperscale.planner.queue import features, rule
-from hyperscale.planner.queue.left_free import Competition, HeldPlacement, cheapest, holding_price, longest_run
 from hyperscale.planner.queue.queue_agent import AgentManifest, Prior, QueueAgent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, LaterStart, Option, PendingJob, QueueRunningJob
 
@@ -142,59 +141,3 @@ def test_the_same_seed_gives_the_same_stream() -> None:
 
     outcomes = [simulator.run(agent(network(1)), sample=True, seed=3) for simulator in (first, second)]
     assert hashlib.sha256(outcomes[0].finish.tobytes()).digest() == hashlib.sha256(outcomes[1].finish.tobytes()).digest()
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    family=st.sampled_from(FAMILIES),
-    load=st.floats(0.7, 1.3),
-    seed=st.integers(0, 10_000),
-    conditions=st.tuples(st.sampled_from((0.0, 0.3)), st.booleans()),
-)
-def test_a_start_leaves_the_same_nodes_free_in_python_and_in_the_simulator(
-    family: str, load: float, seed: int, conditions: tuple[float, bool]
-) -> None:
-    noise, contention = conditions
-    simulator = Simulator(seed, Conditions(family, load, 40, noise=noise, contention=contention))
-    going_on = simulator.reset()
-    while going_on:
-        for number, workers in starts(simulator):
-            others = competition(simulator, number, workers)
-            placements, price, longest, taken = simulator.stream.left_free(number, workers)
-            held = [HeldPlacement(seconds, ratio) for seconds, ratio, _ in placements]
-            assert holding_price(others) == pytest.approx(price, rel=1e-12)
-            assert longest_run(held[0].seconds, others.patience_seconds) == pytest.approx(longest, rel=1e-12)
-            chosen = cheapest(held, price, others.patience_seconds) if price else 0  # alone it takes the first, as in `start_plan`
-            assert placements[chosen][2] == taken
-        _, ended = simulator.step(int(np.argmax(simulator.stream.agent_scores())))
-        going_on = not ended
-
-
-def starts(simulator: Simulator) -> list[tuple[int, int]]:
-    """Job and workers of each candidate that is a start."""
-    jobs, counts = simulator.candidates()
-    return [(number, workers) for number, workers in zip(jobs.tolist(), counts.tolist(), strict=True) if number >= 0]
-
-
-def competition(simulator: Simulator, number: int, workers: int) -> Competition:
-    pending, running, cluster, _ = seen(simulator)
-    job = next(each for each in pending if each.key == f"{number:04}")
-    others = [other for other in pending if other is not job]
-    left = cluster.free_slots - workers
-    fitting = sum(other.weight for other in others if min(option.workers for option in other.options) <= left)
-    mean = sum(each.weight for each in pending) / len(pending)
-    patience_seconds = rule.start_slowdown(job.best_empty_seconds, cluster.history, SETTINGS) * job.best_empty_seconds
-    return Competition(job.weight, fitting, len(running) * mean, patience_seconds)
-
-
-def test_starts_leave_faster_nodes_free_on_streams_of_every_family() -> None:
-    for family in FAMILIES:
-        simulator, left = Simulator(1, Conditions(family, 1.1, 60)), 0
-        going_on = simulator.reset()
-        while going_on:
-            for number, workers in starts(simulator):
-                placements, _, _, taken = simulator.stream.left_free(number, workers)
-                left += taken != placements[0][2]
-            _, ended = simulator.step(0)
-            going_on = not ended
-        assert left > 0, family

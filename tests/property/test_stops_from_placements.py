@@ -23,7 +23,7 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.preempt import preemption_question
 from hyperscale.planner.preempt.preemption_problem import Terms
 from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
-from hyperscale.planner.problem.gpu_kinds import MOST_KINDS, kinds_of
+from hyperscale.planner.queue.gpu_kinds import MOST_KINDS, kinds_of
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hyperscale.learn.streams.guard_streams import BOUND_RUNS, BOUNDED, HARD, HARD_CONDITIONS, guarded, held_out, under_bounds
 from hyperscale.learn.streams.policy_guard import MIN_STREAMS
 from hyperscale.learn.streams.scenario import Conditions, draw
-from hyperscale.learn.streams.simulator import FEATURES, PARAMETERS, Policy, Simulator, agent, auto, operators
+from hyperscale.learn.streams.simulator import FEATURES, OPERATORS_RULE, PARAMETERS, Policy, Simulator, agent, auto, index
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue.arrival_history import arrived, gap_variation, load
@@ -86,7 +86,7 @@ def test_the_agent_chooses_only_while_the_arrivals_are_like_those_that_it_was_ju
 )
 def test_elsewhere_every_choice_is_the_rules(judged: JudgedStreams) -> None:
     simulator = Simulator(SEED, replace_bound(STREAM, 16.0))
-    rule, own = simulator.run(operators()), simulator.run(auto(NETWORK, judged))
+    rule, own = simulator.run(index(OPERATORS_RULE)), simulator.run(auto(NETWORK, judged))
     assert own.start.tolist() == rule.start.tolist()
     always = simulator.run(agent(NETWORK))
     assert always.start.tolist() != rule.start.tolist()

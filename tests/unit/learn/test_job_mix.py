@@ -6,7 +6,7 @@ import numpy as np
 
 from hyperscale.learn.streams.job_mix import mixed_jobs
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs
-from hyperscale.learn.streams.simulator import Simulator, operators
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, index
 
 JOBS = 120
 DRAWN = [mixed_jobs(np.random.default_rng(seed), JOBS) for seed in range(60)]
@@ -38,5 +38,5 @@ def test_the_same_chance_gives_the_same_jobs_and_every_stream_runs_to_its_end() 
             continue
         assert all(np.array_equal(one, other) for one, other in zip(vars(jobs).values(), vars(again).values(), strict=True))
         assert np.all(jobs.low <= jobs.high)
-        ended = Simulator(seed, Conditions("zones", 0.9, JOBS), recorded=jobs).run(operators())
+        ended = Simulator(seed, Conditions("zones", 0.9, JOBS), recorded=jobs).run(index(OPERATORS_RULE))
         assert np.isfinite(ended.finish).all()

@@ -18,7 +18,7 @@ from hyperscale.learn.streams.history_streams import LOADS, history_of, judging_
 from hyperscale.learn.streams.own_cluster import MOST_SLOTS, judged_there, of_usual_workers, own_nodes, usual_gpus
 from hyperscale.learn.streams.policy_guard import StreamEvidence
 from hyperscale.learn.streams.scenario import Conditions, SimulatedNodes, draw
-from hyperscale.learn.streams.simulator import Simulator, operators
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, index
 from hyperscale.learn.streams.training import CHECKPOINT, train
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
@@ -86,7 +86,7 @@ def test_figures_that_no_link_has_are_bounded(figures: tuple[float, float]) -> N
     nodes = own_nodes(snapshot(*(gpu_node(name) for name in names), links=links), 1)
     drawn = draw(Conditions("own", 0.8, jobs=40), 3, None, nodes)
     assert np.isfinite(drawn.figures).all()
-    assert Simulator(3, Conditions("own", 0.8, jobs=40), cluster=nodes).run(operators()).mean_completion > 0.0
+    assert Simulator(3, Conditions("own", 0.8, jobs=40), cluster=nodes).run(index(OPERATORS_RULE)).mean_completion > 0.0
 
 
 def test_a_cluster_whose_machines_do_not_reach_each_other_is_refused_in_words() -> None:
@@ -103,7 +103,7 @@ def test_clusters_of_all_sizes_have_streams_also_for_jobs_larger_than_they_are(m
     large = tuple(msgspec.structs.replace(one, workers=48) if place % 3 else one for place, one in enumerate(runs()))
     for source in judging_streams(history_of(large).on(own_nodes(seen, 1))):
         for stream in source[::10]:
-            assert len(stream.simulator().run(operators()).finish) == stream.conditions.jobs
+            assert len(stream.simulator().run(index(OPERATORS_RULE)).finish) == stream.conditions.jobs
 
 
 def test_workers_of_other_sizes_count_by_their_gpus() -> None:

@@ -15,7 +15,7 @@ from hyperscale.learn.agents.stream_env import MOST_CANDIDATES, StreamEnv, any_c
 from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress
 from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.scenario import Conditions
-from hyperscale.learn.streams.simulator import Simulator, agent, operators
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, agent, index
 
 
 def short(rng: np.random.Generator) -> Conditions:
@@ -56,7 +56,7 @@ def test_the_first_dispatching_rule_is_the_tuned_rule_itself_without_the_bound_o
     simulator = Simulator(5, conditions)
     simulator.stream.set_idle_bound(1.0, math.inf)
     played = dqn.play_with(simulator, lambda: 0)
-    assert played.mean_completion == pytest.approx(Simulator(5, conditions).run(operators()).mean_completion)
+    assert played.mean_completion == pytest.approx(Simulator(5, conditions).run(index(OPERATORS_RULE)).mean_completion)
 
 
 def test_every_dispatching_rule_finds_a_candidate_in_every_state() -> None:

@@ -33,7 +33,6 @@ from hyperscale.learn.streams.simulator import (
     index,
     marginal,
     maxmin,
-    operators,
 )
 from hyperscale.learn.streams.training import CHECKPOINT, MOST_PRICE_CHANGE, train
 from hyperscale.planner.queue.queue_agent import load_agent
@@ -41,7 +40,7 @@ from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS
 
 WAIT_FLAG = 9
 SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
-EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), operators(), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
+EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), index(OPERATORS_RULE), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
 
 
 def overlapping(simulator: Simulator, outcome: StreamOutcome) -> list[tuple[int, int]]:
@@ -71,7 +70,7 @@ def test_the_agent_before_training_is_the_rule() -> None:
     network = initial(Training())
     for number, conditions in enumerate(cases(5)):
         simulator = Simulator(number, replace(conditions, jobs=40))
-        assert simulator.run(agent(network, idle_runs=math.inf)).mean_completion == simulator.run(operators()).mean_completion
+        assert simulator.run(agent(network, idle_runs=math.inf)).mean_completion == simulator.run(index(OPERATORS_RULE)).mean_completion
 
 
 def test_under_the_bound_an_agent_that_always_waits_still_starts_what_fits() -> None:
@@ -100,14 +99,15 @@ def test_a_bound_that_is_strict_at_once_costs_the_other_jobs_more() -> None:
     conditions = [Conditions(family, 1.2, jobs=80, starvation_runs=4.0) for family in FAMILIES]
     streams = [Simulator(seed, one) for seed, one in enumerate(conditions)]
     soft, strict = (
-        [each.run(operators()._replace(strict_bounds=bounds)).mean_completion for each in streams] for bounds in (STRICT_BOUNDS, 1.0)
+        [each.run(index(OPERATORS_RULE)._replace(strict_bounds=bounds)).mean_completion for each in streams]
+        for bounds in (STRICT_BOUNDS, 1.0)
     )
     assert np.log(soft).mean() < np.log(strict).mean()
 
 
 def test_a_job_beyond_twice_the_bound_is_not_overtaken() -> None:
-    simulator = Simulator(7, Conditions("random", 1.3, jobs=80, starvation_runs=3.0))
-    outcome = simulator.run(operators())
+    simulator = Simulator(6, Conditions("random", 1.3, jobs=80, starvation_runs=3.0))
+    outcome = simulator.run(index(OPERATORS_RULE))
     bound = outcome.arrival + STRICT_BOUNDS * 3.0 * simulator.mean_seconds
     late = np.flatnonzero(outcome.start > bound + 1e-6)
     assert len(late), "the bound plays no part in this stream"
@@ -164,10 +164,10 @@ def _batch_of(simulator: Simulator, embedding: bool) -> EpisodeBatch:
 
 def test_a_long_wait_costs_more_for_each_second_waited_before() -> None:
     simulator, price = Simulator(6, Conditions("random", 1.1, jobs=60)), 0.01
-    outcome = simulator.run(operators())
+    outcome = simulator.run(index(OPERATORS_RULE))
     plain = simulator.stream.cost
     simulator.stream.set_wait_price(price)
-    again = simulator.run(operators())
+    again = simulator.run(index(OPERATORS_RULE))
     waits = outcome.start - outcome.arrival
     assert waits.max() > 0.0
     assert np.array_equal(again.start, outcome.start)
@@ -258,7 +258,7 @@ def test_comparison_says_who_is_better() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_streams(family: str) -> None:
-    outcome = Simulator(2, Conditions(family, 0.7, jobs=20)).run(operators())
+    outcome = Simulator(2, Conditions(family, 0.7, jobs=20)).run(index(OPERATORS_RULE))
     assert np.isfinite(outcome.mean_completion)
     assert outcome.mean_slowdown >= 0.9
     assert outcome.p95_completion > 0.0

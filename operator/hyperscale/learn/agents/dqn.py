@@ -16,7 +16,7 @@ from hyperscale.learn.agents.qnetwork import Habits, Layers, Report, load, save,
 from hyperscale.learn.agents.stream_env import any_conditions
 from hyperscale.learn.lesson import Assignment, LessonVerdict
 from hyperscale.learn.streams.compare import cases, compare
-from hyperscale.learn.streams.simulator import Simulator, StreamOutcome, operators
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Simulator, StreamOutcome, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 
 NAME: Final = "dqn"
@@ -44,7 +44,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     for number, conditions in enumerate(cases(JUDGED_STREAMS)):
         simulator = Simulator(VALIDATION_SEEDS + number, conditions)
         own.append(play(layers, simulator).mean_completion)
-        rule.append(simulator.run(operators()).mean_completion)
+        rule.append(simulator.run(index(OPERATORS_RULE)).mean_completion)
     comparison = compare(own, rule)
     figures = {"ratio_to_rule": comparison.ratio, "p": comparison.p, "worst": comparison.worst}
     said = f"{comparison.ratio:.3f} of the operator's rule's weighted completion time (p = {comparison.p:.1g}); it is for comparison only"

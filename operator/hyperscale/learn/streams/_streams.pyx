@@ -61,8 +61,6 @@ cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
 cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
 cdef int LATER_ENDS = 4          # model/admission_query.py
 cdef double LONG_RUNS = 8.0      # planner/queue/wait_bounds.py
-cdef double MOST_LONGER = 2.0    # planner/queue/left_free.py
-cdef double SAME_KIND = 0.9      # nodes of at least this part of a speed count as of one GPU kind
 cdef double MOST_GAP_VARIATION = 1000.0  # planner/queue/arrival_history.py
 
 
@@ -173,7 +171,6 @@ cdef class Stream:
     cdef double wait_price           # what a second of waiting costs more for each second waited before
     cdef double idle_costs           # as often what poor nodes cost it a job which fits lets the agent wait, and the rule for running jobs,
     cdef double idle_runs            # and as many own best runs beyond that; inf: no bound
-    cdef double holding_part         # of the jobs that wait or run, those that a held node delays; 0: each start takes its fastest placement
     cdef readonly double mean_area
     cdef readonly double mean_seconds
     # state of a run
@@ -283,7 +280,6 @@ cdef class Stream:
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
         self.strict_bounds, self.idle_costs, self.idle_runs, self.bounded_patience = 1.0, 1.0, INFINITY, True
-        self.holding_part = 0.0
         self.judged[0], self.judged[1], self.judged[2], self.judged[3] = 0.0, INFINITY, 0.0, INFINITY
 
     def __dealloc__(self):
@@ -440,65 +436,6 @@ cdef class Stream:
             return INFINITY
         return max(self._placed(j, o).seconds * self.job[j].noise, self.job[j].empty[o])
 
-    cdef double _held_speed(self, uint64_t nodes) noexcept nogil:
-        """Part of the cluster's speed."""
-        cdef int i
-        cdef double held = 0.0
-        for i in range(self.n):
-            if (nodes >> i) & 1:
-                held += self.speed[i]
-        return held / self.total_speed
-
-    cdef double _holding_price(self, int j, int o) noexcept nogil:
-        """planner/queue/left_free.py, `holding_price`."""
-        cdef int i, left = self.free_count - self.job[j].workers[o]
-        cdef double pending = 0.0, fitting = 0.0
-        for i in range(self.pendings):
-            pending += self.job[self.pending[i]].weight
-            if self.pending[i] != j and self.job[self.pending[i]].workers[0] <= left:
-                fitting += self.job[self.pending[i]].weight
-        return self.holding_part * (fitting + self.runnings * pending / self.pendings) / self.job[j].weight
-
-    cdef double _longest_run(self, int j, double first) noexcept nogil:
-        """planner/queue/left_free.py, `longest_run`."""
-        return min(MOST_LONGER * first, max(first, self._slowdown(&self.rule, j) * self.job[j].best))
-
-    cdef uint64_t _without_fastest(self, uint64_t free) noexcept nogil:
-        """The nodes without those of the fastest GPU kind among them."""
-        cdef int i
-        cdef double fastest = 0.0
-        for i in range(self.n):
-            if (free >> i) & 1:
-                fastest = max(fastest, self.speed[i])
-        for i in range(self.n):
-            if (free >> i) & 1 and self.speed[i] >= SAME_KIND * fastest:
-                free &= ~(<uint64_t> 1 << i)
-        return free
-
-    cdef Placed _left_free(self, int j, int o) noexcept nogil:
-        """The placement with which the job starts: faster nodes that gain it little are left to others; planner/queue/left_free.py."""
-        cdef Placed first = self._placed(j, o), best, other
-        cdef uint64_t kept = self.free
-        cdef int count = self.free_count
-        cdef double price = self._holding_price(j, o) if self.holding_part > 0.0 else 0.0, seconds, least, most
-        if price <= 0.0 or self.now - self.job[j].arrival >= self.starvation:
-            return first
-        best, least = first, self._estimate(j, o)
-        most = self._longest_run(j, least)
-        least *= 1.0 + price * self._held_speed(first.nodes)
-        while True:
-            self.free = self._without_fastest(self.free)
-            self.free_count = _bits(self.free)
-            seconds = self._estimate(j, o)
-            if not seconds <= most or not isfinite(seconds):
-                break
-            other = self._placed(j, o)
-            seconds *= 1.0 + price * self._held_speed(other.nodes)
-            if seconds < least:
-                best, least = other, seconds
-        self.free, self.free_count = kept, count
-        return best
-
     # ---- the course of events
 
     cdef void _begin(self, uint64_t seed) noexcept nogil:
@@ -529,7 +466,7 @@ cdef class Stream:
 
     cdef void _launch(self, int j, int o) noexcept nogil:
         """Start it on the free nodes."""
-        cdef Placed found = self._left_free(j, o)
+        cdef Placed found = self._placed(j, o)
         cdef Job *job = &self.job[j]
         cdef int i, at = 0
         job.state, job.option, job.start = 2, o, self.now
@@ -1359,10 +1296,6 @@ cdef class Stream:
         """A job that fits ends the agent's waiting after `costs` times what poor nodes cost it and `runs` of its own best run; inf: never."""
         self.idle_costs, self.idle_runs = costs, runs
 
-    def set_holding_part(self, double part):
-        """How much of the others' delay by what a start holds counts against its own run; 0: not at all."""
-        self.holding_part = part
-
     def set_strict_bounds(self, double bounds):
         """From how many starvation bounds on no other job starts before the one that waits longest; from one on it goes first on good nodes."""
         self.strict_bounds = bounds
@@ -1526,25 +1459,6 @@ cdef class Stream:
                     starts.append((wait, self.free_count - count, seconds, found.communication / found.seconds * seconds))
         self.free, self.free_count = free, count
         return starts
-
-    def left_free(self, int j, int workers):
-        """Placements between which a start of the pending job chooses, the fastest nodes left out one kind after another, as plain Python.
-
-        -> ((seconds, part of the cluster's speed) of each, price, longest run, nodes of the one taken)
-        """
-        cdef uint64_t kept = self.free
-        cdef int count = self.free_count, o = 0
-        while o < self.job[j].options - 1 and self.job[j].workers[o] != workers:
-            o += 1
-        placements = []
-        taken = self._left_free(j, o).nodes
-        most = self._longest_run(j, self._estimate(j, o))
-        while isfinite(self._estimate(j, o)):
-            placements.append((self._estimate(j, o), self._held_speed(self._placed(j, o).nodes), self._placed(j, o).nodes))
-            self.free = self._without_fastest(self.free)
-            self.free_count = _bits(self.free)
-        self.free, self.free_count = kept, count
-        return placements, self._holding_price(j, o), most, taken
 
     def outcome(self):
         """(start, finish, communication, seconds, workers) of every job, each (J,)."""

@@ -21,7 +21,7 @@ from hyperscale.learn.streams import embedding
 from hyperscale.learn.streams._streams import FEATURES, HIDDEN
 from hyperscale.learn.streams.job_mix import mixed_jobs
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions, RecordedJobs, SimulatedNodes
-from hyperscale.learn.streams.simulator import OPERATORS_RULE, Network, RuleKnobs, Simulator, agent, operators
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Network, RuleKnobs, Simulator, agent, index
 from hyperscale.learn.topologies import TRAINING_SEEDS
 from hyperscale.model.graph import FloatArray, IntArray
 
@@ -231,7 +231,7 @@ def gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> e
 
 def _by_rule(simulator: Simulator, config: Training) -> tuple[float, float]:
     """Cost and longest wait under the rule."""
-    ended = simulator.run(operators(config.knobs))
+    ended = simulator.run(index(config.knobs))
     return simulator.stream.cost, ended.longest_wait
 
 

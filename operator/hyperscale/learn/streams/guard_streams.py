@@ -12,7 +12,7 @@ import numpy as np
 from hyperscale.learn.streams.compare import cases
 from hyperscale.learn.streams.policy_guard import PolicyVerdict, StreamEvidence, judged
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, SimulatedNodes, draw
-from hyperscale.learn.streams.simulator import Policy, Simulator, operators
+from hyperscale.learn.streams.simulator import OPERATORS_RULE, Policy, Simulator, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue.arrival_history import FADING_JOBS, arrived, gap_variation
@@ -52,7 +52,7 @@ def evidence(source: str, policy: Policy, streams: Iterable[GuardStream]) -> lis
     compared = []
     for stream in streams:
         simulator = stream.simulator()
-        own, rule = simulator.run(policy), simulator.run(operators())
+        own, rule = simulator.run(policy), simulator.run(index(OPERATORS_RULE))
         ratio = own.mean_completion / rule.mean_completion
         waits = own.longest_wait, rule.longest_wait
         compared.append(StreamEvidence(source, stream.conditions.family, ratio, *waits, simulator.mean_seconds))

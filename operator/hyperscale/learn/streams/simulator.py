@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, SimulatedNodes, draw
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.queue.left_free import HOLDING_PART
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams, QueueProfile, unlike
 from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, PATIENCE_COSTS, STRICT_BOUNDS
 
@@ -84,8 +83,6 @@ class Policy(NamedTuple):
     """Starvation bounds after which no other job starts before the one that waits longest; 1: at once, on whatever nodes are free."""
     bounded_patience: bool = True
     """Whether the rule waits for better nodes only as long as poor ones would cost the job; see `planner.queue.rule.measure_seconds`."""
-    holding_part: float = 0.0
-    """What a start counts of the delay of others, so that it leaves faster nodes to them; see `planner.queue.left_free`. 0: nothing."""
     judged: JudgedStreams | None = None
     """The agent decides while a stream is like these, else the rule, as with `order: Auto`; None: always the agent."""
 
@@ -105,11 +102,6 @@ def index(knobs: RuleKnobs) -> Policy:
     return Policy(2, 0.0, knobs)
 
 
-def operators(knobs: RuleKnobs = OPERATORS_RULE) -> Policy:
-    """The operator's queue where the rule decides: its starts leave faster nodes free that gain them little."""
-    return index(knobs)._replace(holding_part=HOLDING_PART)
-
-
 def marginal() -> Policy:
     """Workers where they speed up most (Optimus, Peng et al. 2018; AFS, Hwang et al. 2021), without preemption."""
     return Policy(3)
@@ -122,7 +114,7 @@ def maxmin() -> Policy:
 
 def agent(network: Network, knobs: RuleKnobs = OPERATORS_RULE, idle_runs: float = IDLE_RUNS) -> Policy:
     """The trained network under the bound on waiting that holds in the cluster; `idle_runs` of inf: without it."""
-    return Policy(5, 0.0, knobs, network, idle_runs, holding_part=HOLDING_PART)
+    return Policy(5, 0.0, knobs, network, idle_runs)
 
 
 def auto(network: Network, judged: JudgedStreams, knobs: RuleKnobs = OPERATORS_RULE) -> Policy:
@@ -216,7 +208,6 @@ class Simulator:
         self.stream.set_rule(*knobs, MASK_PATIENCE)
         self.stream.set_idle_bound(IDLE_COSTS, IDLE_RUNS)
         self.stream.set_strict_bounds(STRICT_BOUNDS)
-        self.stream.set_holding_part(HOLDING_PART)
         self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
 
     @property
@@ -232,7 +223,6 @@ class Simulator:
         self.stream.set_idle_bound(IDLE_COSTS, policy.idle_runs)
         self.stream.set_strict_bounds(policy.strict_bounds)
         self.stream.set_bounded_patience(policy.bounded_patience)
-        self.stream.set_holding_part(policy.holding_part)
         if policy.network is not None:
             self.stream.set_network(policy.network)
         kind = index(policy.knobs).kind if policy.judged is not None and self._is_unlike(policy.judged) else policy.kind
@@ -256,7 +246,6 @@ class Simulator:
 
     def reset(self) -> bool:
         """To the first decision; False where there is none."""
-        self.stream.set_holding_part(HOLDING_PART)
         self.stream.begin()
         self._cost = 0.0
         return self.stream.advance()

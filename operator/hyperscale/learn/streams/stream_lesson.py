@@ -22,17 +22,7 @@ from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.guard_streams import HARD, HARD_CONDITIONS, PLAIN, held_out
 from hyperscale.learn.streams.policy_guard import PolicyVerdict
 from hyperscale.learn.streams.scenario import FAMILIES
-from hyperscale.learn.streams.simulator import (
-    MASK_PATIENCE,
-    OPERATORS_RULE,
-    SHORTEST_FIRST,
-    Network,
-    Policy,
-    RuleKnobs,
-    agent,
-    index,
-    operators,
-)
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, OPERATORS_RULE, SHORTEST_FIRST, Network, Policy, RuleKnobs, agent, index
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.planner.queue import features, rule
@@ -151,7 +141,7 @@ def write_files(folder: Path, content: bytes, manifest: AgentManifest) -> tuple[
 
 def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None) -> Compared:
     """Weighted completion times of the agent over those of the rule (or another policy), on streams that no training has seen."""
-    policies = {"agent": agent(network, knobs), "other": operators(knobs) if against is None else against}
+    policies = {"agent": agent(network, knobs), "other": index(knobs) if against is None else against}
     runs = outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS)
     return compare(completions(runs["agent"]).tolist(), completions(runs["other"]).tolist())
 
@@ -163,7 +153,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """
     (own, knobs), used = weights_to_judge(candidate, in_use)
     fresh = tuning.tune(seed, TUNING_STREAMS)[0].knobs
-    policies = {"agent": agent(own, knobs), "default": operators(), "fresh": operators(fresh), "shortest": index(SHORTEST_FIRST)}
+    policies = {"agent": agent(own, knobs), "default": index(OPERATORS_RULE), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
     if used is not None:
         policies["used"] = agent(*used)
     runs = {name: completions(ended).tolist() for name, ended in outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS).items()}

@@ -18,7 +18,6 @@ from hyperscale.learn.streams.simulator import (
     RuleKnobs,
     Simulator,
     index,
-    operators,
 )
 
 TUNING_SEEDS: Final = 700_000
@@ -62,7 +61,7 @@ def _ranked(settings: Sequence[RuleKnobs], cases: Sequence[Simulator], report: C
     plain = [case.run(index(SHORTEST_FIRST)).mean_completion for case in cases]
     ranked = []
     for number, knobs in enumerate(settings):
-        logs = [math.log(case.run(operators(knobs)).mean_completion / base) for case, base in zip(cases, plain, strict=True)]
+        logs = [math.log(case.run(index(knobs)).mean_completion / base) for case, base in zip(cases, plain, strict=True)]
         ranked.append(Tried(knobs, math.exp(sum(logs) / len(logs))))
         report(number + 1, len(settings))
     return sorted(ranked, key=lambda tried: tried.ratio)

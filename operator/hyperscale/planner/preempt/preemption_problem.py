@@ -16,7 +16,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.running_query import PreemptibleJob, PreemptionQuestion
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import feasible
-from hyperscale.planner.problem.gpu_kinds import kinds_of
+from hyperscale.planner.queue.gpu_kinds import kinds_of
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindDemand
 from hyperscale.planner.queue.options import LARGE_NODES, MOST_COUNTS, counts_of

@@ -9,20 +9,19 @@ would, and soon after that no chooser may start nothing while the job fits (wait
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueuedJob, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.planner.queue.arrival_history import gap_variation, load
-from hyperscale.planner.queue.arrivals import history_of
+from hyperscale.planner.queue.arrivals import counted, history_of
 from hyperscale.planner.queue.deferrals import UNSEEN_SECONDS, WAITING_FOR_ADMISSION, deferrals
 from hyperscale.planner.queue.later_ends import Ending, LaterEnd, LaterTerms, claims_of_plan, later_ends
-from hyperscale.planner.queue.left_free import Competition, start_plan
 from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
@@ -56,7 +55,7 @@ def take_turns(
     entries = [entry for entry in looks.values() if entry is not None]
     unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
-    arrivals = catalogue.counted(question.arrivals, aged, looks)
+    arrivals = _arrivals(question, catalogue, aged, looks)
     make = partial(StartSequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
     asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
     catalogue.later = _later_terms(policy, arrivals, asked)
@@ -81,9 +80,9 @@ def _later_terms(policy: QueuePolicy, arrivals: Arrivals, asked: Choosers) -> La
 
 
 def _placed_together(chosen: StartSequence, together: Together | None) -> tuple[tuple[Start, ...], tuple[str, ...]]:
-    """The starts on nodes that suit all of them, and steps down; as chosen where time is short, or nodes are kept for others."""
+    """The starts on nodes that suit all of them, and steps down; as chosen where time is short or nodes are reserved."""
     starts = chosen.starts()
-    if together is None or len(starts) < 2 or chosen.ledger.reserved or chosen.leaves_gpus or chosen.desk.hurried():
+    if together is None or len(starts) < 2 or chosen.ledger.reserved or chosen.desk.hurried():
         return starts, ()
     answer = together([_begun(start, chosen) for start in starts])
     return tuple(chosen.start_of(start.key, plan) for start, plan in zip(starts, answer.plans, strict=True)), answer.fallbacks
@@ -102,11 +101,24 @@ def _begun(start: Start, chosen: StartSequence) -> BegunJob:
     return BegunJob(before.open_to(queued.request, len(start.plan.workers)), start.plan, queued.weight, slack)
 
 
+def _arrivals(
+    question: AdmissionRequest, catalogue: Catalogue, aged: Sequence[QueuedJob], looks: Mapping[str, CatalogueEntry | None]
+) -> Arrivals:
+    """The arrivals so far and the new ones that fit the cluster; those that do not leave a longer gap to the next."""
+    arrivals, gap_seconds = question.arrivals, 0.0
+    for job in aged:
+        entry = looks[job.request.job_key]
+        gap_seconds += job.gap_seconds or 0.0
+        if job.gap_seconds is not None and entry is not None and entry.feasible:
+            arrivals, gap_seconds = counted(arrivals, catalogue.ideal(entry), gap_seconds), 0.0
+    return arrivals
+
+
 def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals: Arrivals, policy: QueuePolicy) -> QueueProfile:
     """What this cluster and its jobs are like."""
-    per_worker = sorted(entry.gpus_per_worker for entry in feasible)[len(feasible) // 2]
+    per_worker = sorted(entry.queued.request.job.workers.gpus_per_worker for entry in feasible)[len(feasible) // 2]
     slots = max(desk.total_slots, 1)
-    largest = max(max(entry.empty_seconds) * entry.gpus_per_worker for entry in feasible)
+    largest = max(max(entry.empty_seconds) * entry.queued.request.job.workers.gpus_per_worker for entry in feasible)
     past = ClusterState(0, slots, history=history_of(arrivals))
     bound = policy.starvation_seconds / arrivals.run_seconds if policy.starvation_seconds and arrivals.run_seconds else math.inf
     return QueueProfile(
@@ -169,8 +181,6 @@ class StartSequence:
         self.starving: list[CatalogueEntry] = []
         """Jobs beyond twice the bound that do not fit yet, the longest wait first."""
         self.policy = policy
-        self.leaves_gpus = False
-        """A start leaves faster GPUs free, which no other placement of these jobs shall take."""
         self.settled = False
         """The chooser has said that nothing more starts now."""
 
@@ -261,21 +271,10 @@ class StartSequence:
     def _out_of_time(self) -> bool:
         return self.desk.hurried() if self.ledger.starts else self.desk.expired()
 
-    def _competition(self, entry: CatalogueEntry, workers: int) -> Competition | None:
-        """The other jobs; None where the job has waited too long to leave anything to them."""
-        if 0 < self.policy.starvation_seconds <= entry.queued.waited_seconds:
-            return None
-        left = self.ledger.free_slots - workers * entry.gpus_per_worker
-        fitting = sum(other.queued.weight for other in self.pending.values() if other is not entry and other.least_gpus <= left)
-        mean = sum(other.queued.weight for other in self.pending.values()) / len(self.pending)
-        patience_seconds = start_slowdown(entry.best_seconds, self.past, settings_of(self.policy)) * entry.best_seconds
-        return Competition(entry.queued.weight, fitting, len(self.running) * mean, patience_seconds)
-
     def _start(self, entry: CatalogueEntry, workers: int) -> None:
-        plan, leaves = start_plan(self.desk, self.ledger.open_to(entry.queued.request, workers), self._competition(entry, workers))
+        plan = self.desk.final(self.ledger.open_to(entry.queued.request, workers))
         if isinstance(plan, Infeasible):
             raise QueueError(f"{entry.key}: {plan.reason}")
-        self.leaves_gpus |= leaves
         self.ledger.take(entry.queued.request, plan)
         self._ends = None
         self.begun.append((run_seconds(entry.queued.request, plan), claims_of_plan(entry.queued.request, plan)))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import Arrivals, Claim, QueuedJob
+from hyperscale.model.admission_query import Claim, QueuedJob
 from hyperscale.model.history.corrections import RunAlone
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import AskedSize, PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
-from hyperscale.planner.queue.arrivals import counted
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.queue.later_ends import LaterEnd, LaterTerms
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
@@ -42,16 +41,6 @@ class CatalogueEntry:
     def key(self) -> str:
         """namespace/name."""
         return self.queued.request.job_key
-
-    @property
-    def gpus_per_worker(self) -> int:
-        """Of each worker."""
-        return self.queued.request.job.workers.gpus_per_worker
-
-    @property
-    def least_gpus(self) -> int:
-        """With the fewest workers."""
-        return min(self.empty_seconds) * self.gpus_per_worker
 
     @property
     def feasible(self) -> bool:
@@ -204,7 +193,7 @@ class Catalogue:
             options=options,
             weight=entry.queued.weight,
             waited_seconds=entry.queued.waited_seconds,
-            slots_per_worker=entry.gpus_per_worker,
+            slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
             later=self._later_starts(entry, options, ledger, ends),
         )
 
@@ -242,23 +231,10 @@ class Catalogue:
             self._after[key] = tuple((each.epoch_seconds, each.communication_seconds) for each in fitting)
         return self._after[key]
 
-    def counted(self, arrivals: Arrivals, aged: Sequence[QueuedJob], looks: Mapping[str, CatalogueEntry | None]) -> Arrivals:
-        """The arrivals so far and the new ones that fit the cluster; those that do not leave a longer gap to the next.
-
-        aged: longest waiting first
-        """
-        gap_seconds = 0.0
-        for job in aged:
-            entry = looks[job.request.job_key]
-            gap_seconds += job.gap_seconds or 0.0
-            if job.gap_seconds is not None and entry is not None and entry.feasible:
-                arrivals, gap_seconds = counted(arrivals, self.ideal(entry), gap_seconds), 0.0
-        return arrivals
-
     def ideal(self, entry: CatalogueEntry) -> PendingJob:
         """The job as it would run on the empty cluster."""
         options = tuple(Option(workers=count, seconds=seconds, empty_seconds=seconds) for count, seconds in entry.empty_seconds.items())
-        slots = entry.gpus_per_worker
+        slots = entry.queued.request.job.workers.gpus_per_worker
         return PendingJob(entry.key, options, entry.queued.weight, entry.queued.waited_seconds, slots)
 
 

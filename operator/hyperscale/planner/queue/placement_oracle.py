@@ -5,7 +5,7 @@ Hundreds of jobs may be alike, and a decision asks for several worker counts of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -22,7 +22,6 @@ from hyperscale.planner.check.artifact import plan_id
 from hyperscale.planner.check.drained_snapshot import added, emptied
 from hyperscale.planner.problem.candidates import held_room, vet
 from hyperscale.planner.problem.figures import figures_of
-from hyperscale.planner.problem.gpu_kinds import kinds_of
 from hyperscale.planner.problem.node_checks import BUSY_REASONS
 from hyperscale.planner.problem.speeds import gpu_speeds
 from hyperscale.planner.problem.worker_demand import demand_of
@@ -64,7 +63,6 @@ class PlacementOracle:
         speeds = np.array([speed.flops_per_second for speed in gpu_speeds(list(graph.nodes), policy)], dtype=np.float64)
         self._speed: FloatArray = speeds * np.maximum(figures.allocatable_gpus, 0)
         self._free: IntArray = figures.free_gpus
-        self._kinds = kinds_of(graph, policy)
 
     def rough(self) -> PlacementOracle:
         """The same with the planners' first placements, which are nearly as fast to run on as those they find by search."""
@@ -108,22 +106,6 @@ class PlacementOracle:
         positions = sorted(self.graph.index[name] for name in names if name in self.graph.index)
         total = float(self._speed.sum())
         return float(self._speed[positions].sum()) / total if total else 0.0
-
-    def speed_held(self, plan: Plan) -> float:
-        """Speed of the plan's GPUs / speed of all GPUs, 0..1."""
-        figures, total = figures_of(self.graph), float(self._speed.sum())
-        positions = {self.graph.index[name]: gpus for name, gpus in plan.gpus_by_node().items()}
-        speed = sum(float(self._speed[at]) * gpus / max(int(figures.allocatable_gpus[at]), 1) for at, gpus in positions.items())
-        return speed / total if total else 0.0
-
-    def fastest_first(self, request: PlanRequest) -> Iterator[frozenset[str]]:
-        """Nodes to leave out: none, then those of the fastest GPU kind that has free GPUs by `request`, then of the next kind too."""
-        free = self._free_gpus(request, self.graph)
-        closed: frozenset[str] = frozenset()
-        for names in reversed(self._kinds.nodes):
-            if any(free[self.graph.index[name]] > 0 for name in names):
-                yield closed
-                closed |= names
 
     def now(self, request: PlanRequest) -> Plan | Infeasible:
         """On the GPUs that are free by `request`, by the heuristic alone: many are compared, few are carried out."""
