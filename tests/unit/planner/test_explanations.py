@@ -131,6 +131,12 @@ def test_the_slowest_hop_may_be_inside_a_node() -> None:
     assert hop(plan).startswith("Slowest ring hop is inside a: 0.008 ms, 25.2 GB/s (assumed for the product); allreduce takes ")
 
 
+def test_a_given_number_of_workers_is_not_said_to_be_that_of_an_mpijob_alone() -> None:
+    """The queue gives the number too, before any MPIJob exists."""
+    plan = planned(snapshot(*(gpu_node(name) for name in "ab")), training(), workers_fixed=2)
+    assert plan.reasons[0].endswith(" s an epoch; the queue, or an MPIJob that exists, gives the number.")
+
+
 def test_hops_that_share_a_card_are_slower_for_it() -> None:
     """The ring leaves a twice, because the rank pinned to b lies between its two."""
     links = [link(*pair, 1e-5, 1e9) for a, b in PAIRS for pair in ((a, b), (b, a))]

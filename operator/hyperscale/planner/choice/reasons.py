@@ -128,7 +128,7 @@ def _why_this_count(problem: Problem, chosen: Candidate, others: Sequence[Candid
     unit = "worker" if chosen.workers == 1 else "workers"
     head = f"{chosen.workers} {unit}: objective {chosen.objective:.4g} s an epoch"
     if problem.request.workers_fixed is not None:
-        return f"{head}; the queue or an MPIJob that exists has fixed the number."
+        return f"{head}; the queue, or an MPIJob that exists, gives the number."
     if len(best) == 1:
         return f"{head}; no other number is allowed or has room."
     compared = sorted((count for count in best if count != chosen.workers), key=lambda count: (abs(count - chosen.workers), count))[:3]
