@@ -10,6 +10,7 @@ from hyperscale.control.scheduler.arrivals_so_far import MOST_RECALLED
 from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.model import constants
+from hyperscale.model.history.corrections import RunAlone
 from tests.corpus.queue_stage import CREATED, Stage
 
 EPOCHS = (100, 10, 1000, 30, 400, 20, 60, 500)
@@ -53,6 +54,19 @@ async def test_jobs_that_got_poor_nodes_are_no_longer_by_that_after_a_restart() 
         assert view.plan.runs_alone
         predicted = msgspec.structs.replace(view.plan.predicted, epoch_seconds=10.0 * view.plan.predicted.epoch_seconds)
         stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=msgspec.structs.replace(view.plan, predicted=predicted))
+    assert restarted(stage).arrivals == before
+
+
+@pytest.mark.parametrize("absurd", [RunAlone(0, 100.0), RunAlone(10**9, 100.0), RunAlone(1, 1e15)], ids=["no", "too many", "too long"])
+async def test_a_run_alone_that_cannot_be_does_not_count(absurd: RunAlone) -> None:
+    stage = Stage(nodes=4, gpus=2)
+    await started(stage)
+    before = restarted(stage).arrivals
+    for key in sorted(set(stage.cache.jobs) - set(stage.cache.unstarted)):
+        view = stage.cache.mpijobs[key]
+        assert view.plan is not None
+        runs = (*view.plan.runs_alone, absurd)
+        stage.cache.mpijobs[key] = msgspec.structs.replace(view, plan=msgspec.structs.replace(view.plan, runs_alone=runs))
     assert restarted(stage).arrivals == before
 
 

@@ -11,7 +11,7 @@ from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.scheduler.queue_entry import QueueEntry
 from hyperscale.model import constants
 from hyperscale.model.admission_query import Arrivals
-from hyperscale.model.api.job import StartPolicy
+from hyperscale.model.api.job import MAX_WORKERS, StartPolicy
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.history.corrections import COST_MODEL, RunAlone
 from hyperscale.model.plan import Plan
@@ -131,7 +131,7 @@ def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float
 def _runs_alone(plan: Plan, epochs: int) -> list[RunAlone]:
     """Those that can be; a plan that the queue did not make knows only its own."""
     runs = plan.runs_alone or (RunAlone(len(plan.workers), plan.predicted.epoch_seconds * epochs),)
-    return [run for run in runs if run.workers > 0 and SHORTEST_SECONDS <= run.seconds <= LONGEST_SECONDS]
+    return [run for run in runs if 0 < run.workers <= MAX_WORKERS and SHORTEST_SECONDS <= run.seconds <= LONGEST_SECONDS]
 
 
 def _as_pending(key: Key, alone: Iterable[RunAlone], gpus_per_worker: int) -> PendingJob:
