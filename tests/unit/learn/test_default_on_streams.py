@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from hyperscale.learn.streams.guard_streams import BOUND_RUNS, BOUNDED, HARD, HARD_CONDITIONS, guarded, held_out, under_bounds
 from hyperscale.learn.streams.policy_guard import MIN_STREAMS
-from hyperscale.learn.streams.scenario import Conditions, draw
+from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.learn.streams.simulator import FEATURES, OPERATORS_RULE, PARAMETERS, Policy, Simulator, agent, auto, index
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.model.graph import FloatArray
-from hyperscale.planner.queue.arrival_history import arrived, gap_variation, load
+from hyperscale.planner.queue.arrival_history import arrived, begun, gap_variation, load
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams
 from hyperscale.planner.queue.queue_agent import load_agent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob
@@ -39,16 +39,47 @@ def decision_times(simulator: Simulator, policy: Policy) -> FloatArray:
 
 def like_after_arrivals(simulator: Simulator, judged: JudgedStreams) -> list[bool]:
     """After every arrival, as the operator reckons: whether load and gaps are those of the judged streams."""
-    arrival, _, _, area = simulator.stream.jobs_table()
+    arrival, _, best, area = simulator.stream.jobs_table()
     nodes = len(draw(STREAM, SEED).speed)
     history, like = ArrivalHistory(), []
-    for gap, need in zip(np.diff(arrival, prepend=0.0).tolist(), area.tolist(), strict=True):
-        history = arrived(history, PendingJob("job", (Option(1, need, need),)), gap)
+    for gap, seconds, need in zip(np.diff(arrival, prepend=0.0).tolist(), best.tolist(), area.tolist(), strict=True):
+        history = arrived(history, PendingJob("job", (Option(1, need, need), Option(10**6, seconds, seconds))), gap)
         gaps = judged.gap_variation
         assert gaps is not None
         alike = judged.load.holds(load(ClusterState(0, nodes, history=history))) and gaps.holds(gap_variation(history))
         like.append(alike and history.arrivals >= MIN_ARRIVALS)
     return like
+
+
+def test_the_simulator_counts_jobs_of_absurd_length_as_the_operator_does() -> None:
+    count = 60
+    work = np.random.default_rng(SEED).lognormal(6.0, 1.0, count)
+    work[[4, 30, 31, 50]] *= 1e4
+    ones = np.ones(count, dtype=np.int64)
+    simulator = Simulator(SEED, Conditions("zones", 0.9, count), recorded=RecordedJobs(np.ones(count), work, ones, ones, np.ones(count)))
+    arrival, _, best, _ = simulator.stream.jobs_table()
+    jobs = [PendingJob("job", (Option(1, seconds, seconds),)) for seconds in best.tolist()]
+    simulator.stream.begin()
+    seen: list[tuple[set[int], set[int], float]] = []
+    while simulator.stream.advance():
+        pending, _, cluster, _ = simulator.stream.view()
+        arrivals, mean_run = cluster[3], cluster[5]
+        seen.append((set(range(arrivals)), {one[0] for one in pending}, mean_run))
+        simulator.stream.act(0)
+    start = simulator.stream.outcome()[0]
+    events = sorted(
+        [(time, 0, job) for job, time in enumerate(arrival.tolist())] + [(time, 1, job) for job, time in enumerate(start.tolist())]
+    )
+    for there, waiting, mean_run in seen:
+        history, last = ArrivalHistory(), 0.0
+        for time, starts, job in events:
+            if starts and job in there - waiting:
+                history = begun(history, jobs[job])
+            elif not starts and job in there:
+                history, last = arrived(history, jobs[job], time - last), time
+        assert mean_run == pytest.approx(history.run_seconds, rel=1e-9)
+    assert len(seen) > 20
+    assert simulator.stream.view()[2][5] < float(best.mean()) / 5.0
 
 
 @pytest.mark.parametrize(

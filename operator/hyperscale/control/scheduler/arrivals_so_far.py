@@ -16,7 +16,7 @@ from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.history.corrections import COST_MODEL, RunAlone
 from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.arrival_history import FADING_JOBS
-from hyperscale.planner.queue.arrivals import counted
+from hyperscale.planner.queue.arrivals import counted, counted_start
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 from hyperscale.util.rfc3339 import unix_seconds
 
@@ -36,6 +36,8 @@ class ArrivalsSoFar:
         self._recalled = False
         self._counted: dict[Key, str] = {}
         """UIDs of the jobs that the statistics have: an edit makes no new arrival, nor does a plan that was given up."""
+        self._begun: dict[Key, str] = {}
+        """Those of which the statistics have the start."""
 
     @property
     def statistics(self) -> Arrivals:
@@ -75,8 +77,23 @@ class ArrivalsSoFar:
         """It has been counted."""
         self._last = max(self._last, entry.waits_since)
         self._counted[entry.key] = entry.uid
-        if len(self._counted) > 2 * len(self._cache.jobs):
-            self._counted = {key: uid for key, uid in self._counted.items() if key in self._cache.jobs}
+        self._counted = self._of_jobs_there(self._counted)
+
+    def _of_jobs_there(self, uids: dict[Key, str]) -> dict[Key, str]:
+        """Without jobs that are gone, once there are many of them."""
+        if len(uids) <= 2 * len(self._cache.jobs):
+            return uids
+        return {key: uid for key, uid in uids.items() if key in self._cache.jobs}
+
+    def begin(self, entry: QueueEntry, plan: Plan) -> None:
+        """A job that has been counted starts with this plan; it counts once, also if the plan is given up."""
+        if entry.stopped or self._begun.get(entry.key) == entry.uid:
+            return
+        self._begun[entry.key] = entry.uid
+        self._begun = self._of_jobs_there(self._begun)
+        runs = _runs_alone(plan, entry.request.job.model.epochs)
+        if runs:
+            self._statistics = counted_start(self._statistics, _as_pending(entry.key, runs, entry.request.job.workers.gpus_per_worker))
 
     def alone(self, entry: QueueEntry, plan: Plan) -> float:
         """Predicted seconds of a job that was planned without a question; a new one is counted."""
@@ -86,6 +103,7 @@ class ArrivalsSoFar:
         if self._is_new(entry):
             self._count(_as_pending(entry.key, [RunAlone(len(plan.workers), seconds)], gpus), entry.waits_since)
             self._note(entry)
+            self.begin(entry, plan)
         return seconds
 
     def _recall(self) -> None:
@@ -100,7 +118,9 @@ class ArrivalsSoFar:
         newest = itertools.islice((job for job in recalled if job is not None), MOST_RECALLED)
         for job, since in reversed(list(newest)):
             self._count(job, since)
+            self._statistics = counted_start(self._statistics, job)
         self._counted = {key: jobs[key].uid for key in started}
+        self._begun = dict(self._counted)
 
     def _count(self, job: PendingJob, since: float) -> None:
         gap = max(0.0, since - self._last) if self._last else 0.0

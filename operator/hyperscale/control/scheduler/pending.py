@@ -214,6 +214,7 @@ class Pending:
         for start in starts:
             entry = entries[start.key]
             self._cache.assume(entry.key, start.plan, amounts_of(entry.request))
+            self._arrivals.begin(entry, start.plan)
             started.append(entry.key)
         verdict = partial(
             CachedVerdict,

@@ -57,6 +57,7 @@ cdef int EMPTY_SEEDS = 6
 cdef double LEAST_REMAINING = 0.02
 cdef double HISTORY_GAIN = 0.02
 cdef double MOST_LENGTH = 16.0   # planner/queue/rule.py
+cdef double OUTLIER_RUNS = 16.0, OUTLIER_COUNTS = 2.0, MOST_COUNTS = 64.0   # planner/queue/arrival_history.py
 cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
 cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
 cdef int LATER_ENDS = 4          # model/admission_query.py
@@ -451,7 +452,7 @@ cdef class Stream:
 
     cdef void _arrive(self) noexcept nogil:
         cdef Job *job = &self.job[self.arrived]
-        cdef double gain, gap = job.arrival - self.last_arrival
+        cdef double gain, gap = job.arrival - self.last_arrival, counted = job.best
         job.state = 1
         self.pending[self.pendings] = self.arrived
         self.pendings += 1
@@ -460,15 +461,23 @@ cdef class Stream:
         gain = max(1.0 / self.seen, HISTORY_GAIN)
         self.mean_gap += gain * (gap - self.mean_gap)
         self.mean_gap_square += gain * (gap * gap - self.mean_gap_square)
-        self.mean_run += gain * (job.best - self.mean_run)
+        if self._outlier(job):
+            counted = OUTLIER_COUNTS * self.mean_run
+        self.mean_run += gain * (counted - self.mean_run)
         self.mean_need += gain * (job.area - self.mean_need)
         self.last_arrival = job.arrival
+
+    cdef bint _outlier(self, Job *job) noexcept nogil:
+        """planner/queue/arrival_history.py, `_waiting_seconds`."""
+        return self.mean_run > 0.0 and job.best > OUTLIER_RUNS * self.mean_run
 
     cdef void _launch(self, int j, int o) noexcept nogil:
         """Start it on the free nodes."""
         cdef Placed found = self._placed(j, o)
         cdef Job *job = &self.job[j]
         cdef int i, at = 0
+        if self._outlier(job):
+            self.mean_run += max(1.0 / self.seen, HISTORY_GAIN) * (min(job.best, MOST_COUNTS * self.mean_run) - OUTLIER_COUNTS * self.mean_run)
         job.state, job.option, job.start = 2, o, self.now
         job.seconds, job.communication, job.nodes = found.seconds, found.communication, found.nodes
         job.estimate = max(found.seconds * job.noise, job.empty[o])

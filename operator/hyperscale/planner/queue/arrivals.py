@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperscale.model.admission_query import Arrivals
-from hyperscale.planner.queue.arrival_history import arrived
+from hyperscale.planner.queue.arrival_history import arrived, begun
 from hyperscale.planner.queue.queue_types import ArrivalHistory, PendingJob
 
 
@@ -16,5 +16,13 @@ def history_of(arrivals: Arrivals) -> ArrivalHistory:
 
 def counted(arrivals: Arrivals, job: PendingJob, gap_seconds: float) -> Arrivals:
     """With one more job, which came `gap_seconds` after the last."""
-    after = arrived(history_of(arrivals), job, gap_seconds)
-    return Arrivals(after.arrivals, after.interval_seconds, after.run_seconds, after.area_seconds, after.interval_square)
+    return _arrivals_of(arrived(history_of(arrivals), job, gap_seconds))
+
+
+def counted_start(arrivals: Arrivals, job: PendingJob) -> Arrivals:
+    """After the start of a job that has been counted."""
+    return _arrivals_of(begun(history_of(arrivals), job))
+
+
+def _arrivals_of(history: ArrivalHistory) -> Arrivals:
+    return Arrivals(history.arrivals, history.interval_seconds, history.run_seconds, history.area_seconds, history.interval_square)

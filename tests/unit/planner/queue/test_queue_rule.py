@@ -235,6 +235,46 @@ def test_history_remembers_means_and_forgets_slowly() -> None:
     assert known.run_seconds == pytest.approx(100.0, rel=0.01)
 
 
+@pytest.mark.parametrize("absurd", [1, 5, 20])
+def test_jobs_of_absurd_length_hardly_change_how_long_the_others_wait_for_good_nodes(absurd: int) -> None:
+    known = ArrivalHistory()
+    for _ in range(60):
+        known = arrival_history.arrived(known, job("ns/a", 100.0), 5.0)
+    before = rule.start_slowdown(100.0, known, RULE)
+    for _ in range(absurd):
+        known = arrival_history.arrived(known, job("ns/absurd", 1e9), 5.0)
+    assert known.arrivals == 60 + absurd
+    assert before <= rule.start_slowdown(100.0, known, RULE) <= before * 1.1
+
+
+def test_an_outlier_counts_more_once_it_starts_but_never_as_more_than_so_many_mean_runs() -> None:
+    known = ArrivalHistory()
+    for _ in range(60):
+        known = arrival_history.arrived(known, job("ns/a", 100.0), 5.0)
+    waits = arrival_history.arrived(known, job("ns/long", 1e4), 5.0)
+    assert waits.run_seconds == pytest.approx(102.0)
+    assert arrival_history.begun(waits, job("ns/long", 4000.0)).run_seconds == pytest.approx(102.0 + (4000.0 - 204.0) / 50.0)
+    for absurd in (1e4, 1e12):
+        begun = arrival_history.begun(waits, job("ns/long", absurd))
+        assert begun.run_seconds == pytest.approx(102.0 * (1.0 + 62.0 / 50.0))
+    assert arrival_history.begun(known, job("ns/a", 100.0)) is known
+
+
+def test_the_load_counts_all_that_an_outlier_takes() -> None:
+    known = ArrivalHistory()
+    for seconds in (100.0, 100.0, 100.0, 1e5):
+        known = arrival_history.arrived(known, job("ns/a", seconds), 5.0)
+    assert arrival_history.load(ClusterState(8, 8, history=known)) == pytest.approx(25_075.0 / (5.0 * 8))
+
+
+def test_where_all_jobs_become_much_longer_the_mean_follows() -> None:
+    known = ArrivalHistory()
+    for seconds, jobs in ((1.0, 60), (100.0, 300)):
+        for _ in range(jobs):
+            known = arrival_history.begun(arrival_history.arrived(known, job("ns/a", seconds), 5.0), job("ns/a", seconds))
+    assert known.run_seconds == pytest.approx(100.0, rel=0.05)
+
+
 def test_without_history_the_pending_jobs_set_the_scale() -> None:
     jobs = [job("ns/a", 10.0), job("ns/b", 30.0)]
     assert arrival_history.typical_seconds(EMPTY, jobs) == 20.0
