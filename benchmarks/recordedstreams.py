@@ -11,7 +11,8 @@ the application (Pollux, OSDI 2021, table 1): small 0.1 to 1, medium 1 to 10, la
 The sums in SEALS are those of these streams. They were committed before the design that is judged on them.
 
 The two seeds of a Pollux trace are two draws of its work: each stands in 15 of the 30 replicates. A few jobs of the class extra large
-hold most of the work of a trace, so two draws say little of work drawn in its class. `further` has 105 replicates, a draw for each.
+hold most of the work of a trace, so two draws say little of work drawn in its class. `further` has 105 replicates: a cluster for each, and
+of a Pollux trace a draw of its work.
 """
 
 from __future__ import annotations
@@ -75,15 +76,15 @@ def replicates(trace: str) -> Iterator[Replicate]:
     for family in FAMILIES:
         for load in LOADS:
             for seed in SEEDS:
-                jobs = _gavel() if trace == GAVEL else _pollux(int(trace[-1]), seed)
+                jobs = _jobs(trace, seed)
                 yield Replicate(seed, Conditions(family, load, len(jobs.gaps)), jobs)
 
 
 def further(trace: str) -> Iterator[Replicate]:
-    """Replicates of a Pollux trace beside the sealed ones, each with its own cluster and its own draw of work."""
+    """Replicates beside the sealed ones, each with its own cluster, and with its own draw of the work that no trace records."""
     cells = [(family, load) for _ in range(FURTHER_ROUNDS) for family in FAMILIES for load in LOADS]
     for seed, (family, load) in enumerate(cells, FURTHER_SEED):
-        jobs = _pollux(int(trace[-1]), seed)
+        jobs = _jobs(trace, seed)
         yield Replicate(seed, Conditions(family, load, len(jobs.gaps)), jobs)
 
 
@@ -96,6 +97,10 @@ def seal(trace: str) -> str:
         for name in Drawn.__dataclass_fields__:
             whole.update("".join(f"{value:.6g}\n" for value in np.asarray(getattr(drawn, name), dtype=np.float64).ravel()).encode())
     return whole.hexdigest()
+
+
+def _jobs(trace: str, seed: int) -> RecordedJobs:
+    return _gavel() if trace == GAVEL else _pollux(int(trace[-1]), seed)
 
 
 def _gavel() -> RecordedJobs:

@@ -61,13 +61,12 @@ def recorded(options: Options) -> Iterator[Row]:
 
 
 def further_recorded(options: Options) -> Iterator[Row]:
-    """The same of replicates with a draw of work for each; Gavel's trace says its work."""
+    """The same of further replicates, with a cluster for each, and a draw of work where the trace does not say it."""
     if not recordedstreams.there():
         print("streams: no traces beside the repository (../shared/data)")
         return
     for trace in recordedstreams.TRACES:
-        if trace != recordedstreams.GAVEL:
-            yield from _on_replicates(f"{trace}, {FURTHER}", list(recordedstreams.further(trace)), options)
+        yield from _on_replicates(f"{trace}, {FURTHER}", list(recordedstreams.further(trace)), options)
 
 
 def _on_replicates(case: str, streams: list[recordedstreams.Replicate], options: Options) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.clusterhistory import CLUSTERS
 from benchmarks.common import Row, table
+from benchmarks.recordedstreams import TRACES
 from benchmarks.summary import GOAL_HEADER, figure, goal_cells, markdown
 
 HEADER: Final = (
@@ -16,7 +17,7 @@ HEADER: Final = (
 WAIT: Final = "longest wait / operator's rule"
 OTHER: Final = "other clusters"
 SHORTEST_BOUND: Final = "shortest starvation bound"
-FURTHER: Final = "further draws of work"
+FURTHER: Final = "further draws"
 """Ends the names of their cases."""
 ALONE: Final = "every job alone (bound)"
 """No policy is better: each job at once, on the empty cluster, with its best count. Its communication is not known."""
@@ -131,12 +132,13 @@ SENTENCES: Final = {
         for cluster in CLUSTERS
     },
     **dict.fromkeys(
-        ("Gavel, max_min_fairness", *(f"Pollux, workload {number}" for number in range(1, 5))),
+        TRACES,
         "Recorded arrivals and GPU counts, sealed before the design (benchmarks/recordedstreams.py); families, loads and seeds vary.",
     ),
     **dict.fromkeys(
-        (f"Pollux, workload {number}, {FURTHER}" for number in range(1, 5)),
-        "The same arrivals and counts, with a draw of work for every replicate: behind the 30 sealed replicates stand two draws of it.",
+        (f"{trace}, {FURTHER}" for trace in TRACES),
+        "The same arrivals and counts, with a cluster for every replicate: the 30 sealed ones have ten. Where a trace does not record its "
+        "work, each has a draw of it too: behind the sealed ones stand two.",
     ),
     "ablation": "One thing changed in training, at a quarter of the steps (150), one seed each.",
     "durations ± 30 %": "Every method sees durations that are off by up to 30 %, uniformly, one factor a job.",

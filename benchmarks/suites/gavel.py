@@ -12,6 +12,7 @@ arrives when; `arrivals x 0.5` halves the gaps.
   hyperscale, time left +- 30 %   the same with times wrong by a factor of 0.7 to 1.3 for each job, always the same
   hyperscale, time left unknown   the same with one guess for all jobs: the work done so far over the number of jobs that have ended
   hyperscale, runs to the end     the same with preemption off, the policy's default: no job stops or moves
+  hyperscale, runs to the end, maxStartSlowdown 1.5; minWaitSpeedup 1   the same, waiting longer for good GPUs; for jobs that end
   hyperscale, agent, runs to the end   the same, the trained agent alone chooses what starts (the operator checks its choice by the rule)
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to the jobs that wait
@@ -25,8 +26,6 @@ speeds inside one host; where a job must be spread, the simulator runs it at the
 `runs to the end`, `makespan`, `shortest left` and the reference, not to the others. The goals are judged against the better of the two
 published readings, with the time left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest
 type; `every job alone on its fastest type` is a floor: no policy gets below it.
-
-One file, though longer than others, so that the whole measurement can be read at once.
 """
 
 from __future__ import annotations
@@ -37,22 +36,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks import common, summary
 from benchmarks.common import Row
 from benchmarks.peers import gavel as peers
-from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
+from benchmarks.replay import Cluster, Job, Outcome, Policy, read_trace, replay
 from benchmarks.suites import Options
+from benchmarks.suites.gavel_queue import DEFAULT, Guess, Operator, wrong
 from benchmarks.suites.gavel_rounds import ROUNDS, ROUNDS_UNKNOWN, ElasticRounds, rounds_goals
-from hyperscale.model.api.policy import QueueOrder, QueuePolicy
-from hyperscale.planner.preempt.preempt import advise
-from hyperscale.planner.queue.kinds import Contender, KindDemand
-from hyperscale.planner.queue.queue_policies import choosers, settings_of
-from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
+from hyperscale.model.api.policy import QueueOrder
 from hyperscale.planner.rounds.round_types import RoundSettings
 
 BENCHMARK: Final = "gavel"
@@ -61,7 +58,12 @@ UNKNOWN: Final = "hyperscale, time left unknown"
 TO_THE_END: Final = "hyperscale, runs to the end"
 AGENT: Final = "hyperscale, agent, runs to the end"
 WRONG: Final = "hyperscale, time left +- 30 %"
-MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END, AGENT, ROUNDS, ROUNDS_UNKNOWN)
+OTHER_SETTINGS: Final = {
+    f"{TO_THE_END}, maxStartSlowdown 1.5": replace(DEFAULT, max_start_slowdown=1.5),
+    f"{TO_THE_END}, minWaitSpeedup 1": replace(DEFAULT, min_wait_speedup=1.0),
+    AGENT: replace(DEFAULT, order=QueueOrder.LEARNED),
+}
+MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END, *OTHER_SETTINGS, ROUNDS, ROUNDS_UNKNOWN)
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
 ARRIVALS: Final = "max_min_fairness"
 BATCH: Final = "minimize_makespan"
@@ -73,141 +75,12 @@ LIMIT: Final = 0.90
 P50_LIMIT_MS: Final = 96.0
 P95_LIMIT_MS: Final = 426.0
 HOUR: Final = 3600.0
-LEAST_GUESS_SECONDS: Final = 360.0
-"""Before any work is done."""
-DEFAULT: Final = QueuePolicy()
-
-
-class Belief(Protocol):
-    """What the queue takes for the steps that jobs have left."""
-
-    def __call__(self, jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
-        """By number, of the jobs that run or wait, from what they have left in truth."""
-        ...
-
-
-def known(jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
-    """The truth."""
-    return left
-
-
-def wrong(jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
-    """Wrong by up to 30 %, for every job by a factor of its own."""
-    return {job.number: left[job.number] * float(np.random.default_rng(job.number).uniform(0.7, 1.3)) for job in jobs}
-
-
-class Guess:
-    """One figure for all jobs, the likeliest if none ages: the work done so far over the number of jobs that have ended."""
-
-    def __init__(self) -> None:
-        self._done: dict[int, float] = {}
-        """Seconds of work on the fastest type of every job so far."""
-
-    def __call__(self, jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
-        """See `Belief`."""
-        self._done |= {job.number: (job.steps - left[job.number]) / max(job.packed) for job in jobs}
-        ended = len(self._done) - len(jobs)
-        mean = max(sum(self._done.values()) / max(1, ended), LEAST_GUESS_SECONDS)
-        return {job.number: mean * max(job.packed) for job in jobs}
-
-
-class Operator:
-    """What a cluster gets: the queue's stops, where its policy has them carried out, then its starts, one at a time."""
-
-    packs: Final = False
-
-    def __init__(self, name: str, *, stops: bool = True, belief: Belief = known, policy: QueuePolicy = DEFAULT) -> None:
-        self.name = name
-        self._stops = stops
-        self._belief = belief
-        self._policy = policy
-        asked = choosers(policy)
-        self._choose = asked.agent or asked.rule
-        self._since: dict[int, float] = {}
-        """When each job that runs last started."""
-        self._waits: dict[int, float] = {}
-        """Since when each job that was stopped waits."""
-
-    def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
-    ) -> dict[int, int]:
-        """See `replay.Policy`."""
-        work = self._belief(jobs, left)
-        if self._stops and len(running) < len(jobs):  # as the operator: it asks while jobs wait
-            for number in self._stopped(now, jobs, work, running, cluster):
-                del running[number]
-                self._waits[number] = now
-        chosen = self._starts(now, jobs, work, running, cluster)
-        for number in chosen.keys() - running.keys():
-            self._since[number] = now
-        return chosen
-
-    def _stopped(
-        self, now: float, jobs: Sequence[Job], work: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
-    ) -> list[int]:
-        terms, free = self._policy.preemption, list(cluster.gpus)
-        for busy in running.values():
-            free[busy.kind] -= busy.gpus
-        contenders = []
-        for job in jobs:
-            demand = KindDemand(job.gpus, tuple(_seconds(work[job.number], speed) for speed in job.packed))
-            if (run := running.get(job.number)) is None:
-                waited = now - self._waits.get(job.number, job.arrival)
-                contender = Contender(str(job.number), (demand,), job.weight, waited, cluster.restart_seconds)
-            else:
-                held = tuple(run.gpus if kind == run.kind else 0 for kind in range(len(free)))
-                due = _seconds(work[job.number], run.speed(job))
-                may = now - self._since[job.number] >= terms.hold_down_seconds
-                contender = Contender(str(job.number), (demand,), job.weight, 0.0, cluster.restart_seconds, held, due, may)
-            contenders.append(contender)
-        advice = advise(contenders, free, terms.min_gain_ratio, settings_of(self._policy))
-        return [int(stop.key) for stop in advice.stops]
-
-    def _starts(
-        self, now: float, jobs: Sequence[Job], work: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
-    ) -> dict[int, int]:
-        chosen = {number: run.kind for number, run in running.items()}
-        by_key = {str(job.number): job for job in jobs}
-        free = _free_gpus(running, cluster)
-        ends = [QueueRunningJob(str(key), run.gpus, _seconds(work[key], run.speed(by_key[str(key)]))) for key, run in running.items()]
-        while True:
-            waiting = [job for job in jobs if job.number not in chosen]
-            pending = tuple(self._pending(job, now, work, free) for job in waiting)
-            choice = self._choose(pending, tuple(ends), ClusterState(sum(map(sum, free)), sum(cluster.gpus)))
-            if choice.job is None:
-                return chosen
-            job = by_key[choice.job]
-            seconds, kind = _quickest(job, work[job.number], free)
-            chosen[job.number] = kind
-            ends.append(QueueRunningJob(choice.job, job.gpus, seconds))
-            for host in hosts_for(job.gpus, free[kind]):
-                free[kind][host] -= 1
-
-    def _pending(self, job: Job, now: float, work: Mapping[int, float], free: Sequence[Sequence[int]]) -> PendingJob:
-        best = work[job.number] / max(job.packed)
-        waited = now - self._waits.get(job.number, job.arrival)
-        option = Option(job.gpus, _quickest(job, work[job.number], free)[0], best)
-        return PendingJob(str(job.number), (option,), job.weight, waited)
-
-
-def _seconds(steps: float, speed: float) -> float:
-    return steps / speed if speed > 0.0 else math.inf
-
-
-def _quickest(job: Job, steps: float, free: Sequence[Sequence[int]]) -> tuple[float, int]:
-    """Seconds and type of the fastest start now; +inf where there is none."""
-    best = (math.inf, -1)
-    for kind, hosts in enumerate(free):
-        if sum(hosts) >= job.gpus:
-            speed = Running(kind, job.gpus, hosts_for(job.gpus, hosts)).speed(job)
-            best = min(best, (_seconds(steps, speed), kind))
-    return best
 
 
 def policies() -> list[Policy]:
     """Ours and every peer, fresh."""
     ours = [Operator(OURS), Operator(WRONG, belief=wrong), Operator(UNKNOWN, belief=Guess()), Operator(TO_THE_END, stops=False)]
-    ours.append(Operator(AGENT, stops=False, policy=QueuePolicy(order=QueueOrder.LEARNED)))
+    ours += [Operator(name, stops=False, policy=policy) for name, policy in OTHER_SETTINGS.items()]
     rounds = [ElasticRounds(ROUNDS), ElasticRounds(ROUNDS_UNKNOWN, RoundSettings(), remaining=False)]
     return [*ours, *rounds, *peers.peers()]
 
@@ -238,15 +111,6 @@ def run(options: Options) -> list[Row]:
     return rows
 
 
-def _free_gpus(running: Mapping[int, Running], cluster: Cluster) -> list[list[int]]:
-    """GPUs that no job holds, by type and host."""
-    free = [[HOST_GPUS] * (gpus // HOST_GPUS) for gpus in cluster.gpus]
-    for run in running.values():
-        for host in run.hosts:
-            free[run.kind][host] -= 1
-    return free
-
-
 def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Cluster, seconds: list[float]) -> list[Row]:
     """All policies on the traces of one cluster and load; `seconds` collects our decisions."""
     rows: list[Row] = []
@@ -266,8 +130,8 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
 
 
 def _ratios_by_seed(case: str, seeds: Sequence[int], means: Mapping[str, list[float]]) -> list[Row]:
-    """Each of ours over every policy that is not, and the agent over ours that runs to the end."""
-    pairs = [(mine, other) for mine, other in product(MINE, means) if other not in MINE or (mine, other) == (AGENT, TO_THE_END)]
+    """Each of ours over every policy that is not, and other settings over ours that runs to the end."""
+    pairs = [(mine, other) for mine, other in product(MINE, means) if other not in MINE or (mine in OTHER_SETTINGS and other == TO_THE_END)]
     return [
         Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed)
         for mine, other in pairs
