@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import resources
 from typing import Final
 
@@ -51,6 +52,26 @@ def like_after_arrivals(simulator: Simulator, judged: JudgedStreams) -> list[boo
     return like
 
 
+def mean_after(events: list[tuple[float, int, int]], jobs: list[PendingJob]) -> float:
+    """The mean run as the operator reckons; events: seconds, whether it is a start or else an arrival, job."""
+    history, last = ArrivalHistory(), 0.0
+    for time, starts, job in events:
+        if starts:
+            history = begun(history, jobs[job])
+        else:
+            history, last = arrived(history, jobs[job], time - last), time
+    return history.run_seconds
+
+
+def decisions(simulator: Simulator) -> Iterator[tuple[set[int], set[int], float]]:
+    """Run the stream; at every decision the jobs that have come, those that wait, and the mean run."""
+    simulator.stream.begin()
+    while simulator.stream.advance():
+        pending, _, cluster, _ = simulator.stream.view()
+        yield set(range(cluster[3])), {one[0] for one in pending}, cluster[5]
+        simulator.stream.act(0)
+
+
 def test_the_simulator_counts_jobs_of_absurd_length_as_the_operator_does() -> None:
     count = 60
     work = np.random.default_rng(SEED).lognormal(6.0, 1.0, count)
@@ -59,25 +80,14 @@ def test_the_simulator_counts_jobs_of_absurd_length_as_the_operator_does() -> No
     simulator = Simulator(SEED, Conditions("zones", 0.9, count), recorded=RecordedJobs(np.ones(count), work, ones, ones, np.ones(count)))
     arrival, _, best, _ = simulator.stream.jobs_table()
     jobs = [PendingJob("job", (Option(1, seconds, seconds),)) for seconds in best.tolist()]
-    simulator.stream.begin()
-    seen: list[tuple[set[int], set[int], float]] = []
-    while simulator.stream.advance():
-        pending, _, cluster, _ = simulator.stream.view()
-        arrivals, mean_run = cluster[3], cluster[5]
-        seen.append((set(range(arrivals)), {one[0] for one in pending}, mean_run))
-        simulator.stream.act(0)
+    seen = list(decisions(simulator))
     start = simulator.stream.outcome()[0]
     events = sorted(
         [(time, 0, job) for job, time in enumerate(arrival.tolist())] + [(time, 1, job) for job, time in enumerate(start.tolist())]
     )
     for there, waiting, mean_run in seen:
-        history, last = ArrivalHistory(), 0.0
-        for time, starts, job in events:
-            if starts and job in there - waiting:
-                history = begun(history, jobs[job])
-            elif not starts and job in there:
-                history, last = arrived(history, jobs[job], time - last), time
-        assert mean_run == pytest.approx(history.run_seconds, rel=1e-9)
+        so_far = [event for event in events if event[2] in (there - waiting if event[1] else there)]
+        assert mean_run == pytest.approx(mean_after(so_far, jobs), rel=1e-9)
     assert len(seen) > 20
     assert simulator.stream.view()[2][5] < float(best.mean()) / 5.0
 
