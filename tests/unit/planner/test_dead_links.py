@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.model.admission_query import AdmissionRequest, QueuedJob, RunningShare
 from hyperscale.model.api.policy import QualityLimits
-from hyperscale.model.cluster import ClusterSnapshot, Link
+from hyperscale.model.cluster import ClusterSnapshot, Link, Quality, Sample
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.series.links import BLOCKED, SILENT, believed, links
 from hyperscale.planner.check.plan_check import violations
+from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
+from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, both_ways, gpu_node, link, planned, refused, snapshot, training
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
@@ -44,6 +52,41 @@ def test_a_link_of_zero_bandwidth_is_not_planned_over(dead: set[tuple[str, str]]
 def test_where_only_dead_links_are_left_there_is_no_plan_and_the_reason_is_told() -> None:
     answer = refused(cluster(["a", "b"], {("a", "b"), ("b", "a")}), TWO)
     assert answer.reason == "NodesCannotReachEachOther"
+    assert "no way between a and b." in answer.message
+    assert "Wait" not in answer.message, "all GPUs are free"
+    assert "Check the network" in answer.message
+
+
+def test_of_many_dead_links_three_are_named() -> None:
+    names = ["a", "b", "c", "d"]
+    dead = {(one, other) for one in names for other in names if (one in "ab") != (other in "ab")}
+    three = training(workers={"minReplicas": 3, "maxReplicas": 3})
+    assert "no way between a and c, a and d, b and c and 1 more" in refused(cluster(names, dead), three).message
+
+
+def test_a_job_that_waits_beside_others_is_told_what_keeps_it_from_ever_fitting() -> None:
+    seen = cluster(["a", "b", "c"], {("a", "b"), ("b", "a")})
+    graph = build(seen, POLICY)
+
+    def place(request: PlanRequest, on: ClusterGraph, expired: Expired) -> Plan | Infeasible:
+        return make_plan(request, on, profile(request.job), POLICY, expired=expired)
+
+    three = QueuedJob(PlanRequest("team/three", training(workers={"minReplicas": 3, "maxReplicas": 3})))
+    running = (RunningShare("team/other", 1, 100.0),)
+    question = AdmissionRequest(jobs=(three,), running=running, free_gpus={"c": 0})
+    (hold,) = take_turns(question, PlacementOracle(graph, POLICY, place), POLICY.queue, choosers(POLICY.queue)).holds
+    assert hold.reason == "NodesCannotReachEachOther"
+    assert "no way between a and b" in hold.message
+
+
+def test_what_is_waited_for_is_the_link_where_the_cards_at_its_ends_carry_more() -> None:
+    for card_bytes_per_second, name in ((1e8, "network card of a"), (1e11, "link a to b")):
+        cards = {"network_bytes_per_second": Sample(card_bytes_per_second, 3.0, Quality.MEASURED), "network_cards": 1}
+        links_between = both_ways(["a", "b"], latency_seconds=1e-5, bandwidth_bytes_per_second=1e8)
+        plan = planned(snapshot(*(gpu_node(node, **cards) for node in "ab"), links=links_between), TWO)
+        assert plan.predicted.bound_by == name
+    estimated = snapshot(*(gpu_node(node, **cards) for node in "ab"))
+    assert planned(estimated, TWO).predicted.bound_by == "link a to b (estimated)"
 
 
 def test_a_node_whose_measured_links_are_all_dead_is_left_out_though_others_were_never_measured() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.plan import NEVER_FITS, Infeasible, Rejection
@@ -20,6 +21,13 @@ from hyperscale.planner.problem.regions import domains_of
 KIND: Final[dict[str, str]] = {"NoFreeGPUs": "InsufficientGPUs", "GPUMemory": "GPUMemoryTooSmall"}
 """Reason of a node -> reason of the whole; any other means that no node matches."""
 
+WAIT: Final = "Wait until GPUs are free"
+CHECK: Final = "Check the network"
+"""What to do first."""
+MOST_LOOKED_AT: Final = 1000
+"""Nodes among which dead links are looked for."""
+MOST_SHOWN: Final = 3
+"""Dead links named."""
 MAX_TRIES: Final = 12
 """Smaller worker counts tried to find out what would work."""
 
@@ -52,13 +60,13 @@ def _needs(problem: Problem, workers: int) -> str:
     return f"needs {gpus} GPU{'s' if gpus > 1 else ''}{memory} ({workers} worker{'s' if workers > 1 else ''} of {problem.demand.gpus})"
 
 
-def _try_fewer(problem: Problem, available: int) -> str:
+def _try_fewer(problem: Problem, available: int, first: str = WAIT) -> str:
     if problem.request.workers_fixed is not None:
-        return "Wait until GPUs are free, or delete the MPIJob to plan with fewer workers."
+        return f"{first}, or delete the MPIJob to plan with fewer workers."
     if available > 0:
         maximum = "" if problem.job.workers.max_replicas >= available else f" and spec.workers.maxReplicas: {available}"
-        return f"Wait until GPUs are free, or try spec.workers.minReplicas: {available}{maximum}."
-    return "Wait until GPUs are free."
+        return f"{first}, or try spec.workers.minReplicas: {available}{maximum}."
+    return f"{first}."
 
 
 def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
@@ -191,7 +199,20 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
             connected = count
             break
     head = f"{_needs(problem, counts[0])} that can reach each other; {connected * problem.demand.gpus} found"
-    return "NodesCannotReachEachOther", f"{head} among {problem.capacity * problem.demand.gpus} free ones. {_try_fewer(problem, connected)}"
+    found = f"{head} among {problem.capacity * problem.demand.gpus} free ones{_dead_links(problem)}"
+    idle = not problem.request.free_gpus and all(node.free_gpus == node.allocatable_gpus for node in _matching(problem))
+    return "NodesCannotReachEachOther", f"{found}. {_try_fewer(problem, connected, CHECK if idle else WAIT)}"
+
+
+def _dead_links(problem: Problem) -> str:
+    """Pairs of free nodes that cannot talk; "" where there are so many nodes that to look at all takes long."""
+    if len(problem.nodes) > MOST_LOOKED_AT:
+        return ""
+    reachable = problem.graph.link_costs(problem.nodes).reachable
+    dead = np.argwhere(np.triu(~(reachable & reachable.T), 1)).tolist()
+    shown = [f"{problem.names[one]} and {problem.names[other]}" for one, other in dead[:MOST_SHOWN]]
+    more = f" and {len(dead) - MOST_SHOWN} more" if len(dead) > MOST_SHOWN else ""
+    return f", no way between {', '.join(shown)}{more}" if shown else ""
 
 
 def _smaller(lowest: int) -> list[int]:

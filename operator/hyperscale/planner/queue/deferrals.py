@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from hyperscale.model.admission_query import Chooser, Deferral
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.planner.queue.options import CatalogueEntry, patience_seconds
 from hyperscale.planner.queue.queue_policies import settings_of
 from hyperscale.planner.queue.queue_types import Option, PendingJob
@@ -30,7 +30,7 @@ def deferrals(entries: Sequence[CatalogueEntry], chosen: StartSequence, used: Ch
     left = [entry for entry in entries if entry.key not in chosen.ledger.starts]
     waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry not in chosen.starving[:1], entry.index))
     holds = [_hold(entry, chosen, used, first=position == 0) for position, entry in enumerate(waiting)]
-    return (*holds, *(_refused(entry, chosen) for entry in left if not entry.feasible))
+    return (*holds, *(_never_fits(entry, chosen) for entry in left if not entry.feasible))
 
 
 def _hold(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, *, first: bool) -> Deferral:
@@ -86,8 +86,16 @@ def _sooner(job: PendingJob, best: Option, settings: RuleSettings, times: float)
 
 def _refused(entry: CatalogueEntry, chosen: StartSequence) -> Deferral:
     """In the planner's own words."""
-    seconds = entry.best_seconds if entry.feasible else None
     answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry in chosen.starving[:1]))
+    return _in_words(entry, answer, entry.best_seconds)
+
+
+def _never_fits(entry: CatalogueEntry, chosen: StartSequence) -> Deferral:
+    """Of a job that fits not even the empty cluster: what other jobs hold is not why."""
+    return _in_words(entry, chosen.desk.empty_refusal(entry.queued.request, chosen.question.claims), None)
+
+
+def _in_words(entry: CatalogueEntry, answer: Plan | Infeasible, seconds: float | None) -> Deferral:
     if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
         return Deferral(entry.key, WAITING_FOR_ADMISSION, "its worker count does not fit yet", seconds, retry_seconds=1.0)
     return Deferral(entry.key, answer.reason, answer.message, seconds, answer)

@@ -86,6 +86,11 @@ class PlacementOracle:
         return int(np.maximum(figures_of(self.graph).allocatable_gpus, 0).sum())
 
     @property
+    def node_gpus(self) -> int:
+        """GPUs of the largest node."""
+        return int(figures_of(self.graph).allocatable_gpus.max(initial=0))
+
+    @property
     def gpu_nodes(self) -> int:
         """Nodes with GPUs."""
         return int((figures_of(self.graph).allocatable_gpus > 0).sum())
@@ -163,6 +168,13 @@ class PlacementOracle:
     def refusal(self, request: PlanRequest) -> Plan | Infeasible:
         """As `now`, with the planner's own words where it does not fit."""
         return self._place(request, self.graph, self.expired)
+
+    def empty_refusal(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
+        """As `empty`, with the planner's own words where it does not fit."""
+        if self._whole is not None:
+            desk, gone = self._whole
+            return desk.empty_refusal(request, added((claims, gone)))
+        return self._place(replace(request, free_gpus={}, reserved_amounts={}), emptied(self.graph, claims), self.expired)
 
     def _free_gpus(self, request: PlanRequest, graph: ClusterGraph) -> IntArray:
         """Return (n,) free GPUs of each node by `request`."""
