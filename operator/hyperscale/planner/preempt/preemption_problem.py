@@ -125,7 +125,8 @@ class PreemptionProblem:
         if isinstance(best, Infeasible):
             return []
         most = MOST_COUNTS if len(self.desk.graph.nodes) <= LARGE_NODES else FEW_COUNTS
-        return sorted({*counts_of(request, len(best.workers), most), len(best.workers)})
+        node_workers = self.desk.node_gpus // workers.gpus_per_worker
+        return sorted({*counts_of(request, len(best.workers), most, node_workers), len(best.workers)})
 
     def _epoch_seconds(self, request: PlanRequest) -> tuple[tuple[float, ...], float]:
         """Seconds of an epoch on each kind alone, and on all nodes where no kind alone has the room."""

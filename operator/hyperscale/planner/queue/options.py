@@ -22,7 +22,7 @@ from hyperscale.planner.queue.rule import counted_seconds
 from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
 
 MOST_COUNTS: Final = 4
-"""Worker counts that are compared for one job: the fewest, the fastest alone, and some between."""
+"""Worker counts that are compared for one job: the fewest, the fastest alone, and two between: what one node holds, an even ratio."""
 LARGE_NODES: Final = 400
 """Above, a placement takes so long that only the fewest and the fastest are compared."""
 
@@ -156,7 +156,7 @@ class Catalogue:
             return {}
         seconds = {len(best.workers): best.predicted.epoch_seconds}
         most = MOST_COUNTS if len(self._desk.graph.nodes) <= LARGE_NODES else 2
-        for count in counts_of(request, len(best.workers), most):
+        for count in counts_of(request, len(best.workers), most, self._desk.node_gpus // request.job.workers.gpus_per_worker):
             if count not in seconds and not self._desk.hurried():
                 answer = self._desk.empty(replace(request, workers_fixed=count), self._claims)
                 if isinstance(answer, Plan):
@@ -243,8 +243,12 @@ def patience_seconds(entry: CatalogueEntry, options: tuple[Option, ...]) -> floa
     return PATIENCE_COSTS * (min(option.seconds for option in options) - entry.best_seconds)
 
 
-def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:
-    """At most `limit` (two or more) worker counts that the job allows, from its fewest to `largest`, in even ratios."""
+def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS, node_workers: int = 0) -> list[int]:
+    """At most `limit` (two or more) worker counts that the job allows, from its fewest to `largest`, in even ratios.
+
+    node_workers: workers that the largest node holds. The most of them that are allowed stand for the count of an even ratio nearest to it,
+    since a job that leaves its node exchanges all over the network.
+    """
     partitions = request.job.partitioning.count
     allowed = [
         count
@@ -255,7 +259,11 @@ def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> l
         return allowed
     ratio = (allowed[-1] / allowed[0]) ** (1 / (limit - 1))
     wanted = [allowed[0] * ratio**step for step in range(limit)]
-    return sorted({min(allowed, key=lambda count: (abs(count - each), count)) for each in wanted})
+    chosen = sorted({min(allowed, key=lambda count: (abs(count - each), count)) for each in wanted})
+    whole = max((count for count in allowed if count <= node_workers), default=allowed[0])
+    if len(chosen) > 2 and whole not in chosen:
+        chosen[min(range(1, len(chosen) - 1), key=lambda at: abs(math.log(chosen[at] / whole)))] = whole
+    return sorted(chosen)
 
 
 def run_seconds(request: PlanRequest, plan: Plan) -> float:
