@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import JobRecord, Key
@@ -14,9 +14,10 @@ from hyperscale.model.admission_query import Arrivals
 from hyperscale.model.api.job import MAX_WORKERS, StartPolicy
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.history.corrections import COST_MODEL, RunAlone
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.planner.queue.arrival_history import FADING_JOBS
-from hyperscale.planner.queue.arrivals import counted, counted_start
+from hyperscale.planner.queue.arrivals import counted, counted_lengths, counted_run
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 from hyperscale.util.rfc3339 import unix_seconds
 
@@ -26,30 +27,39 @@ MOST_READ: Final = 2 * MOST_RECALLED
 """Jobs with a plan that are looked at for that, so that the first question waits for no long reading."""
 
 
+class _Claimed(NamedTuple):
+    """A job that counts as less than its best run, until it has run."""
+
+    uid: str
+    best_seconds: float
+    counted_as: float
+
+
 class ArrivalsSoFar:
     """Statistics of the jobs that questions were about; before the first question, of the jobs that the queue had started before."""
 
-    def __init__(self, cache: ClusterCache) -> None:
+    def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
         self._cache = cache
+        self._clock = clock
         self._last = 0.0
         self._statistics = Arrivals()
         self._recalled = False
         self._counted: dict[Key, str] = {}
         """UIDs of the jobs that the statistics have: an edit makes no new arrival, nor does a plan that was given up."""
-        self._begun: dict[Key, str] = {}
-        """Those of which the statistics have the start."""
+        self._claimed: dict[Key, _Claimed] = {}
 
     @property
     def statistics(self) -> Arrivals:
         """As questions carry them."""
         self._recall()
+        self._settle()
         return self._statistics
 
     @property
     def last(self) -> float:
-        """Unix seconds from which the newest of the counted jobs waited; 0 without any."""
+        """Unix seconds from which the newest of the counted jobs waited, never in the future; 0 without any."""
         self._recall()
-        return self._last
+        return min(self._last, self._clock())
 
     def gaps(self, asked: Iterable[QueueEntry]) -> list[float | None]:
         """Seconds from the new job before to each of the jobs, the oldest first; None for one that has been counted."""
@@ -66,34 +76,36 @@ class ArrivalsSoFar:
         """Whether the job is to be counted; one that was stopped for others was when it came."""
         return not entry.stopped and self._counted.get(entry.key) != entry.uid
 
-    def learn(self, statistics: Arrivals, asked: Collection[QueueEntry], sized: Collection[str]) -> None:
-        """Take the statistics of an answer about these jobs; those `sized` fit the cluster, and count."""
+    def learn(self, statistics: Arrivals, asked: Collection[QueueEntry], best_seconds: Mapping[str, float]) -> None:
+        """Take the statistics of an answer about these jobs, the oldest first; those with a best run fit the cluster, and count."""
+        new = [entry for entry in asked if str(entry.key) in best_seconds and self._is_new(entry)]
+        lengths = [best_seconds[str(entry.key)] for entry in new]
+        counted_as = counted_lengths(self._statistics, [_of_length(length) for length in lengths])
         self._statistics = statistics
-        for entry in asked:
-            if str(entry.key) in sized and self._is_new(entry):
-                self._note(entry)
+        for entry, length, counts in zip(new, lengths, counted_as, strict=True):
+            self._note(entry)
+            self._claim(entry.key, entry.uid, length, counts)
 
     def _note(self, entry: QueueEntry) -> None:
         """It has been counted."""
-        self._last = max(self._last, entry.waits_since)
+        self._last = max(self.last, entry.waits_since)
         self._counted[entry.key] = entry.uid
-        self._counted = self._of_jobs_there(self._counted)
+        if len(self._counted) > 2 * len(self._cache.jobs):
+            self._counted = {key: uid for key, uid in self._counted.items() if key in self._cache.jobs}
 
-    def _of_jobs_there(self, uids: dict[Key, str]) -> dict[Key, str]:
-        """Without jobs that are gone, once there are many of them."""
-        if len(uids) <= 2 * len(self._cache.jobs):
-            return uids
-        return {key: uid for key, uid in uids.items() if key in self._cache.jobs}
+    def _claim(self, key: Key, uid: str, best_seconds: float, counted_as: float) -> None:
+        if counted_as < best_seconds:
+            self._claimed[key] = _Claimed(uid, best_seconds, counted_as)
 
-    def begin(self, entry: QueueEntry, plan: Plan) -> None:
-        """A job that has been counted starts with this plan; it counts once, also if the plan is given up."""
-        if entry.stopped or self._begun.get(entry.key) == entry.uid:
-            return
-        self._begun[entry.key] = entry.uid
-        self._begun = self._of_jobs_there(self._begun)
-        runs = _runs_alone(plan, entry.request.job.model.epochs)
-        if runs:
-            self._statistics = counted_start(self._statistics, _as_pending(entry.key, runs, entry.request.job.workers.gpus_per_worker))
+    def _settle(self) -> None:
+        """Count what has run by now as it is."""
+        for key, claimed in tuple(self._claimed.items()):
+            record = self._cache.jobs.get(key)
+            if record is None or record.uid != claimed.uid:
+                del self._claimed[key]
+            elif _ran_seconds(record, self._cache.mpijobs.get(key), self._clock()) >= self._statistics.run_seconds:
+                self._statistics = counted_run(self._statistics, claimed.best_seconds, claimed.counted_as)
+                del self._claimed[key]
 
     def alone(self, entry: QueueEntry, plan: Plan) -> float:
         """Predicted seconds of a job that was planned without a question; a new one is counted."""
@@ -101,9 +113,9 @@ class ArrivalsSoFar:
         gpus = entry.request.job.workers.gpus_per_worker
         self._recall()
         if self._is_new(entry):
-            self._count(_as_pending(entry.key, [RunAlone(len(plan.workers), seconds)], gpus), entry.waits_since)
+            job = _as_pending(entry.key, [RunAlone(len(plan.workers), seconds)], gpus)
+            self._count(job, entry.uid, entry.key, entry.waits_since)
             self._note(entry)
-            self.begin(entry, plan)
         return seconds
 
     def _recall(self) -> None:
@@ -114,18 +126,32 @@ class ArrivalsSoFar:
         jobs = self._cache.jobs
         started = sorted((key for key in jobs if key not in self._cache.unstarted), key=lambda key: (jobs[key].created, key), reverse=True)
         planned = ((key, jobs[key], plan) for key in started if jobs[key].created and (plan := self._cache.plans_of(key).recorded))
-        recalled = (_started(*each) for each in itertools.islice(planned, MOST_READ))
-        newest = itertools.islice((job for job in recalled if job is not None), MOST_RECALLED)
-        for job, since in reversed(list(newest)):
-            self._count(job, since)
-            self._statistics = counted_start(self._statistics, job)
+        recalled = ((key, _started(key, record, plan)) for key, record, plan in itertools.islice(planned, MOST_READ))
+        newest = itertools.islice(((key, found) for key, found in recalled if found is not None), MOST_RECALLED)
+        for key, (job, since) in reversed(list(newest)):
+            self._count(job, jobs[key].uid, key, since)
+            self._settle()
         self._counted = {key: jobs[key].uid for key in started}
-        self._begun = dict(self._counted)
 
-    def _count(self, job: PendingJob, since: float) -> None:
+    def _count(self, job: PendingJob, uid: str, key: Key, since: float) -> None:
+        (counted_as,) = counted_lengths(self._statistics, [job])
         gap = max(0.0, since - self._last) if self._last else 0.0
         self._statistics = counted(self._statistics, job, gap)
+        self._claim(key, uid, job.best_empty_seconds, counted_as)
         self._last = max(self._last, since)
+
+
+def _ran_seconds(record: JobRecord, view: MpiJobView | None, now: float) -> float:
+    """How long the job has run, as far as its MPIJob or its status tell; 0 where it has not, or ended no one knows when."""
+    own = view if view is not None and view.owner_uid == record.uid else None
+    started = own.start_time if own is not None else record.status.start_time
+    completed = own.completion_time if own is not None else record.status.completion_time
+    if not started or (own is not None and own.suspended):
+        return 0.0
+    if completed:
+        return unix_seconds(completed) - unix_seconds(started)
+    runs = own is not None and own.ending is None and own.is_true("Running")
+    return now - unix_seconds(started) if runs else 0.0
 
 
 def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float] | None:
@@ -152,6 +178,10 @@ def _runs_alone(plan: Plan, epochs: int) -> list[RunAlone]:
     """Those that can be; a plan that the queue did not make knows only its own."""
     runs = plan.runs_alone or (RunAlone(len(plan.workers), plan.predicted.epoch_seconds * epochs),)
     return [run for run in runs if 0 < run.workers <= MAX_WORKERS and SHORTEST_SECONDS <= run.seconds <= LONGEST_SECONDS]
+
+
+def _of_length(best_seconds: float) -> PendingJob:
+    return PendingJob("", (Option(workers=1, seconds=best_seconds, empty_seconds=best_seconds),))
 
 
 def _as_pending(key: Key, alone: Iterable[RunAlone], gpus_per_worker: int) -> PendingJob:

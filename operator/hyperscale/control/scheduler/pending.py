@@ -102,7 +102,7 @@ class Pending:
         self._told: dict[Key, CachedVerdict] = {}
         self._grants: dict[Key, _Grant] = {}
         self._ranking: _Ranking | None = None
-        self._arrivals = ArrivalsSoFar(cache)
+        self._arrivals = ArrivalsSoFar(cache, clock)
 
     @property
     def arrivals(self) -> Arrivals:
@@ -207,14 +207,14 @@ class Pending:
         A job that became another meanwhile, or has another spec, was not asked about.
         """
         entries = {str(entry.key): entry for entry in asked}
-        sized = {start.key for start in turns.starts} | {hold.key for hold in turns.holds if hold.run_seconds is not None}
-        self._arrivals.learn(turns.arrivals, entries.values(), sized)
+        best_seconds = {start.key: start.best_seconds for start in turns.starts}
+        best_seconds |= {hold.key: hold.run_seconds for hold in turns.holds if hold.run_seconds is not None}
+        self._arrivals.learn(turns.arrivals, entries.values(), best_seconds)
         started = []
         starts = [start for start in turns.starts if is_as_asked(entries[start.key], self._cache.jobs.get(entries[start.key].key))]
         for start in starts:
             entry = entries[start.key]
             self._cache.assume(entry.key, start.plan, amounts_of(entry.request))
-            self._arrivals.begin(entry, start.plan)
             started.append(entry.key)
         verdict = partial(
             CachedVerdict,

@@ -57,7 +57,8 @@ cdef int EMPTY_SEEDS = 6
 cdef double LEAST_REMAINING = 0.02
 cdef double HISTORY_GAIN = 0.02
 cdef double MOST_LENGTH = 16.0   # planner/queue/rule.py
-cdef double OUTLIER_RUNS = 16.0, OUTLIER_COUNTS = 2.0, MOST_COUNTS = 64.0   # planner/queue/arrival_history.py
+cdef double WAITING_RUNS = 2.0, MOST_RUNS = 64.0, FIRST_RUNS = 16.0  # planner/queue/arrival_history.py
+cdef int FIRST_ARRIVALS = 5
 cdef double GOOD_SLOWDOWN = 1.5  # planner/queue/rule.py
 cdef double AHEAD_PART = 0.5     # planner/queue/rule.py
 cdef int LATER_ENDS = 4          # model/admission_query.py
@@ -92,6 +93,7 @@ cdef struct Candidate:
 
 cdef struct Job:
     double arrival
+    double counted       # seconds as which the mean run has it
     double weight
     double noise         # estimate / truth
     double best          # least seconds on the empty cluster, estimated
@@ -452,7 +454,7 @@ cdef class Stream:
 
     cdef void _arrive(self) noexcept nogil:
         cdef Job *job = &self.job[self.arrived]
-        cdef double gain, gap = job.arrival - self.last_arrival, counted = job.best
+        cdef double gain, gap = job.arrival - self.last_arrival
         job.state = 1
         self.pending[self.pendings] = self.arrived
         self.pendings += 1
@@ -461,23 +463,18 @@ cdef class Stream:
         gain = max(1.0 / self.seen, HISTORY_GAIN)
         self.mean_gap += gain * (gap - self.mean_gap)
         self.mean_gap_square += gain * (gap * gap - self.mean_gap_square)
-        if self._outlier(job):
-            counted = OUTLIER_COUNTS * self.mean_run
-        self.mean_run += gain * (counted - self.mean_run)
+        if 1 < self.seen <= FIRST_ARRIVALS:
+            self.mean_run = min(self.mean_run, FIRST_RUNS * job.best)
+        job.counted = min(job.best, WAITING_RUNS * self.mean_run) if self.mean_run > 0.0 else job.best
+        self.mean_run += gain * (job.counted - self.mean_run)
         self.mean_need += gain * (job.area - self.mean_need)
         self.last_arrival = job.arrival
-
-    cdef bint _outlier(self, Job *job) noexcept nogil:
-        """planner/queue/arrival_history.py, `_waiting_seconds`."""
-        return self.mean_run > 0.0 and job.best > OUTLIER_RUNS * self.mean_run
 
     cdef void _launch(self, int j, int o) noexcept nogil:
         """Start it on the free nodes."""
         cdef Placed found = self._placed(j, o)
         cdef Job *job = &self.job[j]
         cdef int i, at = 0
-        if self._outlier(job):
-            self.mean_run += max(1.0 / self.seen, HISTORY_GAIN) * (min(job.best, MOST_COUNTS * self.mean_run) - OUTLIER_COUNTS * self.mean_run)
         job.state, job.option, job.start = 2, o, self.now
         job.seconds, job.communication, job.nodes = found.seconds, found.communication, found.nodes
         job.estimate = max(found.seconds * job.noise, job.empty[o])
@@ -523,6 +520,16 @@ cdef class Stream:
             job.rate = 1.0 / (1.0 - share + share * stretch)
             job.finish = self.now + job.left / job.rate
 
+    cdef void _count_runs(self) noexcept nogil:
+        """Jobs that have run for a mean run count as what they are; planner/queue/arrival_history.py, `has_run`."""
+        cdef int i
+        cdef Job *job
+        for i in range(self.runnings):
+            job = &self.job[self.running[i]]
+            if job.counted < job.best and self.now - job.start >= self.mean_run:
+                self.mean_run += max(1.0 / self.seen, HISTORY_GAIN) * max(0.0, min(job.best, MOST_RUNS * self.mean_run) - job.counted)
+                job.counted = job.best
+
     cdef bint _step(self) noexcept nogil:
         """On to the next arrivals or completion; False when nothing is left to come."""
         cdef int i, first = -1
@@ -549,6 +556,7 @@ cdef class Stream:
                 job = &self.job[self.running[i]]
                 job.left -= (at - self.now) * job.rate
         self.now = at
+        self._count_runs()
         if first < 0:
             while self.arrived < self.jobs and self.job[self.arrived].arrival <= at:  # the operator asks about all of them together
                 self._arrive()

@@ -14,12 +14,13 @@ FADING_JOBS: Final = 50
 GAIN: Final = 1.0 / FADING_JOBS
 """Weight of the newest arrival from then on."""
 
-OUTLIER_RUNS: Final = 16.0
-"""Mean runs beyond which a job is an outlier: as far as anybody knows while it waits, its length is a mistake."""
-OUTLIER_COUNTS: Final = 2.0
-"""Mean runs as which an outlier counts until it starts."""
-MOST_COUNTS: Final = 64.0
-"""Mean runs as which it counts from then on, at most: who starts a job may still give it up at once."""
+WAITING_RUNS: Final = 2.0
+"""Mean runs as which a job counts at most until it has run for one: till then its length is a claim."""
+MOST_RUNS: Final = 64.0
+"""Mean runs as which it counts from then on, at most."""
+FIRST_ARRIVALS: Final = 5
+FIRST_RUNS: Final = 16.0
+"""While only so few jobs have come, the mean is at most this multiple of the newest one's run: the very first may be the absurd one."""
 MOST_GAP_VARIATION: Final = 1000.0
 """Also where all jobs came at once. A finite figure: manifests are JSON, which has no infinity."""
 
@@ -27,32 +28,38 @@ MOST_GAP_VARIATION: Final = 1000.0
 def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> ArrivalHistory:
     """`history` after one more job, which came `gap_seconds` after the last (for the first: after the start).
 
-    The rule's patience with all jobs follows from the mean run, so a job of absurd length must not move that much. The load is as it is.
+    The rule's patience with all jobs follows from the mean run, so jobs of absurd length must not move that much. The load is as it is.
     """
-    gain = max(1.0 / (history.arrivals + 1), GAIN)
+    gain, best_seconds = max(1.0 / (history.arrivals + 1), GAIN), job.best_empty_seconds
+    mean = _mean_before(history, best_seconds)
     return ArrivalHistory(
         arrivals=history.arrivals + 1,
         interval_seconds=history.interval_seconds + gain * (gap_seconds - history.interval_seconds),
-        run_seconds=history.run_seconds + gain * (_waiting_seconds(history, job) - history.run_seconds),
+        run_seconds=mean + gain * (_waiting_seconds(mean, best_seconds) - mean),
         area_seconds=history.area_seconds + gain * (job.least_area - history.area_seconds),
         interval_square=history.interval_square + gain * (gap_seconds**2 - history.interval_square),
     )
 
 
-def begun(history: ArrivalHistory, job: PendingJob) -> ArrivalHistory:
-    """`history` after the start of a job that has arrived: an outlier counts more from now on."""
-    waiting_seconds = _waiting_seconds(history, job)
-    if waiting_seconds == job.best_empty_seconds:
-        return history
-    more_seconds = min(job.best_empty_seconds, MOST_COUNTS * history.run_seconds) - waiting_seconds
-    return replace(history, run_seconds=history.run_seconds + max(1.0 / history.arrivals, GAIN) * more_seconds)
+def counted_seconds(history: ArrivalHistory, best_seconds: float) -> float:
+    """As what a job's best run counts that arrives next."""
+    return _waiting_seconds(_mean_before(history, best_seconds), best_seconds)
 
 
-def _waiting_seconds(history: ArrivalHistory, job: PendingJob) -> float:
-    """As what a job's best run counts while it waits."""
-    mean = history.run_seconds
-    outlier = mean > 0.0 and job.best_empty_seconds > OUTLIER_RUNS * mean
-    return OUTLIER_COUNTS * mean if outlier else job.best_empty_seconds
+def has_run(history: ArrivalHistory, best_seconds: float, counted_seconds: float) -> ArrivalHistory:
+    """`history` after a job has run for a mean run that had counted as less than its best run."""
+    more_seconds = min(best_seconds, MOST_RUNS * history.run_seconds) - counted_seconds
+    gain = max(1.0 / max(history.arrivals, 1), GAIN)
+    return replace(history, run_seconds=history.run_seconds + gain * max(0.0, more_seconds))
+
+
+def _mean_before(history: ArrivalHistory, best_seconds: float) -> float:
+    """The mean run that a job meets which arrives next."""
+    return min(history.run_seconds, FIRST_RUNS * best_seconds) if 0 < history.arrivals < FIRST_ARRIVALS else history.run_seconds
+
+
+def _waiting_seconds(mean_seconds: float, best_seconds: float) -> float:
+    return min(best_seconds, WAITING_RUNS * mean_seconds) if mean_seconds > 0.0 else best_seconds
 
 
 def gap_variation(history: ArrivalHistory) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hyperscale.model.admission_query import Arrivals
-from hyperscale.planner.queue.arrival_history import arrived, begun
+from hyperscale.planner.queue.arrival_history import arrived, counted_seconds, has_run
 from hyperscale.planner.queue.queue_types import ArrivalHistory, PendingJob
 
 
@@ -19,9 +21,18 @@ def counted(arrivals: Arrivals, job: PendingJob, gap_seconds: float) -> Arrivals
     return _arrivals_of(arrived(history_of(arrivals), job, gap_seconds))
 
 
-def counted_start(arrivals: Arrivals, job: PendingJob) -> Arrivals:
-    """After the start of a job that has been counted."""
-    return _arrivals_of(begun(history_of(arrivals), job))
+def counted_lengths(arrivals: Arrivals, jobs: Sequence[PendingJob]) -> list[float]:
+    """As how many seconds each of these jobs counts that arrive one after the other."""
+    history, counted_as = history_of(arrivals), []
+    for job in jobs:
+        counted_as.append(counted_seconds(history, job.best_empty_seconds))
+        history = arrived(history, job, 0.0)
+    return counted_as
+
+
+def counted_run(arrivals: Arrivals, best_seconds: float, counted_as: float) -> Arrivals:
+    """After a job of this best run has run for a mean run; it had counted as that many seconds."""
+    return _arrivals_of(has_run(history_of(arrivals), best_seconds, counted_as))
 
 
 def _arrivals_of(history: ArrivalHistory) -> Arrivals:

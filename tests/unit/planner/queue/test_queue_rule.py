@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.planner.learned import learned_weights
@@ -235,32 +237,43 @@ def test_history_remembers_means_and_forgets_slowly() -> None:
     assert known.run_seconds == pytest.approx(100.0, rel=0.01)
 
 
-@pytest.mark.parametrize("absurd", [1, 5, 20])
-def test_jobs_of_absurd_length_hardly_change_how_long_the_others_wait_for_good_nodes(absurd: int) -> None:
+def after_jobs(*lengths: float) -> ArrivalHistory:
+    """What is known once such jobs have come, all of which have run."""
     known = ArrivalHistory()
-    for _ in range(60):
-        known = arrival_history.arrived(known, job("ns/a", 100.0), 5.0)
+    for seconds in lengths:
+        counted = arrival_history.counted_seconds(known, seconds)
+        known = arrival_history.has_run(arrival_history.arrived(known, job("ns/a", seconds), 5.0), seconds, counted)
+    return known
+
+
+@pytest.mark.parametrize("seconds", [1599.0, 1e9], ids=["15.9 mean runs", "absurd"])
+def test_jobs_that_wait_hardly_change_how_long_the_others_wait_for_good_nodes(seconds: float) -> None:
+    known = after_jobs(*[100.0] * 60)
     before = rule.start_slowdown(100.0, known, RULE)
-    for _ in range(absurd):
-        known = arrival_history.arrived(known, job("ns/absurd", 1e9), 5.0)
-    assert known.arrivals == 60 + absurd
+    for _ in range(20):
+        known = arrival_history.arrived(known, job("ns/absurd", seconds), 5.0)
+    assert known.arrivals == 80
     assert before <= rule.start_slowdown(100.0, known, RULE) <= before * 1.1
 
 
-def test_an_outlier_counts_more_once_it_starts_but_never_as_more_than_so_many_mean_runs() -> None:
-    known = ArrivalHistory()
-    for _ in range(60):
-        known = arrival_history.arrived(known, job("ns/a", 100.0), 5.0)
-    waits = arrival_history.arrived(known, job("ns/long", 1e4), 5.0)
+def test_a_job_counts_as_it_is_once_it_has_run_but_never_as_more_than_so_many_mean_runs() -> None:
+    known = after_jobs(*[100.0] * 60)
+    waits = arrival_history.arrived(known, job("ns/long", 4000.0), 5.0)
+    assert arrival_history.counted_seconds(known, 4000.0) == 200.0
     assert waits.run_seconds == pytest.approx(102.0)
-    assert arrival_history.begun(waits, job("ns/long", 4000.0)).run_seconds == pytest.approx(102.0 + (4000.0 - 204.0) / 50.0)
+    assert arrival_history.has_run(waits, 4000.0, 200.0).run_seconds == pytest.approx(102.0 + 3800.0 / 50.0)
     for absurd in (1e4, 1e12):
-        begun = arrival_history.begun(waits, job("ns/long", absurd))
-        assert begun.run_seconds == pytest.approx(102.0 * (1.0 + 62.0 / 50.0))
-    assert arrival_history.begun(known, job("ns/a", 100.0)) is known
+        assert arrival_history.has_run(waits, absurd, 200.0).run_seconds == pytest.approx(102.0 + (64.0 * 102.0 - 200.0) / 50.0)
 
 
-def test_the_load_counts_all_that_an_outlier_takes() -> None:
+@pytest.mark.parametrize("place", range(4))
+def test_an_absurd_job_among_the_first_ones_does_not_make_the_mean_its_own(place: int) -> None:
+    lengths = [100.0] * 6
+    lengths[place] = 1e9
+    assert after_jobs(*lengths).run_seconds <= 1600.0
+
+
+def test_the_load_counts_all_that_a_waiting_job_takes() -> None:
     known = ArrivalHistory()
     for seconds in (100.0, 100.0, 100.0, 1e5):
         known = arrival_history.arrived(known, job("ns/a", seconds), 5.0)
@@ -268,11 +281,13 @@ def test_the_load_counts_all_that_an_outlier_takes() -> None:
 
 
 def test_where_all_jobs_become_much_longer_the_mean_follows() -> None:
-    known = ArrivalHistory()
-    for seconds, jobs in ((1.0, 60), (100.0, 300)):
-        for _ in range(jobs):
-            known = arrival_history.begun(arrival_history.arrived(known, job("ns/a", seconds), 5.0), job("ns/a", seconds))
-    assert known.run_seconds == pytest.approx(100.0, rel=0.05)
+    assert after_jobs(*[1.0] * 60, *[100.0] * 300).run_seconds == pytest.approx(100.0, rel=0.05)
+
+
+@given(lengths=st.lists(st.floats(1e-9, 1e8), min_size=1, max_size=60))
+def test_the_mean_run_stays_within_what_was_seen(lengths: list[float]) -> None:
+    known = after_jobs(*lengths)
+    assert 0.0 < known.run_seconds <= max(lengths) * (1.0 + 1e-9)
 
 
 def test_without_history_the_pending_jobs_set_the_scale() -> None:
