@@ -6,6 +6,7 @@ job should get on each type, and the round mechanism (section 5, algorithm 1) th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -243,6 +244,33 @@ class Ordered:
         return self._attained.get(job.number, 0.0)
 
 
+class ShortestStays:
+    """Without stops: the shortest first on the fastest type with room; while others run only where it takes `within` times its best."""
+
+    packs: Final = False
+
+    def __init__(self, name: str, within: float) -> None:
+        self.name = name
+        self._within = within
+
+    def decide(
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
+    ) -> dict[int, int]:
+        """See `replay.Policy`."""
+        free, chosen = list(cluster.gpus), {number: run.kind for number, run in running.items()}
+        for run in running.values():
+            free[run.kind] -= run.gpus
+        for job in sorted(jobs, key=lambda job: (job.best_seconds / job.weight, job.number)):
+            kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
+            if job.number in chosen or not kinds:
+                continue
+            kind = _fastest(job, kinds)
+            if not chosen or max(job.packed) <= self._within * job.packed[kind]:
+                chosen[job.number] = kind
+                free[kind] -= job.gpus
+        return chosen
+
+
 def peers() -> list[Policy]:
     """Every peer, fresh."""
     return [
@@ -253,5 +281,7 @@ def peers() -> list[Policy]:
         Ordered("first come", "first come"),
         Ordered("least attained service", "least attained"),
         Ordered("shortest left", "shortest left"),
+        ShortestStays("shortest first, no stops", math.inf),
+        ShortestStays("shortest first, no stops, within 1.5", 1.5),
         Assignment(),
     ]

@@ -7,6 +7,7 @@ waits beyond the policy's bound goes first, and nothing is kept idle beyond the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -18,7 +19,7 @@ from hyperscale.model.admission_query import LATER_ENDS
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.preempt.preempt import advise
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.arrival_history import arrived, begun
+from hyperscale.planner.queue.arrival_history import arrived, counted_seconds, has_run
 from hyperscale.planner.queue.kinds import Contender, KindDemand
 from hyperscale.planner.queue.queue_policies import choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, LaterStart, Option, PendingJob, QueueRunningJob
@@ -93,32 +94,45 @@ class Operator:
         """When each job that runs last started."""
         self._waits: dict[int, float] = {}
         """Since when each job that was stopped waits."""
+        self._stops_so_far: Counter[int] = Counter()
         self._past = ArrivalHistory()
         self._last_arrival = 0.0
         self._seen: set[int] = set()
+        self._claimed: dict[int, tuple[float, float]] = {}
+        """Best run, and as how many seconds it counts, of the jobs that have not run for a mean run yet."""
 
     def decide(
         self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
         """See `replay.Policy`."""
         work = self._belief(jobs, left)
+        self._count_runs(now, running)
         self._count_arrivals(jobs, work)
         if self._stops and len(running) < len(jobs):  # as the operator: it asks while jobs wait
             for number in self._stopped(now, jobs, work, running, cluster):
                 del running[number]
                 self._waits[number] = now
+                self._stops_so_far[number] += 1
         chosen = self._starts(now, jobs, work, running, cluster)
         for job in jobs:
             if job.number in chosen.keys() - running.keys():
-                if job.number not in self._since:
-                    self._past = begun(self._past, _alone(job, work[job.number]))
                 self._since[job.number] = now
         return chosen
+
+    def _count_runs(self, now: float, running: Mapping[int, Running]) -> None:
+        """Jobs that have run for a mean run count as what they are from now on."""
+        for number in sorted(self._claimed.keys() & running.keys()):
+            if now - self._since[number] >= self._past.run_seconds:
+                self._past = has_run(self._past, *self._claimed.pop(number))
 
     def _count_arrivals(self, jobs: Sequence[Job], work: Mapping[int, float]) -> None:
         """Add the jobs that have come since the last round to the queue's history."""
         for job in sorted((job for job in jobs if job.number not in self._seen), key=lambda job: (job.arrival, job.number)):
-            self._past = arrived(self._past, _alone(job, work[job.number]), job.arrival - self._last_arrival)
+            best = work[job.number] / max(job.packed)
+            self._claimed[job.number] = best, counted_seconds(self._past, best)
+            self._past = arrived(
+                self._past, PendingJob(str(job.number), (Option(job.gpus, best, best),), job.weight), job.arrival - self._last_arrival
+            )
             self._last_arrival = job.arrival
             self._seen.add(job.number)
 
@@ -137,7 +151,7 @@ class Operator:
             else:
                 held = tuple(run.gpus if kind == run.kind else 0 for kind in range(len(free)))
                 due = _seconds(work[job.number], run.speed(job))
-                may = now - self._since[job.number] >= terms.hold_down_seconds
+                may = now - self._since[job.number] >= terms.hold_down_seconds * (1 + self._stops_so_far[job.number])
                 contender = Contender(str(job.number), (demand,), job.weight, 0.0, cluster.restart_seconds, held, due, may)
             contenders.append(contender)
         advice = advise(contenders, free, terms.min_gain_ratio, settings_of(self._policy))
@@ -190,12 +204,6 @@ class Operator:
             later = _later(job, steps, after) if option.fits and option.seconds > option.empty_seconds else ()
             pending.append(PendingJob(str(job.number), (option,), job.weight, waited, later=later))
         return tuple(pending)
-
-
-def _alone(job: Job, steps: float) -> PendingJob:
-    """As it would run on the fastest type."""
-    best = steps / max(job.packed)
-    return PendingJob(str(job.number), (Option(job.gpus, best, best),), job.weight)
 
 
 def _after(free: FreeHosts, ends: Sequence[End]) -> list[tuple[float, int, FreeHosts]]:
