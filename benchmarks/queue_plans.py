@@ -17,6 +17,8 @@ worker counts, the jobs in epochs (log-normal). Families geo, fattree, zones, ra
   agent                        queue.order: Learned: the agent's starts where the rule, rolled forward, rates them no worse
 
 `slowdown` is completion over the run alone on the empty cluster. Goals: the rule is no slower in the mean than either order of arrival.
+
+Longer than other modules: cluster, streams and methods are of use to nothing else, and a reader of the figures wants them together.
 """
 
 from __future__ import annotations
@@ -115,6 +117,8 @@ class Cluster:
     """What waits and runs at one time of a stream."""
 
     stream: Stream
+    coming: list[DrawnJob]
+    """The next one last."""
     now: float = 0.0
     pending: list[DrawnJob] = field(default_factory=list)
     running: list[Run] = field(default_factory=list)
@@ -130,6 +134,17 @@ class Cluster:
         snapshot = self.stream.graph.snapshot
         nodes = tuple(replace(node, requested_gpus=claims.get(node.name, Claim()).gpus) for node in snapshot.nodes)
         return build(replace(snapshot, nodes=nodes), POLICY)
+
+    def go_on(self, again: float) -> dict[str, float]:
+        """To the next arrival or end, or to the time `again`; seconds from arrival to end of the jobs that end then."""
+        self.now = min([run.end for run in self.running] + [job.arrival for job in self.coming[-1:]] + [again])
+        if not np.isfinite(self.now):
+            raise RuntimeError(f"{self.stream.case}: {len(self.pending)} jobs wait on an idle cluster")
+        ended = {run.job.request.job_key: run.end - run.job.arrival for run in self.running if run.end <= self.now}
+        self.running = [run for run in self.running if run.end > self.now]
+        while self.coming and self.coming[-1].arrival <= self.now:
+            self.pending.append(self.coming.pop())
+        return ended
 
     def start(self, key: str, plan: Plan) -> None:
         """A pending job starts now."""
@@ -191,8 +206,8 @@ def queue(order: QueueOrder, *, together: bool = True) -> Decide:
     return decide
 
 
-def _question(cluster: Cluster) -> AdmissionRequest:
-    jobs, last = [], max(cluster.counted.values(), default=0.0)
+def _count(cluster: Cluster) -> None:
+    """Bring up to date what the queue knows of lengths: of jobs that have run, and as what new ones count."""
     for run in cluster.running:
         claimed = cluster.claimed.get(run.job.request.job_key)
         if claimed is not None and cluster.now - run.start >= cluster.arrivals.run_seconds:
@@ -202,6 +217,11 @@ def _question(cluster: Cluster) -> AdmissionRequest:
     alone = [PendingJob("", (Option(1, job.best_seconds, job.best_seconds),)) for job in new]
     for job, counted_as in zip(new, counted_lengths(cluster.arrivals, alone), strict=True):
         cluster.claimed[job.request.job_key] = counted_as
+
+
+def _question(cluster: Cluster) -> AdmissionRequest:
+    _count(cluster)
+    jobs, last = [], max(cluster.counted.values(), default=0.0)
     for job in cluster.pending:
         key = job.request.job_key
         gap = job.arrival - last if key not in cluster.counted else None
@@ -229,16 +249,9 @@ def methods() -> dict[str, Decide]:
 
 def completion(stream: Stream, decide: Decide) -> dict[str, float]:
     """Seconds from arrival to end of every job, by key. Raises RuntimeError where jobs wait on an idle cluster."""
-    cluster, ended, coming, again = Cluster(stream), dict[str, float](), list(stream.jobs[::-1]), np.inf
-    while coming or cluster.pending or cluster.running:
-        times = [run.end for run in cluster.running] + [job.arrival for job in coming[-1:]] + [again]
-        if not np.isfinite(min(times)):
-            raise RuntimeError(f"{stream.case}: {len(cluster.pending)} jobs wait on an idle cluster")
-        cluster.now = min(times)
-        ended |= {run.job.request.job_key: run.end - run.job.arrival for run in cluster.running if run.end <= cluster.now}
-        cluster.running = [run for run in cluster.running if run.end > cluster.now]
-        while coming and coming[-1].arrival <= cluster.now:
-            cluster.pending.append(coming.pop())
+    cluster, ended, again = Cluster(stream, coming=list(stream.jobs[::-1])), dict[str, float](), np.inf
+    while cluster.coming or cluster.pending or cluster.running:
+        ended |= cluster.go_on(again)
         again = cluster.now + max(1.0, decide(cluster)) if cluster.pending else np.inf
     return ended
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -81,7 +83,7 @@ def test_a_job_that_waits_beside_others_is_told_what_keeps_it_from_ever_fitting(
 
 def test_what_is_waited_for_is_the_link_where_the_cards_at_its_ends_carry_more() -> None:
     for card_bytes_per_second, name in ((1e8, "network card of a"), (1e11, "link a to b")):
-        cards = {"network_bytes_per_second": Sample(card_bytes_per_second, 3.0, Quality.MEASURED), "network_cards": 1}
+        cards: dict[str, Any] = {"network_bytes_per_second": Sample(card_bytes_per_second, 3.0, Quality.MEASURED), "network_cards": 1}
         links_between = both_ways(["a", "b"], latency_seconds=1e-5, bandwidth_bytes_per_second=1e8)
         plan = planned(snapshot(*(gpu_node(node, **cards) for node in "ab"), links=links_between), TWO)
         assert plan.predicted.bound_by == name

@@ -127,7 +127,7 @@ class ArrivalsSoFar:
         started = sorted((key for key in jobs if key not in self._cache.unstarted), key=lambda key: (jobs[key].created, key), reverse=True)
         planned = ((key, jobs[key], plan) for key in started if jobs[key].created and (plan := self._cache.plans_of(key).recorded))
         recalled = ((key, _started(key, record, plan)) for key, record, plan in itertools.islice(planned, MOST_READ))
-        newest = itertools.islice(((key, found) for key, found in recalled if found is not None), MOST_RECALLED)
+        newest = itertools.islice(((key, arrival) for key, arrival in recalled if arrival is not None), MOST_RECALLED)
         for key, (job, since) in reversed(list(newest)):
             self._count(job, jobs[key].uid, key, since)
             self._settle()
@@ -142,7 +142,7 @@ class ArrivalsSoFar:
 
 
 def _ran_seconds(record: JobRecord, view: MpiJobView | None, now: float) -> float:
-    """How long the job has run, as far as its MPIJob or its status tell; 0 where it has not, or ended no one knows when."""
+    """How long the job has run, as its MPIJob or its status tell; 0 where it has not, or where its end is unknown."""
     own = view if view is not None and view.owner_uid == record.uid else None
     started = own.start_time if own is not None else record.status.start_time
     completed = own.completion_time if own is not None else record.status.completion_time

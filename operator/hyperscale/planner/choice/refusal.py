@@ -199,13 +199,13 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
             connected = count
             break
     head = f"{_needs(problem, counts[0])} that can reach each other; {connected * problem.demand.gpus} found"
-    found = f"{head} among {problem.capacity * problem.demand.gpus} free ones{_dead_links(problem)}"
+    where = f"{head} among {problem.capacity * problem.demand.gpus} free ones{_dead_links(problem)}"
     idle = not problem.request.free_gpus and all(node.free_gpus == node.allocatable_gpus for node in _matching(problem))
-    return "NodesCannotReachEachOther", f"{found}. {_try_fewer(problem, connected, CHECK if idle else WAIT)}"
+    return "NodesCannotReachEachOther", f"{where}. {_try_fewer(problem, connected, CHECK if idle else WAIT)}"
 
 
 def _dead_links(problem: Problem) -> str:
-    """Pairs of free nodes that cannot talk; "" where there are so many nodes that to look at all takes long."""
+    """Pairs of free nodes that cannot talk; "" beyond MOST_LOOKED_AT nodes, where to look at all takes long."""
     if len(problem.nodes) > MOST_LOOKED_AT:
         return ""
     reachable = problem.graph.link_costs(problem.nodes).reachable

@@ -20,7 +20,7 @@ MOST_RUNS: Final = 64.0
 """Mean runs as which it counts from then on, at most."""
 FIRST_ARRIVALS: Final = 5
 FIRST_RUNS: Final = 16.0
-"""While only so few jobs have come, the mean is at most this multiple of the newest one's run: the very first may be the absurd one."""
+"""While fewer jobs have come, the mean is at most this multiple of the newest run: the very first may be the absurd one."""
 MOST_GAP_VARIATION: Final = 1000.0
 """Also where all jobs came at once. A finite figure: manifests are JSON, which has no infinity."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ from tests.builders.clusters import both_ways, gpu_node, snapshot, training
 
 POLICY = PolicySpec(queue=QueuePolicy(order=QueueOrder.RULE))
 NAMES = [f"h{number}" for number in range(8)]
-RAILS = {"network_bytes_per_second": Sample(5e10, 3.0, Quality.MEASURED), "network_cards": 8}
+RAILS: dict[str, Any] = {"network_bytes_per_second": Sample(5e10, 3.0, Quality.MEASURED), "network_cards": 8}
 NODES = [gpu_node(name, free=8, product="NVIDIA-H100-80GB-HBM3", **RAILS) for name in NAMES]
 EIGHT_OF_EIGHT_H100 = snapshot(*NODES, links=both_ways(NAMES, latency_seconds=5e-6, bandwidth_bytes_per_second=4e11))
 
