@@ -88,7 +88,9 @@ def test_what_is_waited_for_is_the_link_where_the_cards_at_its_ends_carry_more()
         plan = planned(snapshot(*(gpu_node(node, **cards) for node in "ab"), links=links_between), TWO)
         assert plan.predicted.bound_by == name
     estimated = snapshot(*(gpu_node(node, **cards) for node in "ab"))
-    assert planned(estimated, TWO).predicted.bound_by == "link a to b (estimated)"
+    plan = planned(estimated, TWO)
+    assert plan.predicted.bound_by == "link a to b (estimated)"
+    assert any("overrides.links" in reason for reason in plan.reasons)
 
 
 def test_a_node_whose_measured_links_are_all_dead_is_left_out_though_others_were_never_measured() -> None:

@@ -15,6 +15,8 @@ from hyperscale.planner.cost.epoch_parts import Resource, ResourceKind, bounding
 from hyperscale.planner.cost.ring_hops import slowest_hops
 from hyperscale.planner.problem.machine_costs import uplink_name
 
+ESTIMATED: Final = " (estimated)"
+"""Ends the name of a link that was not measured."""
 FASTER_CARDS: Final = 1.1
 """Times as fast as a link from which the cards at its ends are not what is waited for."""
 MOSTLY: Final = 0.5
@@ -29,7 +31,7 @@ def bounded_by(used: UsedNodes, share: FloatArray, slowest_worker: int) -> str:
     names = [used.problem.names[used.members[node]] for node in resource.nodes]
     if resource.kind is ResourceKind.LINK:
         measured = used.links.measured[resource.nodes[0], resource.nodes[1]]
-        return f"link {names[0]} to {names[1]}" if measured else f"link {names[0]} to {names[1]} (estimated)"
+        return f"link {names[0]} to {names[1]}{'' if measured else ESTIMATED}"
     if resource.kind is ResourceKind.UPLINK:
         return f"uplink {uplink_name(used.problem.machine, *resource.uplink)}"
     if resource.kind is ResourceKind.OVERHEAD:

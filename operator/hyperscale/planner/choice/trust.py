@@ -17,6 +17,7 @@ from hyperscale.model.history.step_curves import ABSURD_RATIO, Step, StepTime, p
 from hyperscale.model.plan import MIN_SPREAD, Calibration, Correction, Plan, Prediction
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
+from hyperscale.planner.choice.bounded_by import ESTIMATED
 from hyperscale.planner.choice.confidence import link_confidence, use_confidence
 from hyperscale.planner.choice.stated_epoch import StatedEpoch
 from hyperscale.planner.choice.used_nodes import UsedNodes
@@ -97,6 +98,8 @@ def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[st
     """What an epoch waits for, and sentences on what finished runs changed: the factors of the search, the curve of the epoch."""
     correction, corrections = predicted.calibration, problem.request.corrections
     sentences = [f"An epoch waits longest for {predicted.bound_by}."]
+    if predicted.bound_by.endswith(ESTIMATED):
+        sentences.append("That link was not measured: have the agent measure it, or state it in the PlannerPolicy's overrides.links.")
     if _probed_beside_fabric(problem, order):
         sentences.append("Its nodes are on one fabric, so that the fabric's rate counts and not what agents measured on the pod network.")
     sentences += _by_history(corrections, correction, problem, order) if corrections is not None else []
