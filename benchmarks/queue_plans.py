@@ -9,14 +9,13 @@ start together. A run takes what its plan predicts; jobs do not slow each other.
 30 jobs a stream of eight kinds, on 10 to 16 nodes with one to four places for workers of 4 GPUs; the kinds differ in graph, layers and
 worker counts, the jobs in epochs (log-normal). Families geo, fattree, zones and random in turn, loads 0.6, 0.9 and 1.2 in turn.
 
-  first come, kube-scheduler   each job as soon as it fits, in order of arrival, with the most workers it may have; nodes by the scores of
-                               kube-scheduler. What an MPIJob gets without an operator
   first come, planned          queue.order: Arrival, in the order of arrival, with the planners' worker count and nodes
   rule                         queue.order: Rule
   rule, each placed alone      the same without joint placement
   agent                        queue.order: Learned: the agent's starts where the rule, rolled forward, rates them no worse
 
-`slowdown` is completion over the run alone on the empty cluster. Goals: the rule is no slower in the mean than either order of arrival.
+`slowdown` is completion over the run alone on the empty cluster. Goal: the rule is no slower in the mean than the order of
+arrival. That has the planners' placements too: what others would do with a single job is in benchmarks/placement.py.
 
 Longer than other modules: cluster, streams and methods are of use to nothing else, and a reader of the figures wants them together.
 """
@@ -37,8 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import common
 from benchmarks.common import Row
-from benchmarks.families import POLICY, Instance, snapshot_of
-from benchmarks.peers.placement.schedulers import kube_scheduler
+from benchmarks.families import POLICY, snapshot_of
 from hyperscale.learn.topologies import GPUS_PER_WORKER, generate
 from hyperscale.model.admission_query import AdmissionRequest, Arrivals, Claim, QueuedJob, RunningShare
 from hyperscale.model.api.job import JobSpec
@@ -50,7 +48,6 @@ from hyperscale.planner.check.drained_snapshot import added
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.queue.arrivals import counted_lengths, counted_run
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.later_ends import claims_of_plan
@@ -71,7 +68,6 @@ JOBS: Final = 30
 QUICK_JOBS: Final = 10
 MEDIAN_SECONDS: Final = 1800.0
 SIGMA: Final = 1.2
-DEFAULT: Final = "first come, kube-scheduler"
 PLANNED: Final = "first come, planned"
 RULE: Final = "rule"
 
@@ -162,30 +158,15 @@ def placed(request: PlanRequest, graph: ClusterGraph, expired: Callable[[], bool
     return make_plan(request, graph, profile(request.job), POLICY, expired=expired)
 
 
-def first_come(place: Callable[[PlanRequest, ClusterGraph], Plan | Infeasible | None]) -> Decide:
+def first_come(cluster: Cluster) -> float:
     """Each job as soon as it fits, the oldest first; later ones pass a job that does not fit."""
-
-    def decide(cluster: Cluster) -> float:
-        graph = cluster.graph()
-        for job in list(cluster.pending):
-            plan = place(job.request, graph)
-            if isinstance(plan, Plan):
-                cluster.start(job.request.job_key, plan)
-                graph = cluster.graph()
-        return np.inf
-
-    return decide
-
-
-def by_kube_scheduler(request: PlanRequest, graph: ClusterGraph) -> Plan | None:
-    """Most workers on the nodes that kube-scheduler would take; the planners' ring order and shares, as a kindness."""
-    workers = request.job.workers.max_replicas
-    problem = pose(replace(request, workers_fixed=workers), graph, profile(request.job), POLICY)
-    if not len(problem.nodes) or int(problem.slots.sum()) < workers:
-        return None
-    order = kube_scheduler(Instance("", request.seed, problem, workers), request.seed)
-    names = [problem.names[candidate] for candidate in order.tolist()]
-    return plan_in_order(replace(request, workers_fixed=workers), graph, profile(request.job), POLICY, names, "Heuristic")
+    graph = cluster.graph()
+    for job in list(cluster.pending):
+        plan = placed(job.request, graph)
+        if isinstance(plan, Plan):
+            cluster.start(job.request.job_key, plan)
+            graph = cluster.graph()
+    return np.inf
 
 
 def queue(order: QueueOrder, *, together: bool = True) -> Decide:
@@ -239,8 +220,7 @@ def _question(cluster: Cluster) -> AdmissionRequest:
 def methods() -> dict[str, Decide]:
     """By name, fresh."""
     return {
-        DEFAULT: first_come(by_kube_scheduler),
-        PLANNED: first_come(placed),
+        PLANNED: first_come,
         RULE: queue(QueueOrder.RULE),
         "rule, each placed alone": queue(QueueOrder.RULE, together=False),
         "agent": queue(QueueOrder.LEARNED),
@@ -321,8 +301,8 @@ def measured(streams: Iterable[Stream]) -> Iterator[Row]:
 
 
 def _compared(means: dict[str, list[float]]) -> Iterator[Row]:
-    """Each method over the orders of arrival, and the rule's variants over the rule."""
-    for name, other in ((name, other) for name in means for other in (DEFAULT, PLANNED, RULE) if name != other):
+    """Each method over the order of arrival, and the rule's variants over the rule."""
+    for name, other in ((name, other) for name in means for other in (PLANNED, RULE) if name != other):
         logs = np.log(means[name]) - np.log(means[other])
         ratio = float(np.exp(logs.mean()))
         yield Row(BENCHMARK, "all", f"{name} / {other}", "mean completion", ratio, "ratio")
