@@ -127,7 +127,7 @@ demo: setup ## Local cluster, operator, one job: the plan, its reasons, the pods
 	@$(BIN)/python -m e2e.demo
 
 bench: setup ## All benchmarks, quick; names at the end those that missed a goal
-	@missed=""; for script in sizes control_plane planner_scale placement streams partition partition_scale allreduce fusion training accuracy molhiv verify twin failures forecast intervals hardware novelty citation_impact live_forecast calibration compare score preferences; do \
+	@missed=""; for script in sizes control_plane planner_scale placement streams queue_plans partition partition_scale allreduce fusion training accuracy molhiv verify twin failures forecast intervals hardware novelty citation_impact live_forecast calibration compare score preferences; do \
 	  $(BIN)/python -m benchmarks.$$script --quick || missed="$$missed $$script"; done; test -z "$$missed" || { echo "missed a goal or failed:$$missed" >&2; exit 1; }
 
 gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python, torch and numpy are enough; ARGS="--quick --json FILE")
