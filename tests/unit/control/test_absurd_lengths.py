@@ -86,6 +86,19 @@ async def test_a_job_that_is_deleted_before_it_has_run_never_counts_more() -> No
     assert stage.planning.pending.arrivals == before
 
 
+async def test_a_job_that_failed_at_once_is_forgotten() -> None:
+    stage = Stage(nodes=8, gpus=2)
+    await full(stage)
+    key, plan = await begun(stage)
+    before = stage.planning.pending.arrivals
+    stage.start(key, plan, {"Failed": True}, timestamp(CREATED + 31.0))
+    stage.cache.recount()
+    assert stage.planning.pending.arrivals == before
+    stage.start(key, plan, RUNS, timestamp(CREATED + 31.0))
+    stage.now = CREATED + 10_000.0
+    assert stage.planning.pending.arrivals == before
+
+
 async def test_after_a_restart_the_mean_run_is_the_same_also_where_the_long_job_is_the_oldest() -> None:
     stage = Stage(nodes=16, gpus=2)
     key, plan = await begun(stage, "a-long")

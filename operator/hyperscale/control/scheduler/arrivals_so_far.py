@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
@@ -52,7 +52,7 @@ class ArrivalsSoFar:
     def statistics(self) -> Arrivals:
         """As questions carry them."""
         self._recall()
-        self._settle()
+        self._settle(self._claimed.keys())
         return self._statistics
 
     @property
@@ -97,15 +97,18 @@ class ArrivalsSoFar:
         if counted_as < best_seconds:
             self._claimed[key] = _Claimed(uid, best_seconds, counted_as)
 
-    def _settle(self) -> None:
-        """Count what has run by now as it is."""
-        for key, claimed in tuple(self._claimed.items()):
-            record = self._cache.jobs.get(key)
-            if record is None or record.uid != claimed.uid:
-                del self._claimed[key]
-            elif _ran_seconds(record, self._cache.mpijobs.get(key), self._clock()) >= self._statistics.run_seconds:
+    def _settle(self, keys: Set[Key]) -> None:
+        """Count those of these jobs that have run by now as what they are, and forget those that have ended before that."""
+        for key in sorted((self._claimed.keys() & keys) - self._cache.unstarted):
+            claimed, record = self._claimed[key], self._cache.jobs.get(key)
+            ran_seconds = 0.0
+            if record is not None and record.uid == claimed.uid:
+                ran_seconds = _ran_seconds(record, self._cache.mpijobs.get(key), self._clock())
+            if ran_seconds >= self._statistics.run_seconds:
                 self._statistics = counted_run(self._statistics, claimed.best_seconds, claimed.counted_as)
-                del self._claimed[key]
+            elif key in self._cache.live:
+                continue
+            del self._claimed[key]
 
     def alone(self, entry: QueueEntry, plan: Plan) -> float:
         """Predicted seconds of a job that was planned without a question; a new one is counted."""
@@ -130,7 +133,7 @@ class ArrivalsSoFar:
         newest = itertools.islice(((key, arrival) for key, arrival in recalled if arrival is not None), MOST_RECALLED)
         for key, (job, since) in reversed(list(newest)):
             self._count(job, jobs[key].uid, key, since)
-            self._settle()
+            self._settle({key})
         self._counted = {key: jobs[key].uid for key in started}
 
     def _count(self, job: PendingJob, uid: str, key: Key, since: float) -> None:
