@@ -19,7 +19,7 @@ from hyperscale.model.admission_query import LATER_ENDS
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.preempt.preempt import advise
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.arrival_history import arrived, counted_seconds, has_run
+from hyperscale.planner.queue.arrival_history import arrived, has_run, seconds_on_arrival
 from hyperscale.planner.queue.kinds import Contender, KindDemand
 from hyperscale.planner.queue.queue_policies import choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, LaterStart, Option, PendingJob, QueueRunningJob
@@ -129,7 +129,7 @@ class Operator:
         """Add the jobs that have come since the last round to the queue's history."""
         for job in sorted((job for job in jobs if job.number not in self._seen), key=lambda job: (job.arrival, job.number)):
             best = work[job.number] / max(job.packed)
-            self._claimed[job.number] = best, counted_seconds(self._past, best)
+            self._claimed[job.number] = best, seconds_on_arrival(self._past, best)
             self._past = arrived(
                 self._past, PendingJob(str(job.number), (Option(job.gpus, best, best),), job.weight), job.arrival - self._last_arrival
             )

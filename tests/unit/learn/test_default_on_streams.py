@@ -15,7 +15,7 @@ from hyperscale.learn.streams.scenario import Conditions, RecordedJobs, draw
 from hyperscale.learn.streams.simulator import FEATURES, OPERATORS_RULE, PARAMETERS, Policy, Simulator, agent, auto, index
 from hyperscale.learn.streams.stream_lesson import network_of
 from hyperscale.model.graph import FloatArray
-from hyperscale.planner.queue.arrival_history import arrived, counted_seconds, gap_variation, has_run, load
+from hyperscale.planner.queue.arrival_history import arrived, gap_variation, has_run, load, seconds_on_arrival
 from hyperscale.planner.queue.likeness import MIN_ARRIVALS, FigureRange, JudgedStreams
 from hyperscale.planner.queue.queue_agent import load_agent
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob
@@ -71,7 +71,7 @@ class MeanRun:
                 self.history = has_run(self.history, self._best[job], self._counted.pop(job))
         for job in came:
             seconds = self._best[job]
-            counts = counted_seconds(self.history, seconds)
+            counts = seconds_on_arrival(self.history, seconds)
             self.history = arrived(self.history, PendingJob("job", (Option(1, seconds, seconds),)), 1.0)
             self._counted |= {job: counts} if counts < seconds else {}
         return self.history.run_seconds

@@ -41,14 +41,14 @@ def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> Arr
     )
 
 
-def counted_seconds(history: ArrivalHistory, best_seconds: float) -> float:
+def seconds_on_arrival(history: ArrivalHistory, best_seconds: float) -> float:
     """As what a job's best run counts that arrives next."""
     return _waiting_seconds(_mean_before(history, best_seconds), best_seconds)
 
 
-def has_run(history: ArrivalHistory, best_seconds: float, counted_seconds: float) -> ArrivalHistory:
+def has_run(history: ArrivalHistory, best_seconds: float, counted_as: float) -> ArrivalHistory:
     """`history` after a job has run for a mean run that had counted as less than its best run."""
-    more_seconds = min(best_seconds, MOST_RUNS * history.run_seconds) - counted_seconds
+    more_seconds = min(best_seconds, MOST_RUNS * history.run_seconds) - counted_as
     gain = max(1.0 / max(history.arrivals, 1), GAIN)
     return replace(history, run_seconds=history.run_seconds + gain * max(0.0, more_seconds))
 

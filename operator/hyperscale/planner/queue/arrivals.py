@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hyperscale.model.admission_query import Arrivals
-from hyperscale.planner.queue.arrival_history import arrived, counted_seconds, has_run
+from hyperscale.planner.queue.arrival_history import arrived, has_run, seconds_on_arrival
 from hyperscale.planner.queue.queue_types import ArrivalHistory, PendingJob
 
 
@@ -25,7 +25,7 @@ def counted_lengths(arrivals: Arrivals, jobs: Sequence[PendingJob]) -> list[floa
     """As how many seconds each of these jobs counts that arrive one after the other."""
     history, counted_as = history_of(arrivals), []
     for job in jobs:
-        counted_as.append(counted_seconds(history, job.best_empty_seconds))
+        counted_as.append(seconds_on_arrival(history, job.best_empty_seconds))
         history = arrived(history, job, 0.0)
     return counted_as
 

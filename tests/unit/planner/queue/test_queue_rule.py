@@ -241,7 +241,7 @@ def after_jobs(*lengths: float) -> ArrivalHistory:
     """What is known once such jobs have come, all of which have run."""
     known = ArrivalHistory()
     for seconds in lengths:
-        counted = arrival_history.counted_seconds(known, seconds)
+        counted = arrival_history.seconds_on_arrival(known, seconds)
         known = arrival_history.has_run(arrival_history.arrived(known, job("ns/a", seconds), 5.0), seconds, counted)
     return known
 
@@ -259,7 +259,7 @@ def test_jobs_that_wait_hardly_change_how_long_the_others_wait_for_good_nodes(se
 def test_a_job_counts_as_it_is_once_it_has_run_but_never_as_more_than_so_many_mean_runs() -> None:
     known = after_jobs(*[100.0] * 60)
     waits = arrival_history.arrived(known, job("ns/long", 4000.0), 5.0)
-    assert arrival_history.counted_seconds(known, 4000.0) == 200.0
+    assert arrival_history.seconds_on_arrival(known, 4000.0) == 200.0
     assert waits.run_seconds == pytest.approx(102.0)
     assert arrival_history.has_run(waits, 4000.0, 200.0).run_seconds == pytest.approx(102.0 + 3800.0 / 50.0)
     for absurd in (1e4, 1e12):
