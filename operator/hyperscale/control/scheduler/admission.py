@@ -21,6 +21,7 @@ from hyperscale.model.decision import Reason
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
+from hyperscale.util.rfc3339 import duration_text
 
 QUEUE_FAILED: Final = "QueueRuleFailed"
 """Step down of a plan that was made in order of arrival because a decision about all pending jobs failed."""
@@ -210,7 +211,7 @@ def _words(entry: QueueEntry, hold: Deferral, place: int, count: int, first: Que
 
 
 def _length(entry: QueueEntry) -> str:
-    seconds = "a run of unknown length" if entry.run_seconds is None else f"a run of {entry.run_seconds:.3g} s"
+    seconds = "a run of unknown length" if entry.run_seconds is None else f"a run of {duration_text(entry.run_seconds)}"
     return seconds if entry.weight == 1 else f"{seconds} of priority {entry.weight:g}"
 
 

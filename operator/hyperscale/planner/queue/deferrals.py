@@ -12,6 +12,7 @@ from hyperscale.planner.queue.queue_policies import settings_of
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 from hyperscale.planner.queue.rule import RuleSettings, counted_seconds, is_good, start_slowdown
 from hyperscale.planner.queue.wait_bounds import idle_seconds_left
+from hyperscale.util.rfc3339 import duration_text
 
 if TYPE_CHECKING:
     from hyperscale.planner.queue.joint import StartSequence
@@ -55,7 +56,7 @@ def _unstarted(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, best
     waits = chosen.waits().get(entry.key)
     if waits is not None and waits.waits:
         left = max(1.0, idle_seconds_left(job, chosen.ledger.free_slots, 0.0) or 0.0)
-        message = f"{_sooner(job, best, settings, waits.sooner)}; it waits for them at most {_seconds(left)} longer"
+        message = f"{_sooner(job, best, settings, waits.sooner)}; it waits for them at most {duration_text(left)} longer"
         return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=left)
     slowdown = start_slowdown(entry.best_seconds, chosen.past, settings)
     left = patience_seconds(entry, job.options) - entry.queued.waited_seconds
@@ -66,9 +67,9 @@ def _unstarted(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, best
     counted = counted_seconds(best, settings.communication_factor) / entry.best_seconds
     longest = max(left, idle) if used is Chooser.LEARNED else left
     message = (
-        f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, communication takes "
-        f"{best.communication_seconds / best.seconds:.0%}: that counts {counted:.1f} times the {_seconds(entry.best_seconds)} on nodes "
-        f"that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {_seconds(longest)} longer"
+        f"the free nodes would take {duration_text(best.seconds)} with {best.workers} workers, communication takes "
+        f"{best.communication_seconds / best.seconds:.0%}: that counts {counted:.1f} times the {duration_text(entry.best_seconds)} on "
+        f"nodes that running jobs hold, at most {slowdown:.1f} for its length; it waits for those at most {duration_text(longest)} longer"
     )
     return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
 
@@ -78,8 +79,8 @@ def _sooner(job: PendingJob, best: Option, settings: RuleSettings, times: float)
     factor = settings.communication_factor
     later = min(job.later, key=lambda start: start.wait_seconds + start.seconds + factor * start.communication_seconds)
     return (
-        f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers; other jobs end in "
-        f"{_seconds(later.wait_seconds)}, and from then on it takes {_seconds(later.seconds)}: with its communication, and with "
+        f"the free nodes would take {duration_text(best.seconds)} with {best.workers} workers; other jobs end in "
+        f"{duration_text(later.wait_seconds)}, and from then on it takes {duration_text(later.seconds)}: with its communication, and with "
         f"those that wait before it, it ends {times:.1f} times sooner"
     )
 
@@ -99,8 +100,3 @@ def _in_words(entry: CatalogueEntry, answer: Plan | Infeasible, seconds: float |
     if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
         return Deferral(entry.key, WAITING_FOR_ADMISSION, "its worker count does not fit yet", seconds, retry_seconds=1.0)
     return Deferral(entry.key, answer.reason, answer.message, seconds, answer)
-
-
-def _seconds(seconds: float) -> str:
-    """Three significant digits."""
-    return f"{seconds:.3g} s"

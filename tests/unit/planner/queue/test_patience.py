@@ -25,6 +25,7 @@ from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, Queue
 from hyperscale.planner.queue.rollout import Choose
 from hyperscale.planner.queue.wait_bounds import IDLE_COSTS, IDLE_RUNS, PATIENCE_COSTS
 from hyperscale.planner.workload.profile import profile
+from hyperscale.util.rfc3339 import duration_text
 from tests.builders.clusters import both_ways, gpu_node, snapshot, training
 
 POLICY = PolicySpec(queue=QueuePolicy(order=QueueOrder.LEARNED, max_start_slowdown=2.0, starvation_seconds=0))
@@ -103,7 +104,7 @@ def test_a_wait_beyond_the_rules_patience_is_the_agents_and_says_how_long_it_may
     bound_seconds = IDLE_COSTS * cost_seconds + IDLE_RUNS * option.empty_seconds
     (early,) = decide(0.0, [], waits).holds
     assert early.reason == WAITING_FOR_BETTER_NODES
-    assert f"at most {bound_seconds:.3g} s longer" in early.message
+    assert f"at most {duration_text(bound_seconds)} longer" in early.message
     (late,) = decide(PATIENCE_COSTS * cost_seconds + 1.0, [], waits).holds
     assert (late.reason, late.message) == (WAITING_FOR_ADMISSION, "the agent keeps the free nodes for others")
     assert late.retry_seconds == pytest.approx(bound_seconds - PATIENCE_COSTS * cost_seconds - 1.0)
@@ -115,7 +116,7 @@ def test_a_wait_that_the_rule_decides_ends_with_its_patience() -> None:
     (option,) = shown[0].options
     (hold,) = decide(0.0, [], asked=False).holds
     assert hold.reason == WAITING_FOR_BETTER_NODES
-    assert f"at most {PATIENCE_COSTS * (option.seconds - option.empty_seconds):.3g} s longer" in hold.message
+    assert f"at most {duration_text(PATIENCE_COSTS * (option.seconds - option.empty_seconds))} longer" in hold.message
 
 
 def test_a_job_waits_for_the_running_job_that_leaves_it_better_nodes_soon_and_says_what_that_gains() -> None:
@@ -129,10 +130,10 @@ def test_a_job_waits_for_the_running_job_that_leaves_it_better_nodes_soon_and_sa
     ratio = rule.sooner(shown[0], POLICY.queue.communication_factor)
     assert later.freed_slots == 1
     assert hold.message == (
-        f"the free nodes would take {option.seconds:.3g} s with 1 workers; other jobs end in 2 s, and from then on it takes "
-        f"{later.seconds:.3g} s: with its communication, and with those that wait before it, "
+        f"the free nodes would take {duration_text(option.seconds)} with 1 workers; other jobs end in 2 s, and from then on it takes "
+        f"{duration_text(later.seconds)}: with its communication, and with those that wait before it, "
         f"it ends {ratio:.1f} times sooner; "
-        f"it waits for them at most {hold.retry_seconds:.3g} s longer"
+        f"it waits for them at most {duration_text(hold.retry_seconds)} longer"
     )
 
 
