@@ -38,22 +38,22 @@ MAX_TO_REFUSED: Final = 1.02
 """Largest ratio to weights in use that today's guard refuses: in their place the rule would decide."""
 TUNING_STREAMS: Final = 75
 HARDENING: Final = Training(
-    steps=100,
-    sequences=12,
+    steps=80,
+    sequences=24,
     jobs=120,
-    mixed=0.5,
+    mixed=0.4,
     least_bound=8.0,
     most_bound=20.0,
     low_load=0.5,
     high_load=1.3,
-    rate=5e-4,
+    rate=4e-4,
     entropy=0.005,
     wait_price=1.0,
-    wait_target=0.96,
+    wait_target=0.89,
     risk=2.0,
     mixed_jobs=True,
 )
-"""How weights are trained further (--start): three times the streams a step, harder conditions, bad streams and long waits count more."""
+"""How weights are trained further (--start): six times the streams a step, harder ones, where bad streams and long waits count more."""
 
 
 def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
