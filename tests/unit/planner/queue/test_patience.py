@@ -127,6 +127,7 @@ def test_a_job_waits_for_the_running_job_that_leaves_it_better_nodes_soon_and_sa
     assert later.wait_seconds == 2.0
     assert later.seconds == pytest.approx(option.empty_seconds), "the fast node is free then"
     assert hold.reason == WAITING_FOR_BETTER_NODES
+    assert hold.retry_seconds is not None
     ratio = rule.sooner(shown[0], POLICY.queue.communication_factor)
     assert later.freed_slots == 1
     assert hold.message == (
