@@ -92,16 +92,16 @@ def bursts(rng: np.random.Generator, jobs: int) -> RecordedJobs:
     work = MEDIAN_SECONDS * rng.lognormal(0.0, SIGMA, jobs)
     low, high = rng.choice((1, 2, 4), jobs), rng.choice((4, 8, 12), jobs)
     return RecordedJobs(
-        at_once(rng, jobs, rng.uniform(0.0, MOST_AT_ONCE)), work, low.astype(np.int64), high.astype(np.int64), _weights(rng, jobs)
+        _at_once(rng, jobs, rng.uniform(0.0, MOST_AT_ONCE)), work, low.astype(np.int64), high.astype(np.int64), _weights(rng, jobs)
     )
 
 
 def _gaps(rng: np.random.Generator, jobs: int) -> FloatArray:
     """(J,) by chance, or with many that come at once."""
-    return at_once(rng, jobs, rng.uniform(0.0, MOST_AT_ONCE)) if rng.random() < BURSTS_PART else rng.exponential(1.0, jobs)
+    return _at_once(rng, jobs, rng.uniform(0.0, MOST_AT_ONCE)) if rng.random() < BURSTS_PART else rng.exponential(1.0, jobs)
 
 
-def at_once(rng: np.random.Generator, jobs: int, part: float) -> FloatArray:
+def _at_once(rng: np.random.Generator, jobs: int, part: float) -> FloatArray:
     """(J,) gaps where this part of the jobs come with the one before."""
     joins = rng.random(jobs) < part
     joins[0] = False
