@@ -74,14 +74,17 @@ lint: setup ## ruff, the import contracts and the language of pages and code
 type: setup ## mypy, strict
 	@$(BIN)/mypy
 
+# Where the time of a run went.
+SLOWEST := --durations=20 --durations-min=5
+
 unit: horovod ## Tests that need no server
-	@$(BIN)/pytest tests/unit tests/property tests/behaviour
+	@$(BIN)/pytest $(SLOWEST) tests/unit tests/property tests/behaviour
 
 api: setup ## Tests against a real kube-apiserver
-	@$(BIN)/pytest tests/api tests/fault
+	@$(BIN)/pytest $(SLOWEST) tests/api tests/fault
 
 e2e: horovod ## Scenarios on the local cluster
-	@$(BIN)/pytest e2e
+	@$(BIN)/pytest $(SLOWEST) e2e
 
 test: setup ## Everything: lint, types, all tests
 	@$(MAKE) --no-print-directory lint type

@@ -89,3 +89,9 @@ def operator(installed: Cluster) -> Iterator[OperatorProcess]:
     process = start_operator(installed)
     yield process
     process.stop()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure when it happens: a run that its time limit ends prints no summary."""
+    if report.failed:
+        print(f"\n{report.nodeid} ({report.when}, {report.duration:.0f} s)\n{report.longreprtext}", flush=True)

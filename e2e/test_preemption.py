@@ -79,10 +79,15 @@ def add_short(cluster: Cluster, space: str, policy: Object, workers: int = 2) ->
     return job
 
 
-def end(job: Job) -> None:
-    """Its program comes to its end."""
+def let_end(job: Job) -> None:
+    """Its program comes to its end soon."""
     for pod in job.pods("launcher"):
         job.api.patch(f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}", ENDS_SOON)
+
+
+def end(job: Job) -> None:
+    """Its program comes to its end, and its status says so."""
+    let_end(job)
     job.wait_state("Succeeded")
 
 
@@ -193,9 +198,10 @@ def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_m
         short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=JUDGED_SECONDS)
         killed.kill()
     with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
-        end(short)
+        let_end(short)  # the operator may die before it writes that the job ended
         dying.wait_killed(JUDGED_SECONDS)
     with operating(installed):
+        short.wait_state("Succeeded")
         long.wait(lambda: runs_as_planned(long), "the long job does not go on", seconds=JUDGED_SECONDS)
         assert_no_gpu_is_given_twice(long, short)
         assert uid(long) == first
