@@ -80,7 +80,7 @@ class Preview:
     def decide(self, asked: Sequence[AskedJob]) -> Decided:
         """Jobs of the queue together, as it decides; the others each on what those leave free.
 
-        Raises QueueError where time ran out before anything was decided; ValueError for a job that cannot be profiled.
+        Raises QueueError where time ran out before any job was looked at; ValueError for a job that cannot be profiled.
         """
         self._missing = tuple(dict.fromkeys((*self._known.missing, *(text for one in asked for text in one.missing))))
         of_queue = [one for one in asked if one.outcome.decided_by_operator]

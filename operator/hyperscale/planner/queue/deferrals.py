@@ -34,6 +34,11 @@ def deferrals(entries: Sequence[CatalogueEntry], chosen: StartSequence, used: Ch
     return (*holds, *(_never_fits(entry, chosen) for entry in left if not entry.feasible))
 
 
+def unseen(key: str) -> Deferral:
+    """Of a job that there was no time to look at."""
+    return Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS)
+
+
 def _hold(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, *, first: bool) -> Deferral:
     if chosen.desk.hurried():
         return Deferral(entry.key, WAITING_FOR_ADMISSION, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)

@@ -8,27 +8,25 @@ would, and soon after that no chooser may start nothing while the job fits (wait
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueuedJob, QueueScore, Start
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.planner.queue.arrival_history import gap_variation, load
-from hyperscale.planner.queue.arrivals import counted, history_of
-from hyperscale.planner.queue.deferrals import UNSEEN_SECONDS, WAITING_FOR_ADMISSION, deferrals
+from hyperscale.planner.queue.arrivals import history_of
+from hyperscale.planner.queue.deferrals import deferrals, unseen
 from hyperscale.planner.queue.later_ends import Ending, LaterEnd, LaterTerms, claims_of_plan, later_ends
-from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, run_seconds
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
 from hyperscale.planner.queue.rule import LaterWait, by_age, good_start, later_waits, start_slowdown
+from hyperscale.planner.queue.seen_jobs import SeenJobs, profile_of, seen_jobs
 from hyperscale.planner.queue.wait_bounds import STRICT_BOUNDS, overdue, quickest
 from hyperscale.planner.together.start_together import BegunJob, Together
 
@@ -37,32 +35,34 @@ MIN_RUN_SECONDS: Final = 1e-9
 
 
 class QueueError(Exception):
-    """A chooser chose what cannot be, or time ran out before anything was decided."""
+    """A chooser chose what cannot be."""
+
+
+class OutOfTimeError(QueueError):
+    """Time was up before any job could be looked at."""
 
 
 def take_turns(
     question: AdmissionRequest, desk: PlacementOracle, policy: QueuePolicy, choosers: Choosers, together: Together | None = None
 ) -> AdmissionResult:
-    """Who starts and who waits. Raises QueueError when the rule fails or nothing could be decided in time.
+    """Who starts and who waits. Raises QueueError when the rule fails, OutOfTimeError when no job could be looked at.
 
     choosers: an agent that was judged on streams like these decides; another's choice is carried out only where the rule, rolled forward,
     rates it no worse
     together: places the jobs that start together; None: each is placed on what those before it leave
     """
     catalogue = Catalogue(desk, question.claims)
-    aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
-    looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
-    entries = [entry for entry in looks.values() if entry is not None]
-    unseen = tuple(Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
+    looked_at = seen_jobs(question, catalogue)
+    entries = looked_at.entries
+    if looked_at.unseen and not entries:
+        raise OutOfTimeError("time ran out before any job was looked at")
     feasible = [entry for entry in entries if entry.feasible]
-    arrivals = _arrivals(question, catalogue, aged, looks)
-    make = partial(StartSequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
-    asked = choosers.on(_profile(feasible, desk, arrivals, policy)) if feasible else choosers
+    arrivals = looked_at.arrivals(question, catalogue)
+    make = partial(StartSequence, question, desk, policy, catalogue, looked_at, history_of(arrivals))
+    asked = choosers.on(profile_of(feasible, desk, arrivals, policy)) if feasible else choosers
     catalogue.later = _later_terms(policy, arrivals, asked)
     chosen, score, fallbacks = _best_sequence(make, asked, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
-    if desk.expired() and not chosen.ledger.starts:
-        raise QueueError("time ran out before any job was decided on")
-    holds = deferrals(entries, chosen, _used(score)) + unseen
+    holds = deferrals(entries, chosen, _used(score)) + tuple(unseen(key) for key in looked_at.unseen)
     starts, steps = _placed_together(chosen, together)
     return AdmissionResult(starts=starts, holds=holds, score=score, arrivals=arrivals, fallbacks=(*fallbacks, *steps))
 
@@ -101,38 +101,6 @@ def _begun(start: Start, chosen: StartSequence) -> BegunJob:
     return BegunJob(before.open_to(queued.request, len(start.plan.workers)), start.plan, queued.weight, slack)
 
 
-def _arrivals(
-    question: AdmissionRequest, catalogue: Catalogue, aged: Sequence[QueuedJob], looks: Mapping[str, CatalogueEntry | None]
-) -> Arrivals:
-    """The arrivals so far and the new ones that fit the cluster; those that do not leave a longer gap to the next."""
-    arrivals, gap_seconds = question.arrivals, 0.0
-    for job in aged:
-        entry = looks[job.request.job_key]
-        gap_seconds += job.gap_seconds or 0.0
-        if job.gap_seconds is not None and entry is not None and entry.feasible:
-            arrivals, gap_seconds = counted(arrivals, catalogue.ideal(entry), gap_seconds), 0.0
-    return arrivals
-
-
-def _profile(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals: Arrivals, policy: QueuePolicy) -> QueueProfile:
-    """What this cluster and its jobs are like."""
-    per_worker = sorted(entry.queued.request.job.workers.gpus_per_worker for entry in feasible)[len(feasible) // 2]
-    slots = max(desk.total_slots, 1)
-    largest = max(max(entry.empty_seconds) * entry.queued.request.job.workers.gpus_per_worker for entry in feasible)
-    past = ClusterState(0, slots, history=history_of(arrivals))
-    bound = policy.starvation_seconds / arrivals.run_seconds if policy.starvation_seconds and arrivals.run_seconds else math.inf
-    return QueueProfile(
-        nodes=desk.gpu_nodes,
-        worker_slots=slots / per_worker,
-        speed_spread=desk.speed_spread,
-        largest_share=largest / slots,
-        load=load(past),
-        arrivals=arrivals.arrivals,
-        gap_variation=gap_variation(past.history),
-        bound_runs=bound,
-    )
-
-
 def _best_sequence(
     make: Callable[[], StartSequence], choosers: Choosers, desk: PlacementOracle
 ) -> tuple[StartSequence, QueueScore, tuple[str, ...]]:
@@ -164,15 +132,16 @@ class StartSequence:
         desk: PlacementOracle,
         policy: QueuePolicy,
         catalogue: Catalogue,
-        feasible: Sequence[CatalogueEntry],
+        looked_at: SeenJobs,
         past: ArrivalHistory,
     ) -> None:
         self.catalogue, self.past = catalogue, past
         self.question, self.desk = question, desk
         reserved = dict(question.reserved_amounts)
         self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=reserved, asked_sizes=question.asked_sizes)
-        self.pending = {entry.key: entry for entry in feasible}
+        self.pending = {entry.key: entry for entry in looked_at.entries if entry.feasible}
         self.entries = dict(self.pending)
+        self._unseen = frozenset(looked_at.unseen)
         self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
         self._waits: dict[str, LaterWait] | None = None
         self._ends: tuple[LaterEnd, ...] | None = None
@@ -215,7 +184,7 @@ class StartSequence:
         """Pending jobs that the rule would keep for running jobs that end soon, and what that gains."""
         if self._waits is None:
             ends = self.ends()
-            pending = [self.catalogue.pending(entry, self.ledger, ends) for entry in self.pending.values() if entry not in self.starving]
+            pending = self._options(ends)
             self._waits = later_waits(by_age(pending), self.cluster(), settings_of(self.policy), busy=bool(self.running))
         return self._waits
 
@@ -225,8 +194,7 @@ class StartSequence:
 
     def _choice(self, choose: Choose) -> QueueChoice:
         """What the chooser says; where it would start nothing, the first in order that fits if nothing runs, else the first overdue."""
-        ends = self.ends()
-        pending = tuple(self.catalogue.pending(entry, self.ledger, ends) for entry in self.pending.values() if entry not in self.starving)
+        pending = self._options(self.ends())
         try:
             choice = choose(pending, self.running, self.cluster())
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -237,6 +205,15 @@ class StartSequence:
                 raise QueueError(f"{choice.job} with {choice.workers} workers was chosen, which does not fit")
             return choice
         return self._overdue(pending, choice) if self.running else self._first_that_fits()
+
+    def _options(self, ends: tuple[LaterEnd, ...]) -> tuple[PendingJob, ...]:
+        """The jobs that a chooser may start; where time is short, one at most that must be placed for that first."""
+        options: list[PendingJob] = []
+        for entry in self.pending.values():
+            late = bool(options) and self.desk.hurried() and not self.catalogue.is_placed(entry, self.ledger)
+            if entry not in self.starving and not late:
+                options.append(self.catalogue.pending(entry, self.ledger, ends))
+        return tuple(options)
 
     def _overdue(self, pending: Sequence[PendingJob], choice: QueueChoice) -> QueueChoice:
         """The job that fits and has waited longest beyond the bound on idle GPUs, else the chooser's own answer, which is to wait."""
@@ -252,21 +229,31 @@ class StartSequence:
         return QueueChoice(None)
 
     def _late_first(self) -> None:
-        """Jobs beyond the bound, the longest wait first, on good nodes; beyond twice the bound on any, or what they could use is kept."""
+        """Jobs beyond the bound, the longest wait first, on good nodes; beyond twice the bound on any, or what they could use is kept.
+
+        It is kept too for jobs that there was no time to look at, if they may fit now or have waited for twice the bound.
+        """
         bound = self.policy.starvation_seconds
-        late = [entry for entry in self.pending.values() if 0 < bound <= entry.queued.waited_seconds]
-        for entry in sorted(late, key=lambda entry: (-entry.queued.waited_seconds, entry.key)):
+        late = [job for job in self.question.jobs if 0 < bound <= job.waited_seconds]
+        for job in sorted(late, key=lambda job: (-job.waited_seconds, job.request.job_key)):
             if self._out_of_time():
                 return
-            strict = entry.queued.waited_seconds >= STRICT_BOUNDS * bound
-            settings, busy = settings_of(self.policy), bool(self.running) and not strict
-            job, alpha = self.catalogue.pending(entry, self.ledger), settings.alpha(len(self.pending))
-            option = good_start(job, self.cluster(), settings, alpha, busy=busy)
-            if option is not None:
-                self._start(entry, option.workers)
-            elif strict:
-                self.starving.append(entry)
-                self.ledger.reserved |= self.desk.suitable(entry.queued.request)
+            strict = job.waited_seconds >= STRICT_BOUNDS * bound
+            entry = self.pending.get(job.request.job_key)
+            if entry is not None:
+                self._late(entry, strict=strict)
+            elif job.request.job_key in self._unseen and (strict or self.desk.may_fit(self.ledger.open_to(job.request, None))):
+                self.ledger.reserved |= self.desk.suitable(job.request)
+
+    def _late(self, entry: CatalogueEntry, *, strict: bool) -> None:
+        settings, busy = settings_of(self.policy), bool(self.running) and not strict
+        job, alpha = self.catalogue.pending(entry, self.ledger), settings.alpha(len(self.pending))
+        option = good_start(job, self.cluster(), settings, alpha, busy=busy)
+        if option is not None:
+            self._start(entry, option.workers)
+        elif strict:
+            self.starving.append(entry)
+            self.ledger.reserved |= self.desk.suitable(entry.queued.request)
 
     def _out_of_time(self) -> bool:
         return self.desk.hurried() if self.ledger.starts else self.desk.expired()

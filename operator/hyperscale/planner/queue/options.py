@@ -16,7 +16,7 @@ from hyperscale.model.planning import AskedSize, PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.queue.later_ends import LaterEnd, LaterTerms
-from hyperscale.planner.queue.placement_oracle import PlacementOracle
+from hyperscale.planner.queue.placement_oracle import PlacementOracle, is_large
 from hyperscale.planner.queue.queue_types import LaterStart, Option, PendingJob
 from hyperscale.planner.queue.rule import counted_seconds
 from hyperscale.planner.queue.wait_bounds import PATIENCE_COSTS
@@ -140,11 +140,14 @@ class Catalogue:
         self._after: dict[tuple[bytes, bytes, bytes], tuple[tuple[float, float], ...]] = {}
 
     def entry(self, queued: QueuedJob) -> CatalogueEntry | None:
-        """The job and its times on the empty cluster; None where time does not allow to find out, which it does for the first job."""
+        """The job and its times on the empty cluster; None where time does not allow to find out.
+
+        It does for the first job unless all time is up.
+        """
         request = queued.request
         kind = kind_of(request)
         if kind not in self._empty:
-            if self._empty and self._desk.hurried():
+            if self._desk.hurried() and (self._empty or self._desk.expired()):
                 return None
             self._empty[kind] = self._empty_epochs(request)
         epochs = request.job.model.epochs
@@ -155,18 +158,27 @@ class Catalogue:
         if isinstance(best, Infeasible):
             return {}
         seconds = {len(best.workers): best.predicted.epoch_seconds}
-        most = MOST_COUNTS if len(self._desk.graph.nodes) <= LARGE_NODES else 2
-        for count in counts_of(request, len(best.workers), most, self._desk.node_gpus // request.job.workers.gpus_per_worker):
-            if count not in seconds and not self._desk.hurried():
+        most = MOST_COUNTS if len(self._desk.graph.nodes) <= LARGE_NODES and not is_large(request) else 2
+        counts = counts_of(request, len(best.workers), most, self._desk.node_gpus // request.job.workers.gpus_per_worker)
+        fewest = min(counts, default=0)  # with them it fits soonest, so that they are looked at in any case
+        for count in counts:
+            if count not in seconds and (count == fewest or not self._desk.hurried()):
                 answer = self._desk.empty(replace(request, workers_fixed=count), self._claims)
                 if isinstance(answer, Plan):
                     seconds[count] = answer.predicted.epoch_seconds
         return dict(sorted(seconds.items()))
 
+    def is_placed(self, entry: CatalogueEntry, ledger: FreeGpus) -> bool:
+        """Whether the options of the job, or of one like it, are known already."""
+        return self._options_key(entry, ledger.open_to(entry.queued.request, None)) in self._options
+
+    def _options_key(self, entry: CatalogueEntry, request: PlanRequest) -> tuple[bytes, int, bytes]:
+        return entry.kind, request.job.model.epochs, self._desk.state(request)
+
     def options(self, entry: CatalogueEntry, ledger: FreeGpus) -> dict[int, Option]:
         """By worker count; `seconds` is +inf where it does not fit now."""
         request = ledger.open_to(entry.queued.request, None)
-        key = (entry.kind, request.job.model.epochs, self._desk.state(request))
+        key = self._options_key(entry, request)
         if key not in self._options:
             self._options[key] = {count: self._option(entry, request, count) for count in entry.empty_seconds}
         return self._options[key]

@@ -34,6 +34,9 @@ KEPT_PLACEMENTS: Final = 512
 KEPT_GRAPHS: Final = 8
 """Of clusters without the jobs that end next."""
 
+LARGE_WORKERS: Final = 256
+"""Jobs that may have more are compared by the planners' first placements: a search for each takes longer than a question lasts."""
+
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 Expired = Callable[[], bool]
@@ -114,17 +117,17 @@ class PlacementOracle:
 
     def now(self, request: PlanRequest) -> Plan | Infeasible:
         """On the GPUs that are free by `request`, by the heuristic alone: many are compared, few are carried out."""
-        return self._answer(_quick(request), self.graph)
+        return self._compared(request, self.graph)
 
     def final(self, request: PlanRequest) -> Plan | Infeasible:
         """The same by all planners that the job may have."""
-        return self._answer(request, self.graph)
+        return self._answer(request, self.graph, self.expired)
 
     def after(self, request: PlanRequest, ended: Mapping[str, Claim]) -> Plan | Infeasible:
         """As `now`, on the cluster without these claims; free GPUs of `request` count them already."""
         key = msgspec.msgpack.encode(ended)
         graph = self._left.get(key, lambda: emptied(self.graph, ended))
-        return self._answer(_quick(request), graph)
+        return self._compared(request, graph)
 
     def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
         """On the cluster without our running jobs, which hold `claims` by node."""
@@ -139,7 +142,7 @@ class PlacementOracle:
             self._claims = dict(claims)
             self._emptied = emptied(self.graph, claims)
         closed = {node.name: 0 for node in self.graph.nodes if node.name not in nodes}
-        return self._answer(replace(_quick(request), free_gpus=closed, reserved_amounts={}), self._emptied)
+        return self._compared(replace(request, free_gpus=closed, reserved_amounts={}), self._emptied)
 
     def state(self, request: PlanRequest) -> bytes:
         """Return what placements by `request` depend on apart from the job and the snapshot."""
@@ -152,15 +155,27 @@ class PlacementOracle:
         late = {rejection.node for rejection in fitting.rejected if rejection.reason in BUSY_REASONS}
         return frozenset(fitting.slots) | late
 
-    def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
+    def may_fit(self, request: PlanRequest) -> bool:
+        """Whether its fewest workers have room on what is free by `request`, as far as that can be counted."""
+        return self._has_room(request, self.graph, self._free_gpus(request, self.graph))
+
+    def _compared(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
+        """By the heuristic alone. A search is cut after half of the time, so that some is left to start a job."""
+        return self._answer(_quick(request), graph, _at_once if is_large(request) else self.hurried)
+
+    def _answer(self, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
         free = self._free_gpus(request, graph)
-        least = request.workers_fixed or request.job.workers.min_replicas
-        if int(self._slots(request, graph, free).sum()) < least:
+        if not self._has_room(request, graph, free):
             return Infeasible(reason="InsufficientGPUs", message="")  # `refusal` words it where a user reads it
-        key = (graph.digest, kind_of(request), _state(request, free))
-        answer = self._kept.get(
-            key, lambda: self._place(request, graph, self.expired), lambda answer: isinstance(answer, Plan) and not self.expired()
-        )
+        first = expired is _at_once
+        whole = first or not self.hurried()
+
+        def keep(answer: Plan | Infeasible) -> bool:
+            """Also a search that was cut: the next question has no more time for it."""
+            return isinstance(answer, Plan) and (whole or not expired())
+
+        key = (graph.digest, kind_of(request), _state(request, free), first)
+        answer = self._kept.get(key, lambda: self._place(request, graph, expired), keep)
         if isinstance(answer, Infeasible):
             return answer
         return replace(answer, plan_id=plan_id(request, answer.snapshot, answer.planner, answer.workers))
@@ -186,6 +201,10 @@ class PlacementOracle:
         room: IntArray = np.maximum(free, 0)
         return room
 
+    def _has_room(self, request: PlanRequest, graph: ClusterGraph, free: IntArray) -> bool:
+        least = request.workers_fixed or request.job.workers.min_replicas
+        return int(self._slots(request, graph, free).sum()) >= least
+
     def _slots(self, request: PlanRequest, graph: ClusterGraph, free: IntArray) -> IntArray:
         """Return (n,) workers that each node can take by free GPUs and by what planned ranks hold; at most what the job may have."""
         workers = request.job.workers
@@ -206,6 +225,11 @@ def _state(request: PlanRequest, free: IntArray) -> bytes:
 def _at_once() -> bool:
     """A planner's time is up."""
     return True
+
+
+def is_large(request: PlanRequest) -> bool:
+    """Whether the job may have more workers than a search can place in time."""
+    return request.job.workers.max_replicas > LARGE_WORKERS
 
 
 def _quick(request: PlanRequest) -> PlanRequest:
