@@ -50,9 +50,11 @@ RAISE_MEMORY: Final = "raise resources.limits.memory of the chart, or settings.p
 class PlannerError(Exception):
     """A planner gave no usable answer: `fallback` is the step's name in `Plan.fallbacks`."""
 
-    def __init__(self, fallback: str, message: str) -> None:
+    def __init__(self, fallback: str, message: str, *, healthy: bool = False) -> None:
+        """healthy: it said so in time, and can be asked the next question."""
         super().__init__(message)
         self.fallback = fallback
+        self.healthy = healthy
 
 
 def _named(nameless: ClusterFrame) -> tuple[ClusterFrame, bytes]:
@@ -97,7 +99,7 @@ class Child:
         if isinstance(answer, Ready) or answer.number != number:
             raise PlannerError(CRASHED, "the planner answered another question")
         if isinstance(answer, PlannerTrouble):
-            raise PlannerError(CRASHED, answer.message)
+            raise PlannerError(TIMEOUT if answer.late else CRASHED, answer.message, healthy=answer.late)
         return answer
 
     async def close(self, seconds: float) -> None:

@@ -119,6 +119,8 @@ class PlannerTrouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble")
     number: int
     message: str
     """Kind of the error and its text, one line."""
+    late: bool = False
+    """Time was up before there was an answer; nothing is wrong with the planner."""
 
 
 Question = ClusterFrame | Ask | AskTurns | AskMoves | AskStops

@@ -199,9 +199,10 @@ class PlannerProcess:
                 self._number += 1
                 question = partial(asked, self._number)
                 return await child.ask(self._number, question, snapshot, policy, deadline_seconds + self._grace_seconds)
-            except BaseException:
+            except BaseException as failure:
                 # Also when the caller was cancelled: half an answer may be on its way.
-                await self._drop()
+                if not (isinstance(failure, PlannerError) and failure.healthy):
+                    await self._drop()
                 raise
 
     async def _alive(self) -> Child:

@@ -28,7 +28,7 @@ from hyperscale.planner.learned.learned_planner import planners
 from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
 from hyperscale.planner.preempt.preemption_problem import Terms
 from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
-from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.joint import OutOfTimeError, take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, choosers
 from hyperscale.planner.search.heuristic import Heuristic
@@ -106,6 +106,8 @@ class PlannerService:
             answer = self._plan(ask, started)
         except MemoryError:
             raise  # ends the process: what it holds would be missing for the next question too
+        except OutOfTimeError as error:
+            return PlannerTrouble(ask.number, str(error), late=True)
         except Exception as error:  # any other error of a planner is answered, none ends the process
             return PlannerTrouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
         return Planned(ask.number, answer) if isinstance(answer, Plan) else NotPlanned(ask.number, answer)

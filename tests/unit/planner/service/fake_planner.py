@@ -43,6 +43,7 @@ def misbehave(behaviour: str, ask: Ask) -> Answer | None:
         time.sleep(FOREVER_SECONDS)
     answers: dict[str, Answer] = {
         "trouble": PlannerTrouble(ask.number, "ZeroDivisionError: division by zero"),
+        "late": PlannerTrouble(ask.number, "time ran out before any job was looked at", late=True),
         "other-question": Planned(ask.number + 7, plan("node-a", "node-b")),
         "infeasible-plan": Planned(ask.number, plan("node-a", "node-that-is-not-there")),
         "ready-again": Ready(),

@@ -80,6 +80,16 @@ async def test_when_a_planner_fails_the_heuristic_answers_and_the_plan_says_so(m
     assert found.workers == plan("node-a", "node-b").workers
 
 
+async def test_a_planner_that_says_in_time_that_it_had_none_is_no_crashed_one_and_goes_on(make: Make) -> None:
+    process = make("late-if-Auto")
+    await process.start()
+    first = process.pid
+    found = await planned(process)
+    assert isinstance(found, Plan)
+    assert found.fallbacks == ("PlannerTimeout",)
+    assert process.pid == first
+
+
 async def test_a_planner_that_ended_unnoticed_is_replaced_before_it_is_asked(make: Make) -> None:
     process = make("good")
     await process.start()

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from hyperscale.model.admission_query import AdmissionRequest, QueuedJob
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
@@ -11,7 +12,17 @@ from hyperscale.model.plan import Plan
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.service import frames, worker
-from hyperscale.planner.service.frames import Answer, Ask, ClusterFrame, FrameError, NotPlanned, Planned, PlannerTrouble, Ready
+from hyperscale.planner.service.frames import (
+    Answer,
+    Ask,
+    AskTurns,
+    ClusterFrame,
+    FrameError,
+    NotPlanned,
+    Planned,
+    PlannerTrouble,
+    Ready,
+)
 from hyperscale.planner.service.worker import PlannerService, serve
 from tests.builders.placement import cluster, job, node, request
 
@@ -60,6 +71,14 @@ def test_an_error_is_answered_and_the_next_question_too() -> None:
     assert isinstance(failed, PlannerTrouble)
     assert "parameters" in failed.message
     assert isinstance(planned, Planned)
+
+
+def test_a_decision_without_time_is_answered_as_such() -> None:
+    now = iter(range(0, 10_000, 100))
+    planner = PlannerService(lambda: float(next(now)))
+    planner.learn(world())
+    answer = planner.answer(AskTurns(1, "w", AdmissionRequest(jobs=(QueuedJob(request()),))))
+    assert answer == PlannerTrouble(1, "time ran out before any job was looked at", late=True)
 
 
 def test_a_question_about_an_unknown_world_is_trouble() -> None:
