@@ -135,6 +135,8 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """See `PlanRequest.reserved_amounts`."""
     asked_sizes: tuple[AskedSize, ...] = ()
     """See `PlanRequest.asked_sizes`."""
+    asking: str = ""
+    """The job whose pass asks, which is looked at before the others; empty where none does."""
 
 
 class QueueScore(msgspec.Struct, frozen=True, rename="camel"):
@@ -172,6 +174,11 @@ class Deferral(msgspec.Struct, frozen=True, rename="camel"):
     """Set where the reason is the planner's own."""
     retry_seconds: float | None = None
     """When time alone may change the answer."""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the question came to nothing about this job."""
+        return self.run_seconds is None and self.infeasible is None
 
 
 class AdmissionResult(msgspec.Struct, frozen=True, rename="camel"):

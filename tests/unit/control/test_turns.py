@@ -9,11 +9,13 @@ import pytest
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.admission import settled
 from hyperscale.model import constants
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
+from hyperscale.planner.queue.deferrals import unseen
 from tests.corpus.queue_stage import CREATED, POLICY, Stage, gpu_node, taken
 
 
@@ -120,6 +122,30 @@ async def test_a_job_that_waits_is_told_its_place_and_asks_nothing_while_nothing
     assert behind is not None
     assert behind.reason == "WaitingForAdmission"
     assert "team/job-1 goes first" in behind.message
+
+
+async def test_a_job_that_there_was_no_time_for_is_told_so_and_keeps_what_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=1, gpus=2)
+    first, second, third = (stage.add(f"job-{number}", epochs=100 * (number + 1)) for number in range(3))
+    await stage.run(first, second)
+    stage.add("new", epochs=5)
+    entry = stage.planning.pending.entry(third, POLICY)
+    assert entry is not None
+    seconds = entry.run_seconds
+    assert seconds is not None
+
+    async def hurried(question: AdmissionRequest, *_: object) -> AdmissionResult:
+        stage.planner.questions.append(question)
+        return AdmissionResult(holds=tuple(unseen(job.request.job_key) for job in question.jobs), arrivals=question.arrivals)
+
+    monkeypatch.setattr(stage.planner, "turns", hurried)
+    stage.now += 60.0
+    turn = (await stage.ask(second)).turn
+    assert turn is not None
+    assert turn.message.startswith("there was no time to look at it yet, it is asked about again in 1 s")
+    assert "goes first" not in turn.message
+    assert (stage.planner.questions[-1].asking, turn.retry_after_seconds) == (str(second), 1.0)
+    assert (entry.run_seconds, entry.asked) == (seconds, True)
 
 
 async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners_own_reason() -> None:

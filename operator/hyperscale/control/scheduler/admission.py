@@ -124,6 +124,7 @@ class AdmissionScheduler:
             arrivals=self._pending.arrivals,
             reserved_amounts=self._cache.assumed_plans.reserved_amounts(),
             asked_sizes=self._cache.snapshots.asked.sizes(),
+            asking=str(entry.key),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)
@@ -204,9 +205,11 @@ def _words(entry: QueueEntry, hold: Deferral, place: int, count: int, first: Que
         return str(reason), "; ".join(text for text in (hold.message.rstrip("."), behind) if text)
     own, other = _length(entry), _length(first)
     order = f"number {place} of {count} in the queue"
-    if hold.reason == Reason.WAITING_FOR_ADMISSION:
+    if hold.reason == Reason.WAITING_FOR_ADMISSION and not hold.unseen:
         why = f" ({hold.message})" if hold.message else ""
         return hold.reason, f"{order}, {first.key} goes first{why}: {other} against {own}"
+    if hold.unseen:
+        return hold.reason, f"{hold.message}; {order}"
     return hold.reason, f"{hold.message.rstrip('.')}; {order}, first is {first.key}: {other} against {own}"
 
 

@@ -231,7 +231,8 @@ class Pending:
             self._grants[entry.key] = _Grant(verdict(edition=entry.edition, policy=entry.policy, start=start))
         for hold in turns.holds:
             entry = entries[hold.key]
-            entry.run_seconds, entry.asked = hold.run_seconds, hold.run_seconds is not None or hold.infeasible is not None
+            if not hold.unseen:  # what an earlier question found out still says where it goes
+                entry.run_seconds, entry.asked = hold.run_seconds, True
             self._told[entry.key] = verdict(edition=entry.edition, policy=entry.policy, hold=hold)
         return started
 

@@ -36,7 +36,8 @@ def deferrals(entries: Sequence[CatalogueEntry], chosen: StartSequence, used: Ch
 
 def unseen(key: str) -> Deferral:
     """Of a job that there was no time to look at."""
-    return Deferral(key, WAITING_FOR_ADMISSION, "", retry_seconds=UNSEEN_SECONDS)
+    message = f"there was no time to look at it yet, it is asked about again in {duration_text(UNSEEN_SECONDS)}"
+    return Deferral(key, WAITING_FOR_ADMISSION, message, retry_seconds=UNSEEN_SECONDS)
 
 
 def _hold(entry: CatalogueEntry, chosen: StartSequence, used: Chooser, *, first: bool) -> Deferral:

@@ -207,13 +207,14 @@ class StartSequence:
         return self._overdue(pending, choice) if self.running else self._first_that_fits()
 
     def _options(self, ends: tuple[LaterEnd, ...]) -> tuple[PendingJob, ...]:
-        """The jobs that a chooser may start; where time is short, one at most that must be placed for that first."""
-        options: list[PendingJob] = []
-        for entry in self.pending.values():
-            late = bool(options) and self.desk.hurried() and not self.catalogue.is_placed(entry, self.ledger)
-            if entry not in self.starving and not late:
-                options.append(self.catalogue.pending(entry, self.ledger, ends))
-        return tuple(options)
+        """The jobs that a chooser may start; where time is short, one at most that must be placed for that first: the one that asks."""
+        options, placed = dict[str, PendingJob](), False
+        for entry in sorted(self.pending.values(), key=lambda entry: entry.key != self.question.asking):
+            costs = self.desk.hurried() and not self.catalogue.is_known(entry, self.ledger)
+            if entry not in self.starving and not (costs and placed):
+                options[entry.key] = self.catalogue.pending(entry, self.ledger, ends)
+                placed = placed or costs
+        return tuple(options[key] for key in self.pending if key in options)
 
     def _overdue(self, pending: Sequence[PendingJob], choice: QueueChoice) -> QueueChoice:
         """The job that fits and has waited longest beyond the bound on idle GPUs, else the chooser's own answer, which is to wait."""

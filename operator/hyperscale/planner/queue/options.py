@@ -168,9 +168,10 @@ class Catalogue:
                     seconds[count] = answer.predicted.epoch_seconds
         return dict(sorted(seconds.items()))
 
-    def is_placed(self, entry: CatalogueEntry, ledger: FreeGpus) -> bool:
-        """Whether the options of the job, or of one like it, are known already."""
-        return self._options_key(entry, ledger.open_to(entry.queued.request, None)) in self._options
+    def is_known(self, entry: CatalogueEntry, ledger: FreeGpus) -> bool:
+        """Whether the options of the job are known without another placement: those of one like it are, or it has no room."""
+        request = ledger.open_to(entry.queued.request, None)
+        return self._options_key(entry, request) in self._options or not self._desk.may_fit(request)
 
     def _options_key(self, entry: CatalogueEntry, request: PlanRequest) -> tuple[bytes, int, bytes]:
         return entry.kind, request.job.model.epochs, self._desk.state(request)

@@ -47,9 +47,10 @@ class SeenJobs:
 
 
 def seen_jobs(question: AdmissionRequest, catalogue: Catalogue) -> SeenJobs:
-    """Look at the jobs as long as time allows."""
+    """Look at the jobs as long as time allows, the one that asks first: costly older ones may take all of the time each time."""
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
-    return SeenJobs(aged, {job.request.job_key: catalogue.entry(job) for job in aged})
+    by_turn = sorted(aged, key=lambda job: job.request.job_key != question.asking)
+    return SeenJobs(aged, {job.request.job_key: catalogue.entry(job) for job in by_turn})
 
 
 def profile_of(feasible: Sequence[CatalogueEntry], desk: PlacementOracle, arrivals: Arrivals, policy: QueuePolicy) -> QueueProfile:

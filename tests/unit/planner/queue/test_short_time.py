@@ -98,6 +98,25 @@ def test_jobs_of_very_many_workers_are_compared_by_first_placements_and_start_af
     assert not final
 
 
+def test_the_job_that_asks_is_looked_at_first_so_that_costly_older_ones_never_hide_it() -> None:
+    costly = [job(f"costly{number}", 8, 12, waited=100.0 + number, size=256 + number) for number in range(4)]
+    turns = Scene().decide(*costly, job("small", 1, 1), free=6, asking="team/small")
+    assert [start.key for start in turns.starts] == ["team/small"]
+    unseen = [hold for hold in turns.holds if hold.unseen]
+    assert {hold.key for hold in unseen} == {"team/costly0", "team/costly1", "team/costly2"}
+    assert {hold.message for hold in unseen} == {"there was no time to look at it yet, it is asked about again in 1 s"}
+
+
+@pytest.mark.parametrize(("bounds", "free", "starts"), [(3.0, 6, False), (1.5, 8, False), (1.5, 6, True), (0.5, 8, True)])
+def test_a_late_job_that_there_was_no_time_to_look_at_goes_before_the_one_that_asks_where_it_could_start_or_waited_long(
+    bounds: float, free: int, starts: bool
+) -> None:
+    late, asking = job("late", 8, 12, waited=bounds * BOUND_SECONDS), job("costly", 2, 12, size=256)
+    turns = Scene().decide(late, asking, free=free, asking="team/costly")
+    assert [hold.key for hold in turns.holds if hold.unseen] == ["team/late"]
+    assert [start.key for start in turns.starts] == (["team/costly"] if starts else [])
+
+
 def test_without_time_to_look_at_any_job_there_is_no_decision() -> None:
     with pytest.raises(OutOfTimeError, match="before any job was looked at"):
         Scene().decide(job("small", 1, 1), at=END_SECONDS)
