@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.waiting import STANDS_SECONDS
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
+from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import ObjectReference, StateWord, to_wire
@@ -84,6 +86,22 @@ async def test_it_is_asked_about_again_when_what_decides_that_changes(policy: Po
             stage.now += STANDS_SECONDS
         await stage.refused(key, policy)
         assert stage.asked > asked, change
+
+
+@pytest.mark.parametrize("workers", [TOO_MANY, {"minReplicas": 8, "maxReplicas": 8}], ids=["fits never", "does not fit now"])
+async def test_jobs_that_wait_keep_no_cluster_of_earlier_for_themselves(workers: dict[str, Any]) -> None:
+    stage = Counting()
+    assert await stage.run(stage.add("running", epochs=10**6))
+    before = clusters_in_memory()
+    for number in range(6):
+        stage.pod("other", 10 + number, "Running" if number % 2 == 0 else "Succeeded")
+        await stage.refused(stage.add(f"waiting-{number}", epochs=10 + number, workers=workers), PolicySpec())
+    assert clusters_in_memory() <= before + 1
+
+
+def clusters_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(one, ClusterSnapshot) for one in gc.get_objects())
 
 
 async def test_a_node_that_is_large_enough_ends_the_refusal() -> None:

@@ -11,8 +11,9 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import short
 from hyperscale.control.lifecycle.queue_wait import is_pending
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.control.scheduler.pending import CachedVerdict, Pending
+from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.queue_entry import QueueEntry
+from hyperscale.control.scheduler.queue_verdict import CachedVerdict
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore
 from hyperscale.model.api.policy import PolicySpec
@@ -86,7 +87,7 @@ class AdmissionScheduler:
         if entry is None:
             return None
         if (verdict := self._pending.granted(entry)) is not None:
-            return self._answer(entry, verdict, state.job.status)
+            return self._answer(entry, verdict, verdict.made_on or self._cache.snapshot(policy, self._clock()), state.job.status)
         if self._pending.cached_verdict(entry, self._cache.snapshot(policy, self._clock())) is None:
             await self.get_ready(policy)
             if (entry := self._pending.entry(key, policy)) is None:
@@ -95,7 +96,7 @@ class AdmissionScheduler:
         if (releasing := self._pending.kept_back(key)) is not None:
             return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
         verdict = self._pending.cached_verdict(entry, snapshot) or await self._ask(entry, snapshot)
-        return self._answer(entry, verdict, state.job.status) if verdict is not None else None
+        return self._answer(entry, verdict, verdict.made_on or snapshot, state.job.status) if verdict is not None else None
 
     async def get_ready(self, policy: PolicySpec) -> None:
         """Read jobs and count pods beforehand, so that the next question has less to do at once."""
@@ -152,14 +153,14 @@ class AdmissionScheduler:
             last = self._known_free = (snapshot, self._cache.version, changed, free)
         return last[2], last[3]
 
-    def _answer(self, entry: QueueEntry, verdict: CachedVerdict, status: JobStatus) -> PlanAnswer:
+    def _answer(self, entry: QueueEntry, verdict: CachedVerdict, snapshot: ClusterSnapshot, status: JobStatus) -> PlanAnswer:
         if verdict.start is not None:
             if not entry.stopped:
                 self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.waits_since))
             plan = verdict.start.plan
             granted = replace(plan, fallbacks=(*verdict.fallbacks, *plan.fallbacks)) if verdict.fallbacks else plan
             return PlanAnswer(
-                granted, verdict.snapshot, AdmissionAnswer(_decision(entry, 0, verdict.others, verdict.start.run_seconds, verdict.score))
+                granted, snapshot, AdmissionAnswer(_decision(entry, 0, verdict.others, verdict.start.run_seconds, verdict.score))
             )
         assert verdict.hold is not None  # noqa: S101 - a question starts a job or holds it
         place, count, first = self._pending.place(entry, entry.policy.queue.starvation_seconds)
@@ -167,8 +168,8 @@ class AdmissionScheduler:
         turn = settled(AdmissionAnswer(decision, *_words(entry, verdict.hold, place, count, first), verdict.hold.retry_seconds), status)
         refusal = verdict.hold.infeasible
         if refusal is None:
-            return PlanAnswer(None, verdict.snapshot, turn)
-        return PlanAnswer(replace(refusal, message=turn.message), verdict.snapshot, replace(turn, reason="", message=""))
+            return PlanAnswer(None, snapshot, turn)
+        return PlanAnswer(replace(refusal, message=turn.message), snapshot, replace(turn, reason="", message=""))
 
 
 def settled(turn: AdmissionAnswer, status: JobStatus) -> AdmissionAnswer:

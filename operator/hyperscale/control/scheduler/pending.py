@@ -18,7 +18,6 @@ from hyperscale.control.lifecycle.queue_wait import queued_since
 from hyperscale.control.scheduler.arrivals_so_far import ArrivalsSoFar
 from hyperscale.control.scheduler.queue_entry import (
     QueueEntry,
-    SpecRevision,
     is_as_asked,
     is_held_back,
     may_start,
@@ -26,6 +25,7 @@ from hyperscale.control.scheduler.queue_entry import (
     taught_entry,
     taught_since,
 )
+from hyperscale.control.scheduler.queue_verdict import CachedVerdict, SnapshotNumbers
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import (
     MAX_TURN_JOBS,
@@ -34,8 +34,6 @@ from hyperscale.model.admission_query import (
     Arrivals,
     Deferral,
     QueuedJob,
-    QueueScore,
-    Start,
 )
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
@@ -53,24 +51,6 @@ OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
 LATE_KINDS: Final = MAX_TURN_KINDS - 2
 """Different jobs of a question that may be there because they have waited beyond the bound; they may all wait for other nodes."""
-
-
-@dataclass(frozen=True)
-class CachedVerdict:
-    """What a question said of one job."""
-
-    edition: SpecRevision
-    policy: PolicySpec
-    snapshot: ClusterSnapshot
-    version: int
-    """Of the cache, after the question's plans were taken."""
-    at: float
-    score: QueueScore | None
-    others: int = 0
-    """Jobs that the question was about beside this one."""
-    start: Start | None = None
-    hold: Deferral | None = None
-    fallbacks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -101,6 +81,7 @@ class Pending:
         self._entries: dict[Key, QueueEntry] = {}
         self._told: dict[Key, CachedVerdict] = {}
         self._grants: dict[Key, _Grant] = {}
+        self._snapshots = SnapshotNumbers()
         self._ranking: _Ranking | None = None
         self._arrivals = ArrivalsSoFar(cache, clock)
 
@@ -218,7 +199,7 @@ class Pending:
             started.append(entry.key)
         verdict = partial(
             CachedVerdict,
-            snapshot=snapshot,
+            snapshot=self._snapshots.of(snapshot),
             version=self._cache.version,
             at=self._clock(),
             score=turns.score,
@@ -228,7 +209,7 @@ class Pending:
         for start in starts:
             entry = entries[start.key]
             entry.run_seconds, entry.asked = start.best_seconds, True
-            self._grants[entry.key] = _Grant(verdict(edition=entry.edition, policy=entry.policy, start=start))
+            self._grants[entry.key] = _Grant(verdict(edition=entry.edition, policy=entry.policy, start=start, made_on=snapshot))
         for hold in turns.holds:
             entry = entries[hold.key]
             if not hold.unseen:  # what an earlier question found out still says where it goes
@@ -241,7 +222,8 @@ class Pending:
         hold = Deferral(str(entry.key), Reason.WAITING_FOR_ADMISSION, "", entry.run_seconds)
         last = self._told.get(entry.key)
         score = last.score if last is not None else None
-        return CachedVerdict(entry.edition, entry.policy, snapshot, self._cache.version, self._clock(), score, hold=hold)
+        number = self._snapshots.of(snapshot)
+        return CachedVerdict(entry.edition, entry.policy, number, self._cache.version, self._clock(), score, hold=hold)
 
     def granted(self, entry: QueueEntry) -> CachedVerdict | None:
         """The plan that an earlier question gave to this job; it is taken with this."""
@@ -258,7 +240,7 @@ class Pending:
         verdict = self._told.get(entry.key)
         if verdict is None or verdict.edition != entry.edition or verdict.policy != entry.policy or verdict.hold is None:
             return None
-        same = verdict.snapshot is snapshot and verdict.version == self._cache.version
+        same = verdict.snapshot == self._snapshots.of(snapshot) and verdict.version == self._cache.version
         lasts = min(VALID_SECONDS, (verdict.hold.retry_seconds or VALID_SECONDS) * 0.9)
         return verdict if same and self._clock() - verdict.at < lasts else None
 

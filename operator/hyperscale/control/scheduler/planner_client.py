@@ -108,7 +108,7 @@ class Planning:
             self._count(missing, snapshot)
             return PlanAnswer(missing, snapshot)
         if is_pending(state) and (standing := self.waiting.refusal(key, policy)) is not None:
-            return standing._replace(snapshot=self._cache.snapshot(policy, self._clock()))
+            return PlanAnswer(standing.outcome, self._cache.snapshot(policy, self._clock()), standing.turn)
         async with self._lock:
             basis = self.waiting.basis(key, policy)
             answer = await self.admission.take(key, state, policy)

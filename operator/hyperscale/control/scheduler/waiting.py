@@ -13,6 +13,7 @@ from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.queue_entry import SpecRevision, revision_of
 from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.observed.reconcile_input import AdmissionAnswer
 from hyperscale.model.plan import Infeasible
 
 STANDS_SECONDS: Final = 600.0
@@ -30,11 +31,18 @@ class RefusalBasis(NamedTuple):
     """Of the cache."""
 
 
+class StandingRefusal(NamedTuple):
+    """What a question about a job came to, without the cluster that it was put about: a job may wait for days."""
+
+    outcome: Infeasible
+    turn: AdmissionAnswer | None
+
+
 class _Refusal(NamedTuple):
     basis: RefusalBasis
     at: float
     """By the clock that is never set."""
-    answer: PlanAnswer
+    standing: StandingRefusal
 
 
 class Waiting:
@@ -49,16 +57,16 @@ class Waiting:
     def learn(self, key: Key, basis: RefusalBasis | None, answer: PlanAnswer) -> None:
         """What a question about a job came to; `basis` is of the time at which it was put."""
         if isinstance(answer.outcome, Infeasible) and answer.outcome.never and basis is not None:
-            self._refusals[key] = _Refusal(basis, self._monotonic(), answer)
+            self._refusals[key] = _Refusal(basis, self._monotonic(), StandingRefusal(answer.outcome, answer.turn))
         else:
             self.forget(key)
 
-    def refusal(self, key: Key, policy: PolicySpec) -> PlanAnswer | None:
+    def refusal(self, key: Key, policy: PolicySpec) -> StandingRefusal | None:
         """What the planner would say again of a job that never fits; None where it must be asked."""
         refusal = self._refusals.get(key)
         if refusal is None or refusal.basis != self.basis(key, policy) or self._monotonic() - refusal.at >= STANDS_SECONDS:
             return None
-        return refusal.answer
+        return refusal.standing
 
     def forget(self, key: Key) -> None:
         """The job is gone, or something else than before."""
