@@ -9,7 +9,7 @@ import pytest
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.admission import settled
 from hyperscale.model import constants
-from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Deferral
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.observed.reconcile_input import AdmissionAnswer
@@ -222,6 +222,28 @@ async def test_running_jobs_count_with_what_is_left_of_their_predicted_time() ->
     assert share.key == "team/a"
     assert share.remaining_seconds == pytest.approx(total - 100.0)
     assert share.gpus == len(plans[first].workers)
+
+
+async def test_more_waiting_jobs_than_a_question_holds_are_asked_about_in_a_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(nodes=2, gpus=2)
+    assert await stage.run(stage.add("running", epochs=10**6, workers={"minReplicas": 1, "maxReplicas": 1}))
+    questions: list[set[str]] = []
+
+    async def all_wait(question: AdmissionRequest, *_: object) -> AdmissionResult:
+        questions.append({job.request.job_key for job in question.jobs})
+        holds = (Deferral(job.request.job_key, "WaitingForBetterNodes", "", 10.0) for job in question.jobs)
+        return AdmissionResult(holds=tuple(holds), arrivals=question.arrivals)
+
+    monkeypatch.setattr(stage.planner, "turns", all_wait)
+    one = {"minReplicas": 1, "maxReplicas": 1}
+    keys = [stage.add(f"job-{number:03}", epochs=10 + number, workers=one, created=CREATED + number / 10) for number in range(200)]
+    for _ in range(3):
+        stage.now += 60.0
+        questions.clear()
+        for key in keys:
+            await stage.ask(key)
+        assert len(questions) <= 8
+        assert set.union(*questions) == {str(key) for key in keys}
 
 
 async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:

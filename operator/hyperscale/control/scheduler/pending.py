@@ -7,6 +7,7 @@ questions whenever capacity changes, not a hundred.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,8 @@ OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
 LATE_KINDS: Final = MAX_TURN_KINDS - 2
 """Different jobs of a question that may be there because they have waited beyond the bound; they may all wait for other nodes."""
+FIXED_JOBS: Final = MAX_TURN_JOBS // 2
+"""Jobs of a question that are there for their age or for being short."""
 
 
 @dataclass
@@ -148,7 +151,11 @@ class Pending:
     def question_about(
         self, asking: QueueEntry, others: Iterable[QueueEntry], free_gpus: int, starvation_seconds: float
     ) -> list[QueueEntry]:
-        """Whom one question is about, oldest first: the asking job, new ones, starving ones, the oldest and the shortest that may fit."""
+        """Whom one question is about, oldest first: the asking job, new ones, starving ones, the oldest and the shortest that may fit.
+
+        Where more jobs of these kinds wait, half of the places are for those that were asked about the longest time ago, so that the
+        rest need not ask a question each.
+        """
         now = self._clock()
 
         def starving(entry: QueueEntry) -> bool:
@@ -157,14 +164,22 @@ class Pending:
         may_fit = [entry for entry in others if not entry.asked or entry.least_gpus <= free_gpus or starving(entry)]
         by_age = sorted(may_fit, key=lambda entry: (not starving(entry), entry.asked, entry.waits_since, entry.key))
         by_index = sorted(may_fit, key=lambda entry: entry.index)
+        by_news = sorted(may_fit, key=lambda entry: (self._told_at(entry.key), entry.key))
         chosen, kinds = {asking.key: asking}, {asking.kind}
         late = [entry for entry in by_age if starving(entry)]
         for ranked, limit in ((late, LATE_KINDS), (by_age, OLDEST_KINDS + 1), (by_index, MAX_TURN_KINDS)):
             for entry in ranked:
-                if len(chosen) < MAX_TURN_JOBS and (entry.kind in kinds or len(kinds) < limit):
-                    chosen[entry.key] = entry
+                if len(kinds) < limit:
                     kinds.add(entry.kind)
+        for ranked, most in ((late, FIXED_JOBS), (by_age, FIXED_JOBS // 2), (by_index, FIXED_JOBS), (by_news, MAX_TURN_JOBS)):
+            for entry in ranked:
+                if len(chosen) < most and entry.kind in kinds:
+                    chosen[entry.key] = entry
         return sorted(chosen.values(), key=lambda entry: (entry.waits_since, entry.key))
+
+    def _told_at(self, key: Key) -> float:
+        verdict = self._told.get(key)
+        return verdict.at if verdict is not None else -math.inf
 
     def queued(self, asked: Sequence[QueueEntry]) -> tuple[QueuedJob, ...]:
         """The jobs as a question has them; `asked` are the oldest first."""
