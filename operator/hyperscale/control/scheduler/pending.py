@@ -8,6 +8,7 @@ questions whenever capacity changes, not a hundred.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from hyperscale.control.scheduler.queue_entry import (
     taught_entry,
     taught_since,
 )
-from hyperscale.control.scheduler.queue_verdict import CachedVerdict, SnapshotNumbers
+from hyperscale.control.scheduler.queue_verdict import CachedVerdict, Grant, SnapshotNumbers
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import (
     MAX_TURN_JOBS,
@@ -56,13 +57,6 @@ FIXED_JOBS: Final = MAX_TURN_JOBS // 2
 """Jobs of a question that are there for their age or for being short."""
 
 
-@dataclass
-class _Grant:
-    verdict: CachedVerdict
-    passes: int = 0
-    """Passes over the job that ended without taking it."""
-
-
 @dataclass(frozen=True)
 class _Ranking:
     """Pending jobs in the order in which they go, as long as the world's version stays."""
@@ -77,13 +71,17 @@ class _Ranking:
 class Pending:
     """The pending jobs of all policies, and what was decided."""
 
-    def __init__(self, cache: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cache: ClusterCache, reader: JobReader, clock: Callable[[], float], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """clock: Unix seconds; monotonic: seconds of a clock that is never set."""
         self._cache = cache
         self._reader = reader
         self._clock = clock
+        self._monotonic = monotonic
         self._entries: dict[Key, QueueEntry] = {}
         self._told: dict[Key, CachedVerdict] = {}
-        self._grants: dict[Key, _Grant] = {}
+        self._grants: dict[Key, Grant] = {}
         self._snapshots = SnapshotNumbers()
         self._ranking: _Ranking | None = None
         self._arrivals = ArrivalsSoFar(cache, clock)
@@ -143,7 +141,7 @@ class Pending:
         now = self._clock()
         for other in sorted(self._cache.releasing):
             stop = self._cache.jobs[other].status.last_preemption
-            ends = stop is not None and now - unix_seconds(stop.start_time) < KEPT_BACK_SECONDS
+            ends = stop is not None and abs(now - unix_seconds(stop.start_time)) < KEPT_BACK_SECONDS  # the clock may be set back
             if stop is not None and ends and str(key) not in stop.beneficiaries:
                 return other
         return None
@@ -216,7 +214,7 @@ class Pending:
             CachedVerdict,
             snapshot=self._snapshots.of(snapshot),
             version=self._cache.version,
-            at=self._clock(),
+            at=self._monotonic(),
             score=turns.score,
             fallbacks=turns.fallbacks,
             others=len(entries) - 1,
@@ -224,7 +222,7 @@ class Pending:
         for start in starts:
             entry = entries[start.key]
             entry.run_seconds, entry.asked = start.best_seconds, True
-            self._grants[entry.key] = _Grant(verdict(edition=entry.edition, policy=entry.policy, start=start, made_on=snapshot))
+            self._grants[entry.key] = Grant(verdict(edition=entry.edition, policy=entry.policy, start=start, made_on=snapshot))
         for hold in turns.holds:
             entry = entries[hold.key]
             if not hold.unseen:  # what an earlier question found out still says where it goes
@@ -238,7 +236,7 @@ class Pending:
         last = self._told.get(entry.key)
         score = last.score if last is not None else None
         number = self._snapshots.of(snapshot)
-        return CachedVerdict(entry.edition, entry.policy, number, self._cache.version, self._clock(), score, hold=hold)
+        return CachedVerdict(entry.edition, entry.policy, number, self._cache.version, self._monotonic(), score, hold=hold)
 
     def granted(self, entry: QueueEntry) -> CachedVerdict | None:
         """The plan that an earlier question gave to this job; it is taken with this."""
@@ -257,7 +255,7 @@ class Pending:
             return None
         same = verdict.snapshot == self._snapshots.of(snapshot) and verdict.version == self._cache.version
         lasts = min(VALID_SECONDS, (verdict.hold.retry_seconds or VALID_SECONDS) * 0.9)
-        return verdict if same and self._clock() - verdict.at < lasts else None
+        return verdict if same and self._monotonic() - verdict.at < lasts else None
 
     def place(self, entry: QueueEntry, starvation_seconds: float) -> tuple[int, int, QueueEntry | None]:
         """Place of the job among the pending ones of its policy, from 1; their number; and who goes first, None where it does."""

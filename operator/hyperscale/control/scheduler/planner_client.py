@@ -88,7 +88,7 @@ class Planning:
         self._planner = planner
         self._claims = claims
         self.waiting = Waiting(context)
-        self.pending = Pending(context.cache, context.reader, context.clock)
+        self.pending = Pending(context.cache, context.reader, context.clock, context.monotonic)
         self.running = Running(context.cache, context.reader, context.clock)
         self.admission = AdmissionScheduler(context, planner, self.pending, self.running)
         self.migration = MigrationPlanner(context, planner, self._request_for)

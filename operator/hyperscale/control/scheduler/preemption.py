@@ -272,7 +272,7 @@ class PreemptionPlanner(RunningJobEvaluator[PreemptionEvaluation]):
         stop = record.status.last_preemption if record is not None else None
         if record is None or stop is None or key in self._cache.unstarted or not is_preempted(record.status):
             return False
-        return self._clock() - unix_seconds(stop.start_time) < ENDING_SECONDS
+        return abs(self._clock() - unix_seconds(stop.start_time)) < ENDING_SECONDS  # the clock may be set back
 
     def _last(self, policy: PolicySpec) -> float:
         return next((at for asked, at in self._asked if asked == policy), -math.inf)

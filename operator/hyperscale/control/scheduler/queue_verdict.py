@@ -21,6 +21,7 @@ class CachedVerdict:
     version: int
     """Of the cache, after the question's plans were taken."""
     at: float
+    """By the clock that is never set."""
     score: QueueScore | None
     others: int = 0
     """Jobs that the question was about beside this one."""
@@ -29,6 +30,15 @@ class CachedVerdict:
     """What the plan of a start was made on; None for a job that waits, which may do so for days."""
     hold: Deferral | None = None
     fallbacks: tuple[str, ...] = ()
+
+
+@dataclass
+class Grant:
+    """A start that its job has not taken yet."""
+
+    verdict: CachedVerdict
+    passes: int = 0
+    """Passes over the job that ended without taking it."""
 
 
 class SnapshotNumbers:
