@@ -47,6 +47,21 @@ async def test_who_is_decided_on_by_others_neither_asks_nor_counts(labels: dict[
     assert stage.planner.questions == []
 
 
+async def test_a_waiting_job_that_is_given_to_kueue_is_the_queues_no_more_and_comes_back_without_the_label() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    assert await stage.run(stage.add("first"))
+    second = stage.add("second")
+    assert not await stage.run(second)
+    for labels, decided in (({constants.KUEUE_QUEUE_LABEL: "batch"}, False), ({}, True)):
+        record = stage.cache.jobs[second]
+        metadata = {**record.resource["metadata"], "labels": labels, "resourceVersion": str(int(record.version) + 1)}
+        stage.cache.see_job({"metadata": metadata, "spec": record.resource["spec"], "status": {}})
+        stage.now += 60.0
+        assert ((await stage.ask(second)).turn is not None) is decided
+        stage.planning.end_reconcile(second)
+        assert (second in [entry.key for entry in stage.planning.pending.others(None, POLICY)]) is decided
+
+
 async def test_order_of_arrival_asks_for_each_job_on_its_own() -> None:
     stage = Stage()
     policy = PolicySpec(queue=QueuePolicy(order=QueueOrder.ARRIVAL))

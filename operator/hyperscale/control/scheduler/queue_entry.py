@@ -15,6 +15,7 @@ from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, ru
 from hyperscale.control.specs.parsed_specs import JobReader, Json, metadata_of
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.control.status.reason_sets import HELD_BACK
+from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
 from hyperscale.model.api.preflight import is_held
@@ -25,7 +26,7 @@ from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.model.status import SUMMARY_CONDITION
 from hyperscale.planner.queue.job_class import kind_of
 
-SpecRevision = tuple[str, int, str]
+SpecRevision = tuple[str, int, str, str]
 
 
 @dataclass
@@ -155,9 +156,14 @@ def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
 
 
 def revision_of(record: JobRecord) -> SpecRevision:
-    """Differs where the spec does, or where the job was stopped for others again."""
+    """Differs where the spec does, where the job was stopped for others again, or where it is given to another queue.
+
+    A label changes no generation.
+    """
     stop = record.status.last_preemption
-    return record.uid, record.generation, stop.start_time if stop is not None and is_preempted(record.status) else ""
+    stopped_at = stop.start_time if stop is not None and is_preempted(record.status) else ""
+    labels = record.resource["metadata"].get("labels") or {}
+    return record.uid, record.generation, stopped_at, str(labels.get(constants.KUEUE_QUEUE_LABEL) or "")
 
 
 def is_as_asked(entry: QueueEntry, record: JobRecord | None) -> bool:
