@@ -48,7 +48,7 @@ from hyperscale.planner.check.drained_snapshot import added
 from hyperscale.planner.choice.given_order import plan_in_order
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.queue.arrivals import counted_lengths, counted_run
+from hyperscale.planner.queue.arrival_history import counted_lengths, counted_run
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.later_ends import claims_of_plan
 from hyperscale.planner.queue.options import Catalogue, run_seconds

@@ -12,8 +12,7 @@ from hyperscale.control.lifecycle.movable import short
 from hyperscale.control.lifecycle.queue_wait import is_pending
 from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.pending import Pending
-from hyperscale.control.scheduler.queue_entry import QueueEntry
-from hyperscale.control.scheduler.queue_verdict import CachedVerdict
+from hyperscale.control.scheduler.queue_entry import CachedVerdict, QueueEntry
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore
 from hyperscale.model.api.policy import PolicySpec

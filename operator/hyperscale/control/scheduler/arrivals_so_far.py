@@ -16,8 +16,7 @@ from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.history.corrections import COST_MODEL, RunAlone
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
-from hyperscale.planner.queue.arrival_history import FADING_JOBS
-from hyperscale.planner.queue.arrivals import counted, counted_lengths, counted_run
+from hyperscale.planner.queue.arrival_history import FADING_JOBS, counted, counted_lengths, counted_run
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 from hyperscale.util.rfc3339 import unix_seconds
 

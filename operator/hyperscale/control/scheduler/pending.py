@@ -19,19 +19,20 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.queue_wait import queued_since
 from hyperscale.control.scheduler.arrivals_so_far import ArrivalsSoFar
 from hyperscale.control.scheduler.queue_entry import (
+    CachedVerdict,
+    Grant,
     QueueEntry,
+    SnapshotNumbers,
     is_as_asked,
     is_held_back,
     may_start,
+    of_one_question,
     revision_of,
     taught_entry,
     taught_since,
 )
-from hyperscale.control.scheduler.queue_verdict import CachedVerdict, Grant, SnapshotNumbers
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import (
-    MAX_TURN_JOBS,
-    MAX_TURN_KINDS,
     AdmissionResult,
     Arrivals,
     Deferral,
@@ -49,12 +50,6 @@ VALID_SECONDS: Final = 20.0
 """What was decided is asked again after so long even where nothing seems to have changed: measurements may have."""
 KEPT_BACK_SECONDS: Final = 60.0
 """A job that is not to gain by a stop waits no longer than this for the pods of the stopped job to end."""
-OLDEST_KINDS: Final = 2
-"""Different jobs of a question that are there for their age; the others for being short."""
-LATE_KINDS: Final = MAX_TURN_KINDS - 2
-"""Different jobs of a question that may be there because they have waited beyond the bound; they may all wait for other nodes."""
-FIXED_JOBS: Final = MAX_TURN_JOBS // 2
-"""Jobs of a question that are there for their age or for being short."""
 
 
 @dataclass(frozen=True)
@@ -163,17 +158,7 @@ class Pending:
         by_age = sorted(may_fit, key=lambda entry: (not starving(entry), entry.asked, entry.waits_since, entry.key))
         by_index = sorted(may_fit, key=lambda entry: entry.index)
         by_news = sorted(may_fit, key=lambda entry: (self._told_at(entry.key), entry.key))
-        chosen, kinds = {asking.key: asking}, {asking.kind}
-        late = [entry for entry in by_age if starving(entry)]
-        for ranked, limit in ((late, LATE_KINDS), (by_age, OLDEST_KINDS + 1), (by_index, MAX_TURN_KINDS)):
-            for entry in ranked:
-                if len(kinds) < limit:
-                    kinds.add(entry.kind)
-        for ranked, most in ((late, FIXED_JOBS), (by_age, FIXED_JOBS // 2), (by_index, FIXED_JOBS), (by_news, MAX_TURN_JOBS)):
-            for entry in ranked:
-                if len(chosen) < most and entry.kind in kinds:
-                    chosen[entry.key] = entry
-        return sorted(chosen.values(), key=lambda entry: (entry.waits_since, entry.key))
+        return of_one_question(asking, [entry for entry in by_age if starving(entry)], by_age, by_index, by_news)
 
     def _told_at(self, key: Key) -> float:
         verdict = self._told.get(key)

@@ -1,10 +1,11 @@
-"""One pending job as the queue sees it, and whether it is the queue's at all. Pure."""
+"""One pending job as the queue sees it, whether the queue decides on it, and with which others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,9 +17,11 @@ from hyperscale.control.specs.parsed_specs import JobReader, Json, metadata_of
 from hyperscale.control.specs.plan_question import question_about
 from hyperscale.control.status.reason_sets import HELD_BACK
 from hyperscale.model import constants
+from hyperscale.model.admission_query import MAX_TURN_JOBS, MAX_TURN_KINDS, Deferral, QueueScore, Start
 from hyperscale.model.api.job import JobSpec, PreflightMode
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
 from hyperscale.model.api.preflight import is_held
+from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.history.corrections import Corrections
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration, Plan
@@ -27,6 +30,15 @@ from hyperscale.model.status import SUMMARY_CONDITION
 from hyperscale.planner.queue.job_class import kind_of
 
 SpecRevision = tuple[str, int, str, str]
+
+OLDEST_KINDS: Final = 2
+"""Different jobs of a question that are there for their age; the others for being short."""
+LATE_KINDS: Final = MAX_TURN_KINDS - 2
+"""Different jobs of a question that may be there because they have waited beyond the bound; they may all wait for other nodes."""
+FIXED_JOBS: Final = MAX_TURN_JOBS // 2
+"""Jobs of a question that are there for their age or for being short."""
+
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -175,3 +187,74 @@ def waits(record: JobRecord, recorded: Plan | None) -> bool:
     """Neither planned nor ended nor being deleted; `recorded`, the job's plan, is stale after a preemption."""
     unplanned = recorded is None or is_preempted(record.status)
     return unplanned and not run_is_over(record.status) and not record.resource["metadata"].get("deletionTimestamp")
+
+
+@dataclass(frozen=True)
+class CachedVerdict:
+    """What a question said of one job."""
+
+    edition: SpecRevision
+    policy: PolicySpec
+    snapshot: int
+    """Number of the snapshot (`SnapshotNumbers`)."""
+    version: int
+    """Of the cache, after the question's plans were taken."""
+    at: float
+    """By the clock that is never set."""
+    score: QueueScore | None
+    others: int = 0
+    """Jobs that the question was about beside this one."""
+    start: Start | None = None
+    made_on: ClusterSnapshot | None = None
+    """What the plan of a start was made on; None for a job that waits, which may do so for days."""
+    hold: Deferral | None = None
+    fallbacks: tuple[str, ...] = ()
+
+
+@dataclass
+class Grant:
+    """A start that its job has not taken yet."""
+
+    verdict: CachedVerdict
+    passes: int = 0
+    """Passes over the job that ended without taking it."""
+
+
+class SnapshotNumbers:
+    """Tells snapshots apart and keeps the last one only: those of large clusters take megabytes each."""
+
+    def __init__(self) -> None:
+        self._last: ClusterSnapshot | None = None
+        self._number = 0
+
+    def of(self, snapshot: ClusterSnapshot) -> int:
+        """The number of a snapshot; one that comes again after another counts as new."""
+        if snapshot is not self._last:
+            self._last, self._number = snapshot, self._number + 1
+        return self._number
+
+
+def of_one_question(
+    asking: QueueEntry, late: list[QueueEntry], by_age: list[QueueEntry], by_index: list[QueueEntry], by_news: list[QueueEntry]
+) -> list[QueueEntry]:
+    """Whom of these jobs one question is about, oldest first.
+
+    late:     those that have waited beyond the bound
+    by_index: the shortest first
+    by_news:  those first that were asked about the longest time ago
+    """
+    kinds = {asking.kind}
+    for ranked, limit in ((late, LATE_KINDS), (by_age, OLDEST_KINDS + 1), (by_index, MAX_TURN_KINDS)):
+        _fill(kinds, [entry.kind for entry in ranked], limit)
+    keys = {asking.key}
+    for ranked, limit in ((late, FIXED_JOBS), (by_age, FIXED_JOBS // 2), (by_index, FIXED_JOBS), (by_news, MAX_TURN_JOBS)):
+        _fill(keys, [entry.key for entry in ranked if entry.kind in kinds], limit)
+    chosen = [asking, *(entry for entry in by_age if entry.key in keys and entry.key != asking.key)]
+    return sorted(chosen, key=lambda entry: (entry.waits_since, entry.key))
+
+
+def _fill(chosen: set[Item], ranked: Iterable[Item], most: int) -> None:
+    """Add what comes first until there are `most`."""
+    for item in ranked:
+        if len(chosen) < most:
+            chosen.add(item)

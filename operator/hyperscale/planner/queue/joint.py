@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.planner.queue.arrivals import history_of
+from hyperscale.planner.queue.arrival_history import history_of
 from hyperscale.planner.queue.deferrals import deferrals, unseen
 from hyperscale.planner.queue.later_ends import Ending, LaterEnd, LaterTerms, claims_of_plan, later_ends
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, run_seconds

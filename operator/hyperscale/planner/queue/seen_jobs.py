@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from hyperscale.model.admission_query import AdmissionRequest, Arrivals, QueuedJob
 from hyperscale.model.api.policy import QueuePolicy
-from hyperscale.planner.queue.arrival_history import gap_variation, load
-from hyperscale.planner.queue.arrivals import counted, history_of
+from hyperscale.planner.queue.arrival_history import counted, gap_variation, history_of, load
 from hyperscale.planner.queue.likeness import QueueProfile
 from hyperscale.planner.queue.options import Catalogue, CatalogueEntry
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
