@@ -174,6 +174,20 @@ def test_the_last_xid_stays_known_and_belongs_to_its_gpu(nvml: FakeNvml) -> None
     reader.close()
 
 
+@pytest.mark.parametrize(
+    ("numbers", "served"), [((31, 43), 43), ((79, 45), 79), ((45, 79), 79), ((119, 154, 45, 13), 154), ((154, 119), 119)]
+)
+def test_a_harmless_xid_does_not_hide_one_that_asks_for_a_reset(nvml: FakeNvml, numbers: tuple[int, ...], served: int) -> None:
+    reader = Nvml()
+    reader.read(100.0)
+    for at, number in enumerate(numbers):
+        nvml.xid(1, number)
+        if at % 2:
+            reader.read(110.0 + at)
+    assert [gpu.figures["DCGM_FI_DEV_XID_ERRORS"] for gpu in reader.read(120.0).gpus] == [0, served]
+    reader.close()
+
+
 def test_an_xid_stays_with_its_gpu_when_the_indices_move(nvml: FakeNvml) -> None:
     reader = Nvml()
     reader.read(100.0)

@@ -101,6 +101,19 @@ def test_a_gpu_with_a_hardware_error_is_avoided_and_named() -> None:
     assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n0", "GPUFault")]
 
 
+@pytest.mark.parametrize("xid", [46, 48, 62, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 136, 140, 143, 149, 150, 151, 154, 156, 158])
+def test_a_gpu_whose_last_xid_asks_for_a_reset_is_avoided(xid: int) -> None:
+    broken = gpu_node("n0", gpus=(Gpu(uuid="GPU-0", utilization_ratio=measured(0.0), last_xid=measured(float(xid))),))
+    plan = planned(snapshot(broken, gpu_node("n1"), gpu_node("n2")), training(**PAIR))
+    assert [(entry.node, entry.message) for entry in plan.rejected] == [("n0", f"GPU GPU-0 reported XID {xid}")]
+
+
+@pytest.mark.parametrize("xid", [0, 13, 31, 43, 45, 69, 109, 121, 137, 144, 155])
+def test_a_gpu_whose_last_xid_says_nothing_of_the_hardware_is_planned(xid: int) -> None:
+    sound = gpu_node("n0", gpus=(Gpu(uuid="GPU-0", utilization_ratio=measured(0.0), last_xid=measured(float(xid))),))
+    assert nodes_of(planned(snapshot(sound, gpu_node("n1")), training(**PAIR))) == {"n0", "n1"}
+
+
 def test_gpus_held_by_other_pods_do_not_make_the_free_ones_look_busy() -> None:
     half = gpu_node(
         "n0",

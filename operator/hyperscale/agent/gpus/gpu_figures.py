@@ -34,7 +34,7 @@ FIGURES: Final[Mapping[str, GpuFigure]] = {
     PCIE_REPLAYS: GpuFigure("counter", "Total number of PCIe retries (dcgm-exporter: DCGM_FI_DEV_PCIE_REPLAY_COUNTER)."),
     "DCGM_FI_DEV_GPU_UTIL": GpuFigure("gauge", "GPU utilization (in %).", 100),
     "DCGM_FI_DEV_MEM_COPY_UTIL": GpuFigure("gauge", "Memory utilization (in %).", 100),
-    "DCGM_FI_DEV_XID_ERRORS": GpuFigure("gauge", "Last XID error seen since the agent started, 0 for none."),
+    "DCGM_FI_DEV_XID_ERRORS": GpuFigure("gauge", "Last XID error since the agent started, one that asks for a reset first; 0 for none."),
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": GpuFigure("gauge", "Why the clocks are lowered: NVML's bit mask of clock event reasons."),
     "DCGM_FI_DEV_FB_FREE": GpuFigure("gauge", "Framebuffer memory free (in MiB).", 2.0**24),
     "DCGM_FI_DEV_FB_USED": GpuFigure("gauge", "Framebuffer memory used (in MiB).", 2.0**24),

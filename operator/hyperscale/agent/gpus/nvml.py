@@ -15,6 +15,7 @@ from hyperscale.agent.gpus.nvml_figures import READERS
 from hyperscale.agent.gpus.nvml_mig import instances
 from hyperscale.agent.gpus.nvml_paths import normal_bus_id, paths
 from hyperscale.agent.state import AgentState, DriverCondition, worst
+from hyperscale.util.xids import graver
 
 PATHS_EVERY: Final = 6
 """Readings between two looks at the ways between GPUs: links go down rarely, and asking costs some hundred calls."""
@@ -46,7 +47,7 @@ class Nvml:
         self._watched: dict[int, str] = {}
         """UUIDs, by index, of the GPUs whose XIDs are taken."""
         self._xids: dict[str, int] = {}
-        """Last XID by UUID: indices move when a GPU is gone."""
+        """Gravest and latest XID by UUID: indices move when a GPU is gone."""
         self._handles: dict[int, Any] = {}
         self._totals: dict[str, tuple[float, Mapping[str, float]]] = {}
         """When and what the running totals of a GPU were last, by UUID."""
@@ -132,7 +133,7 @@ class Nvml:
                 continue
 
     def _take_events(self) -> None:
-        """Empty the queue of XIDs; which one came last stays known until the agent ends."""
+        """Empty the queue of XIDs; the last grave one, else the last of all, stays known until the agent ends."""
         if self._events is None:
             return
         by_address = {_address(handle): index for index, handle in self._handles.items()}
@@ -145,7 +146,8 @@ class Nvml:
                 return
             uuid = self._watched.get(by_address.get(_address(event.device), -1))
             if uuid and event.eventType & _XID_EVENTS:
-                self._xids[uuid] = int(event.eventData)
+                # A fatal error ends the programs on the GPU, which report harmless ones after it.
+                self._xids[uuid] = graver(self._xids.get(uuid, 0), int(event.eventData))
 
     def _gpu(self, index: int, now: float, figures: bool) -> GpuReading:
         """One GPU; what goes wrong with it stays with it, unless NVML as a whole is gone."""

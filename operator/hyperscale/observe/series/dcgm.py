@@ -1,6 +1,7 @@
 """DCGM exporter series to the GPUs of every node. Pure.
 
 `last_xid` is sticky: the exporter repeats the last XID number until it restarts, also long after the fault was dealt with.
+A harmless XID hides a fatal one before it, as 45 often does; our agent serves the fatal one.
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ from hyperscale.planner.problem.affinity import meets, shown
 from hyperscale.planner.problem.figures import gpu_memory_bytes
 from hyperscale.planner.problem.node_room import GIB, ROUNDING, amount_text, free_cpu, free_further, free_memory
 from hyperscale.planner.problem.worker_demand import Failure, WorkerDemand
+from hyperscale.util.xids import HARDWARE_XIDS
 
-HARDWARE_XIDS: Final = frozenset({48, 63, 64, 74, 79, 92, 94, 95})
-"""XID errors that mean broken memory, a broken NVLink or a GPU that fell off the bus (NVIDIA's XID catalogue); they stay until a reset."""
 EVICTING_EFFECTS: Final = ("NoSchedule", "NoExecute")
 Check = Callable[[Node, "WorkerDemand"], Failure | None]
 
