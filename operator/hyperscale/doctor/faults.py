@@ -57,6 +57,7 @@ class Fault(enum.StrEnum):
     NO_GPU_NODES = "NoGPUNodes"
     DEVICE_PLUGIN_MISSING = "DevicePluginMissing"
     DEVICE_PLUGIN_SILENT = "DevicePluginSilent"
+    GPUS_BY_CLAIM = "GPUsByClaim", FindingState.INFO
     GPUS_UNHEALTHY = "GPUsUnhealthy", FindingState.WARNING
     GPUS_SLICED = "GPUsSliced", FindingState.INFO
     GPUS_SHARED = "GPUsShared", FindingState.INFO

@@ -94,6 +94,11 @@ def plugin(**changes: Any) -> WorkloadFacts:
     return changed(made, **changes)
 
 
+def dra_driver(**changes: Any) -> WorkloadFacts:
+    images = ("registry.k8s.io/dra-driver-nvidia/dra-driver-nvidia-gpu:v0.4.0",)
+    return changed(WorkloadFacts("DaemonSet", "nvidia-dra", "nvidia-dra-driver-gpu-kubelet-plugin", {}, 3, 3, images), **changes)
+
+
 def kueue_controller(**changes: Any) -> WorkloadFacts:
     made = WorkloadFacts("Deployment", "kueue-system", "kueue-controller-manager", {}, 1, 1, ("registry.k8s.io/kueue/kueue:v0.14.0",))
     return changed(made, **changes)

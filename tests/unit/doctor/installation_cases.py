@@ -25,6 +25,7 @@ from tests.unit.doctor.doctor_facts import (
     changed,
     crds,
     divided,
+    dra_driver,
     facts,
     kueue_controller,
     lease,
@@ -105,6 +106,18 @@ INSTALLATION_CASES = (
         ERROR,
     ),
     Case(Fault.DEVICE_PLUGIN_SILENT, facts(nodes=(node("gpu-1"), node("gpu-2"), node("gpu-3", 0))), "nvidia-smi", ERROR),
+    Case(
+        Fault.GPUS_BY_CLAIM,
+        facts(nodes=tuple(node(name, 0) for name in NODES), workloads=(operator(), agent(), mpi_operator(), dra_driver())),
+        "one or the other for its GPUs, not both",
+        ERROR,
+    ),
+    Case(
+        Fault.GPUS_BY_CLAIM,
+        facts(nodes=(node("gpu-1"), node("gpu-2"), node("gpu-3", 0)), workloads=(operator(), *OTHERS[:2], dra_driver(), plugin(wanted=2))),
+        "one or the other for its GPUs, not both",
+        INFO,
+    ),
     Case(
         Fault.GPUS_UNHEALTHY,
         facts(

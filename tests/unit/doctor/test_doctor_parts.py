@@ -114,6 +114,8 @@ def test_workloads_that_no_check_looks_at_are_not_kept() -> None:
 
     assert narrow.matters(raw("kueue-controller-manager", "x"))
     assert narrow.matters(raw("x", "registry/team/mpi-operator:1"))
+    assert narrow.matters(raw("nvidia-dra-driver-gpu-kubelet-plugin", "x"))
+    assert narrow.matters(raw("gpu-dra-kubelet-plugin", "x"))
     assert not narrow.matters(raw("web", "nginx:1"))
 
 

@@ -77,7 +77,10 @@ def matters(raw: Json) -> bool:
     return labels.get("app.kubernetes.io/part-of") == "hyperscale" or any(part in text for part in _PARTS for text in texts)
 
 
-_PARTS: Final = ("hyperscale", "operator:", "agent:", "mpi-operator", "device-plugin", "gpu-feature-discovery", "gfd", "kueue", "dcgm")
+_PARTS: Final = (
+    *("hyperscale", "operator:", "agent:", "mpi-operator", "kueue"),
+    *("device-plugin", "dra-driver", "dra-kubelet-plugin", "gpu-feature-discovery", "gfd", "dcgm"),
+)
 
 
 def pod(raw: Json) -> Pod:
