@@ -134,6 +134,7 @@ INSTALLATION_CASES = (
     Case(Fault.GPUS_SLICED, facts(nodes=tuple(map(sliced, NODES))), "nvidia-smi -mig 0", ERROR),
     Case(Fault.GPUS_SHARED, facts(nodes=(*map(node, NODES[:2]), shared("gpu-3"))), "sharing.timeSlicing", INFO),
     Case(Fault.GPUS_SHARED, facts(nodes=tuple(map(shared, NODES))), "sharing.mps", ERROR),
+    Case(Fault.GPUS_SHARED, facts(nodes=tuple(divided(name, 1, gpu__product="NVIDIA-A10-4Q") for name in NODES)), "whole card", ERROR),
     Case(
         Fault.TOPOLOGY_LABELS_MISSING,
         facts(nodes=tuple(node(name, zone=None, topology_rack=None) for name in NODES)),

@@ -21,6 +21,7 @@ DIVIDED: tuple[tuple[dict[str, Any], Fault, str], ...] = (
     (divided("gpu-3", 8, gpu__replicas="4"), Fault.GPUS_SHARED, "4 times"),
     (divided("gpu-3", 8, gpu__count="2"), Fault.GPUS_SHARED, "offers 8 GPUs and has 2"),
     (divided("gpu-3", gpu__sharing_strategy="mps"), Fault.GPUS_SHARED, "mps"),
+    (divided("gpu-3", 1, gpu__product="NVIDIA-A10-4Q", vgpu__present="true"), Fault.GPUS_SHARED, "vGPUs of 4 GB"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Nodes that offer parts of GPUs instead of whole ones: MIG slices, time slicing, MPS. The planner leaves them out. Pure."""
+"""Nodes that offer parts of GPUs instead of whole ones: MIG slices, time slicing, MPS, vGPUs. Plans leave them out. Pure."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ _TEXTS: Final = {
         "nvidia-smi -mig 0 on the node and a restart of the device plugin; on GKE a node pool without gpuPartitionSize",
     ),
     Fault.GPUS_SHARED: (
-        "whose GPUs several pods share",
+        "whose GPUs several pods or virtual machines share",
         ", and others on it would slow down all ranks",
         "where ranks should run: remove sharing.timeSlicing and sharing.mps from the device plugin's configuration of these nodes "
-        "(label nvidia.com/device-plugin.config); on GKE a node pool without GPU sharing",
+        "(label nvidia.com/device-plugin.config); on GKE a node pool without GPU sharing; "
+        "of vGPUs the profile or size of machine with a whole card (A10-24Q, Azure's NV36ads A10 v5)",
     ),
 }
 

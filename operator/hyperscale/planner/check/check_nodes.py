@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -9,12 +10,15 @@ from hyperscale.model import constants
 from hyperscale.model.cluster import Node, Taint
 from hyperscale.model.plan import WorkerPlacement
 from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.products import CARD_GIGABYTES
 from hyperscale.planner.check.check_needs import lacking, unmet_rules
 from hyperscale.util.quantity import shortest
 
 BLOCKING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 RENDERED_TOLERATION: Final = Toleration(key=constants.GPU_RESOURCE, operator="Exists")
 """Every rendered worker has it; see control/render/template.py."""
+VGPU: Final = re.compile(r"(.*)-([0-9]+)(?:[ABCQ]|B4|CME)", re.IGNORECASE)
+"""Product of a virtual machine's GPU: the card, and the gigabytes that the machine has of the card."""
 Finding = tuple[str, str]
 """Reason of a `Rejection`, and a sentence that starts with the node's name."""
 
@@ -94,7 +98,16 @@ def _part_of_a_gpu(node: Node, request: PlanRequest) -> str | None:
         return f"offers slices of GPUs ({product})"
     if product.upper().endswith("-SHARED") or (replicas.strip("0123456789") == "" and replicas.lstrip("0") not in ("", "1")):
         return "offers GPUs that several pods share"
-    return None
+    return f"offers parts of GPUs by vGPU ({product})" if _part_by_vgpu(product) else None
+
+
+def _part_by_vgpu(product: str) -> bool:
+    """Whether a virtual machine has less than a card's memory, or a card that no table names."""
+    if (vgpu := VGPU.fullmatch(product)) is None:
+        return False
+    card = re.sub("^(nvidia|grid)-", "", vgpu[1].lower().replace(" ", "-"))
+    names = [name for name in CARD_GIGABYTES if card.startswith(name.lower())]
+    return not names or int(vgpu[2]) < CARD_GIGABYTES[max(names, key=len)]
 
 
 def _wrong_product(node: Node, request: PlanRequest) -> str | None:

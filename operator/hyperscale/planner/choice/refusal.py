@@ -124,7 +124,7 @@ def _advice(problem: Problem, dominant: str, available: int) -> str:
         "GPUMemory": "Try a smaller spec.workers.gpuMemory or spec.model.batchSize.",
         "GPUProduct": "Try other values in spec.workers.gpuProducts.",
         "MIGDevice": "Switch MIG off there, or add nodes with whole GPUs.",
-        "SharedGPU": "Switch the sharing of GPUs off there, or add nodes with whole GPUs.",
+        "SharedGPU": "Switch the sharing of GPUs off there (a vGPU: take a whole card), or add nodes with whole GPUs.",
         "NodeSelector": "Check spec.placement.nodeSelector against the nodes' labels.",
         "Constraint": "Check spec.placement.topology.required against the nodes' labels.",
         "Tainted": "Add a toleration to spec.workers.template.",

@@ -123,6 +123,8 @@ UNFIT: list[tuple[str, ClusterSnapshot, PlanRequest, str]] = [
     ("SharedGPU", with_b(labels={"nvidia.com/gpu.product": "T4-SHARED"}), request(), "node-b offers GPUs that several pods share"),
     ("SharedGPU", with_b(labels={"nvidia.com/gpu.replicas": "4"}), request(), "node-b offers GPUs that several pods share"),
     ("SharedGPU", with_b(labels={"nvidia.com/gpu.product": "A100-MIG-1g.5gb"}), request(), "node-b offers slices of GPUs"),
+    ("SharedGPU", with_b(labels={"nvidia.com/gpu.product": "NVIDIA-A10-4Q"}), request(), "node-b offers parts of GPUs by vGPU"),
+    ("SharedGPU", with_b(labels={"nvidia.com/gpu.product": "GRID-X9-80C"}), request(), "node-b offers parts of GPUs by vGPU"),
     (
         "GPUProduct",
         with_b(gpu_product="T4"),
