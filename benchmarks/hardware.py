@@ -180,17 +180,29 @@ def ring(point: Point, inside: Callable[[Point], tuple[float, float]]) -> float:
 
 
 def ours(point: Point) -> float:
-    """Bus bandwidth of the planner's fastest collective, GB/s: 2 (n - 1) / n of the message over the time, as nccl-tests has it."""
+    """Bus bandwidth of the planner's fastest collective, GB/s, as plans count it: any two GPUs of a node exchange at one rate."""
+    return busbw(point, exchange_of(point.product, None, point.gpus).bandwidth)
+
+
+def with_rings(point: Point) -> float:
+    """The same where a ring uses all NVLinks of a board that joins its GPUs without switches; plans do not count that."""
+    return busbw(point, exchange_of(point.product, None, point.gpus).ring)
+
+
+def busbw(point: Point, inside_bytes_per_second: float) -> float:
+    """Bus bandwidth of the fastest collective, GB/s: 2 (n - 1) / n of the message over the time, as nccl-tests has it."""
     ranks = point.nodes * point.gpus
     inside = exchange_of(point.product, None, point.gpus)
     algorithms = allreduce(ranks, point.nodes, inside.sharp if point.sharp else 0.0)
     between = point.latency_seconds, 1.0 / point.card_bytes_per_second if point.nodes > 1 else 0.0
-    seconds = min(each.seconds(point.message_bytes, between, (inside.latency_seconds, 1.0 / inside.ring)) for each in algorithms)
+    hops = inside.latency_seconds, 1.0 / inside_bytes_per_second
+    seconds = min(each.seconds(point.message_bytes, between, hops) for each in algorithms)
     return 2.0 * (ranks - 1) / ranks * point.message_bytes / seconds / 1e9
 
 
 METHODS: Final[dict[str, Callable[[Point], float]]] = {
     OURS: ours,
+    "rings of boards": with_rings,
     "flat ring": lambda point: ring(point, flat),
     "nominal rates": lambda point: ring(point, nominal),
     "25 GB/s": lambda point: ring(point, constant),
