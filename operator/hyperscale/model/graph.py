@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
+from hyperscale.model.link_arrays import Estimates as Estimates
+from hyperscale.model.link_arrays import Inside as Inside
+from hyperscale.model.link_arrays import LinkCosts as LinkCosts
+from hyperscale.model.link_arrays import MeasuredLinks as MeasuredLinks
+from hyperscale.model.link_arrays import PairEstimate as PairEstimate
+from hyperscale.model.link_arrays import Tiers as Tiers
 from hyperscale.model.shared_resources import Fabrics as Fabrics
 from hyperscale.model.shared_resources import Machine as Machine
 from hyperscale.model.shared_resources import plain_machine as plain_machine
@@ -25,97 +31,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 MAX_TABLE_NODES: Final = 1_500
 """Nodes of which a table says where each pair's link is: 9 MB. Among more, links are looked up by bisection."""
-KEPT_RESULTS: Final = 19
-"""Arrays of the nodes, doubts about figures, hidden GPUs, and the checks of sixteen different demands of a worker."""
-
-
-@dataclass(frozen=True)
-class LinkCosts:
-    """Costs of every ordered pair of k chosen nodes; row = source, column = destination.
-
-    Where a node meets itself, the figures are those between two of its GPUs.
-    """
-
-    latency_seconds: FloatArray
-    """(k, k) one way; +inf where two nodes cannot talk."""
-
-    bandwidth_bytes_per_second: FloatArray
-    """(k, k) sustained one way; 0 where two nodes cannot talk."""
-
-    measured: BoolArray
-    """(k, k) True where both figures come from the pair's own samples; where a node meets itself, see `Inside.stated`."""
-
-    @property
-    def reachable(self) -> BoolArray:
-        """(k, k) True where both directions can talk; the diagonal is True."""
-        talks = np.isfinite(self.latency_seconds) & (self.bandwidth_bytes_per_second > 0)
-        both: BoolArray = talks & talks.T
-        return both
-
-
-@dataclass(frozen=True)
-class Tiers:
-    """Estimated link figures by what two nodes have in common, widest first."""
-
-    names: tuple[str, ...]
-    """"" for nothing in common, then the topology levels."""
-
-    latency_seconds: FloatArray
-    """(levels + 1,) one way."""
-
-    bandwidth_bytes_per_second: FloatArray
-    """(levels + 1,) sustained one way."""
-
-
-@dataclass(frozen=True)
-class MeasuredLinks:
-    """Directed links of the snapshot in coordinate form, sorted by key; what cannot be used is NaN, the bandwidth of a dead link 0."""
-
-    key: IntArray
-    """(m,) source × n + destination."""
-
-    latency_seconds: FloatArray
-    """(m,)"""
-    bandwidth_bytes_per_second: FloatArray
-    """(m,)"""
-    confidence: FloatArray
-    """(m,) the lesser of both samples' confidences; 1 where neither is known."""
-    answered: BoolArray | None = None
-    """(m,) True where a sample tells whether the link is alive, also one that counts for nothing else. None: where a figure is usable."""
-
-
-class PairEstimate(Protocol):
-    """How one figure of an unmeasured pair is estimated; see `hyperscale.planner.graph.completion`."""
-
-    def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
-        """(r, c) figures; tier_figures (r, c) are what the topology tier alone says."""
-
-    def expected_errors(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
-        """(r, c) relative error to expect, 0..1; tier (r, c)."""
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """Of both figures."""
-
-    latency: PairEstimate
-    bandwidth: PairEstimate
-
-
-@dataclass(frozen=True)
-class Inside:
-    """Links between two GPUs of one node, any two, one way."""
-
-    latency_seconds: FloatArray
-    """(n,)"""
-    bandwidth_bytes_per_second: FloatArray
-    """(n,) sustained."""
-    stated: BoolArray
-    """(n,) True where an agent or the policy states the bandwidth, False where it is assumed for the product."""
-    ring_bytes_per_second: FloatArray
-    """(n,) what a ring through all GPUs of the node moves. A board that joins its GPUs pair by pair has more than one pair's figure."""
-    sharp_efficiency: FloatArray
-    """(n,) part of the links' rate that collectives reach where NVSwitches add up the data (NVLink SHARP); 0 where they do not."""
+KEPT_RESULTS: Final = 20
+"""Arrays of the nodes, doubts about figures, hidden GPUs, the pod network, and the checks of sixteen different demands of a worker."""
+POD_NETWORK: Final = "pod network"
 
 
 @dataclass(frozen=True)
@@ -139,6 +57,8 @@ class ClusterGraph:
     links: MeasuredLinks
     inside: Inside
     machine: Machine
+    pod_links: MeasuredLinks | None = None
+    """`links` with those between nodes of one fast network too, as agents measure them on the pod network; None where all count."""
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
     results: Memo[Any] = field(default_factory=lambda: Memo(KEPT_RESULTS), init=False, repr=False, compare=False)
@@ -234,12 +154,29 @@ class ClusterGraph:
         """(r, c) latency and bandwidth that the common tier alone says; on one fast network, its latency and the cards' rate."""
         latency, bandwidth = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
         fabric, card = self.machine.fabric, self.card_bytes_per_second
-        if fabric is None or not fabric.members.any():
+        if fabric is None or not fabric.network.any():
             return latency, bandwidth
-        shared = np.logical_and.outer(fabric.members[rows], fabric.members[columns]) & fabric.tiers[tier]
+        shared = self.fabric_between(rows, columns, tier)
         hop = np.maximum.outer(fabric.hop_seconds[rows], fabric.hop_seconds[columns])
         carried = np.minimum.outer(card[rows], card[columns])
         return np.where(shared & np.isfinite(hop), hop, latency), np.where(shared & np.isfinite(carried), carried, bandwidth)
+
+    def fabric_between(self, rows: IntArray, columns: IntArray, tier: IntArray) -> BoolArray:
+        """(r, c) True where two nodes with that tier in common are on one fast network."""
+        fabric = self.machine.fabric
+        if fabric is None:
+            return np.zeros(tier.shape, dtype=np.bool_)
+        shared: BoolArray = (fabric.network[rows][:, None] == fabric.network[columns]) & (fabric.network[rows] > 0)[:, None]
+        return shared & fabric.tiers[tier]
+
+    def on_pod_network(self) -> ClusterGraph:
+        """The same nodes for pods without a device of the fast network: agents' figures count between them, else the topology."""
+        slower: ClusterGraph = self.results.get(POD_NETWORK, self._on_pod_network)
+        return slower
+
+    def _on_pod_network(self) -> ClusterGraph:
+        links = self.links if self.pod_links is None else self.pod_links
+        return replace(self, links=links, machine=replace(self.machine, fabric=None))
 
     def nvlink_between(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
         """(r, c) bytes a second that NVLink switches carry between two nodes with that tier in common; 0 where none join them."""

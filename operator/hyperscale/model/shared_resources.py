@@ -16,8 +16,8 @@ BoolArray = npt.NDArray[np.bool_]
 class Fabrics:
     """Networks that carry the traffic of all cards of their nodes: InfiniBand, EFA and the like."""
 
-    members: BoolArray
-    """(n,) nodes on such a network."""
+    network: IntArray
+    """(n,) number of the network that a node is on, from 1; 0 for none. Those of one kind in one zone count as one."""
     hop_seconds: FloatArray
     """(n,) its latency, NaN where only the topology tells."""
     tiers: BoolArray

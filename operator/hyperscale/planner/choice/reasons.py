@@ -11,6 +11,7 @@ import numpy as np
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
 from hyperscale.planner.choice.shared_nodes import between_pods
+from hyperscale.planner.choice.slower_ways import not_requested
 from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import Breakdown, crossings, hops_seconds
@@ -67,7 +68,7 @@ def reasons(used: UsedNodes, chosen: Candidate, figures: Breakdown, others: Sequ
     problem = used.problem
     sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
     if chosen.workers * problem.demand.gpus > 1:
-        sentences += [_network(used, figures), between_pods(used)]
+        sentences += [_network(used, figures), between_pods(used), not_requested(used)]
     sentences += [_runner_up(chosen, others), _topology(problem, chosen)]
     return tuple(sentence for sentence in sentences if sentence)
 

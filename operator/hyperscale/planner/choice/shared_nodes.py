@@ -8,16 +8,21 @@ from hyperscale.model.products import stated
 from hyperscale.planner.choice.used_nodes import UsedNodes
 
 
+def shared_by_pods(used: UsedNodes) -> list[int]:
+    """Places in `used.members` of nodes with several pods, of whose inside the policy says nothing."""
+    problem = used.problem
+    rates = {model.product: model.intra_node_bytes_per_second for model in problem.policy.gpus}
+    products = [problem.graph.nodes[position].gpu_product for position in problem.nodes[used.members]]
+    return [place for place in np.flatnonzero(used.workers > 1).tolist() if stated(products[place], rates) is None]
+
+
 def between_pods(used: UsedNodes) -> str:
     """A sentence where pods of one node exchange, as fast as GPUs of one pod by the cost model; empty where none do.
 
     NCCL shares GPU memory, and with it NVLink, only between processes that see each other's GPUs (nccl#324, nccl#945). Where the policy
     states how fast the inside of a node is, that is what the owner of the nodes knows.
     """
-    problem = used.problem
-    rates = {model.product: model.intra_node_bytes_per_second for model in problem.policy.gpus}
-    nodes = [problem.graph.nodes[problem.nodes[member]] for member in used.members]
-    shared = [place for place in np.flatnonzero(used.workers > 1).tolist() if stated(nodes[place].gpu_product, rates) is None]
+    shared, nodes = shared_by_pods(used), [used.problem.graph.nodes[used.problem.nodes[member]] for member in used.members]
     if not shared:
         return ""
     most = max(shared, key=lambda place: int(used.workers[place]))

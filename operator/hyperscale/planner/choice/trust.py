@@ -19,6 +19,8 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.choice.bounded_by import ESTIMATED
 from hyperscale.planner.choice.confidence import link_confidence, use_confidence
+from hyperscale.planner.choice.shared_nodes import shared_by_pods
+from hyperscale.planner.choice.slower_ways import FABRIC_NOT_REQUESTED, fabric_not_requested, slower_exchange_seconds
 from hyperscale.planner.choice.stated_epoch import StatedEpoch
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import Breakdown
@@ -223,7 +225,7 @@ def fallbacks(used: UsedNodes) -> tuple[str, ...]:
         f"{INTRA_NODE_LINK_ASSUMED}:{product}"
         for product in sorted({_kind(problem.graph.nodes[place]) for place in _assumed_insides(used)})
     ]
-    return tuple(steps)
+    return (*steps, FABRIC_NOT_REQUESTED) if fabric_not_requested(used) else tuple(steps)
 
 
 def prediction_range(used: UsedNodes, figures: Breakdown) -> tuple[float, float]:
@@ -244,7 +246,8 @@ def prediction_range(used: UsedNodes, figures: Breakdown) -> tuple[float, float]
         link_low, link_high = _doubted(MEASURED_LINK_RANGE, ESTIMATED_LINK_RANGE, link_confidence(problem.graph, places))
     network = figures.communication_seconds
     rest = max(0.0, figures.epoch_seconds - network)
-    return rest * low + network * link_low, rest * high + network * link_high
+    slowest = max(network * link_high, slower_exchange_seconds(used) * MEASURED_LINK_RANGE[1])
+    return rest * low + network * link_low, rest * high + slowest
 
 
 def _doubted(sure: tuple[float, float], unsure: tuple[float, float], confidence: float) -> tuple[float, float]:
@@ -266,7 +269,9 @@ def _links_measured(used: UsedNodes) -> bool:
 
 
 def _assumed_insides(used: UsedNodes) -> list[int]:
-    """Positions of the nodes where ranks exchange by an inside that neither an agent nor the policy tells."""
+    """Positions of the nodes where ranks exchange by an inside that neither an agent nor the policy tells, or from pod to pod."""
     problem = used.problem
-    inner = problem.nodes[used.members[used.workers * problem.demand.gpus > 1]]
-    return [int(place) for place in inner[~problem.graph.inside.stated[inner]]]
+    nodes, inner = problem.nodes[used.members], used.workers * problem.demand.gpus > 1
+    assumed = inner & ~problem.graph.inside.stated[nodes]
+    assumed[shared_by_pods(used)] = True
+    return [int(place) for place in nodes[assumed]]

@@ -12,6 +12,7 @@ from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Node, Or
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.graph import BoolArray, ClusterGraph, Estimates, FloatArray, IntArray, MeasuredLinks, Tiers
 from hyperscale.planner.graph import completion, tiers
+from hyperscale.planner.graph.filling import filling_paths
 from hyperscale.planner.graph.inside import between_nodes, insides
 from hyperscale.planner.graph.machine_resources import in_one_zone, machine, on_fabrics
 
@@ -32,10 +33,11 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     tier_of_link = _tiers_of(measured.key, domains)
     inside = insides(nodes, policy)
     nvlink = between_nodes(nodes, inside)
-    beside = _both(measured.key, on_fabrics(nodes)) & in_one_zone(assumed)[tier_of_link]
-    beside |= _both(measured.key, nvlink > 0.0) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
+    beside = _on_one(measured.key, on_fabrics(nodes)) & in_one_zone(assumed)[tier_of_link]
+    beside |= _on_one(measured.key, (nvlink > 0.0).astype(np.int64)) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
     links = _without_pod_network(measured, by_agent, beside)
     calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
+    shared = machine(nodes, snapshot.levels, assumed, calibrated, policy, nvlink)
     return ClusterGraph(
         snapshot=snapshot,
         digest=snapshot_digest(snapshot),
@@ -45,7 +47,8 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         tiers=calibrated,
         links=links,
         inside=inside,
-        machine=machine(nodes, snapshot.levels, assumed, calibrated, policy, nvlink),
+        pod_links=measured if links is not measured else None,
+        machine=filling_paths(shared, links, tier_of_link, calibrated, domains),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
 
@@ -100,10 +103,11 @@ def _figures(samples: Sequence[Sample]) -> tuple[FloatArray, BoolArray, FloatArr
     return np.where(unusable, math.nan, values), by_agent, np.where(confidence > 0.0, confidence, 1.0)
 
 
-def _both(key: IntArray, members: BoolArray) -> BoolArray:
-    """(m,) True where both ends of a link are `members` (n,)."""
-    both: BoolArray = members[key // max(1, len(members))] & members[key % max(1, len(members))]
-    return both
+def _on_one(key: IntArray, network: IntArray) -> BoolArray:
+    """(m,) True where both ends of a link have the same number in `network` (n,), and not 0."""
+    ends = network[key // max(1, len(network))], network[key % max(1, len(network))]
+    one: BoolArray = (ends[0] == ends[1]) & (ends[0] > 0)
+    return one
 
 
 def _without_pod_network(links: MeasuredLinks, by_agent: BoolArray, fabric: BoolArray) -> MeasuredLinks:

@@ -144,6 +144,10 @@ BETWEEN_NODES: Final = ("GB200", "GB300")
 """Boards whose NVLink switches join the nodes of one domain (NVL72)."""
 
 
+DIRECT: Final = (NVLINK, "PcieSwitch")
+"""Ways between two GPUs of which a product's data sheet tells the rate."""
+
+
 class Exchange(NamedTuple):
     """Of one node; bytes a second are sustained, one way."""
 
@@ -185,8 +189,9 @@ def _inside(product: str | None, paths: GpuPaths | None, gpus: int, models: Sequ
     exchange = exchange_of(product, paths, gpus)
     waits = stated(product, {model.product: model.intra_node_latency_seconds for model in models})
     rate = stated(product, {model.product: model.intra_node_bytes_per_second for model in models})
-    # An agent tells the way, the rate of one way is the product's.
-    reported = rate is not None or (paths is not None and longest(product, BOARDS) is not None)
+    # An agent tells the way, the rate of one way is the product's. Over a node's bridges and processors it is anyone's guess.
+    direct = paths is not None and paths.kind in DIRECT and longest(product, BOARDS) is not None
+    reported = rate is not None or direct
     if waits is not None:
         exchange = exchange._replace(latency_seconds=waits)
     # A stated rate is that of rings too: what an administrator measured includes what the switches add up.

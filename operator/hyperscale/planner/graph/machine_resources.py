@@ -24,6 +24,8 @@ MIN_LEFT_RATIO: Final = 0.05
 """Part of cards and uplinks that running traffic always leaves: a new job gets its turn on a full network too."""
 LEAVING_RATIO: Final = 0.5
 """Part of what nodes send that is counted on their uplinks: where traffic goes is not measured, and jobs are packed into domains."""
+INFINIBAND: Final = "InfiniBand"
+"""Ports of nodes that no table knows: those of one zone count as one network, whatever their rates."""
 TABLE: Final = "instance-type"
 """Source of figures from the table of machines."""
 
@@ -75,7 +77,7 @@ def machine(
     cards = [_cards(node, entry) for node, entry in zip(nodes, entries, strict=True)]
     together = np.array([each.together for each in cards], dtype=np.float64)
     left = np.array([_left_ratio(node.network_use_ratio) for node in nodes], dtype=np.float64)
-    domains, capacity, names = _uplinks(nodes, levels, together, policy.overrides.uplinks)
+    domains, capacity, names = _uplinks(nodes, tiers, together, policy.overrides.uplinks)
     plain = Machine(
         rails=np.array(
             [
@@ -91,7 +93,7 @@ def machine(
         card_bytes_per_second=together,
         uplink_capacity_bytes_per_second=capacity,
         fabric=Fabrics(
-            members=np.array([_on_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)], dtype=np.bool_),
+            network=numbered([_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)]),
             hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
             tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
         ),
@@ -126,9 +128,10 @@ def _with_uplinks_left(whole: Machine) -> Machine:
 
 
 def _uplinks(
-    nodes: Sequence[Node], levels: tuple[str, ...], together: FloatArray, uplinks: tuple[UplinkOverride, ...]
+    nodes: Sequence[Node], tiers: Tiers, together: FloatArray, uplinks: tuple[UplinkOverride, ...]
 ) -> tuple[IntArray, FloatArray, tuple[tuple[str, ...], ...]]:
     """(levels, n) domains, (levels, domains) capacities and their names, of every level that an entry speaks of."""
+    levels = tiers.names[1:]
     stated_levels = {uplink.level for uplink in uplinks}
     limited = [*(level for level in levels if level in stated_levels), *sorted(stated_levels - set(levels))]
     rows: list[list[int]] = []
@@ -140,7 +143,9 @@ def _uplinks(
         place = {domain: at for at, domain in enumerate(domains)}
         rows.append([place.get(domain, -1) for domain in of_nodes])
         members: NDArray[np.int64] = np.array(rows[-1], dtype=np.int64)
-        capacities.append([_capacity(domain, together[members == at], level, uplinks) for at, domain in enumerate(domains)])
+        rate = float(tiers.bandwidth_bytes_per_second[tiers.names.index(level) if level in levels else -1])
+        cards = [_known(together[members == at], rate) for at in range(len(domains))]
+        capacities.append([_capacity(domain, of_domain, level, uplinks) for domain, of_domain in zip(domains, cards, strict=True)])
         names.append([f"{level.rpartition('/')[2]}/{domain}" for domain in domains])
     width = max(map(len, capacities), default=0)
     capacity = np.full((len(limited), width), np.inf)
@@ -159,26 +164,27 @@ def _domain(node: Node, levels: tuple[str, ...], level: str) -> str:
 
 
 def _capacity(domain: str, cards: FloatArray, level: str, uplinks: tuple[UplinkOverride, ...]) -> float:
-    """Bytes a second of one domain's uplinks; +inf without an entry, or where its cards are unknown.
-
-    cards: (m,) of the domain's nodes, +inf where unknown: they count as the mean of the others
-    """
+    """Bytes a second of one domain's uplinks; +inf without an entry. cards: (m,) of the domain's nodes."""
     of_level = [uplink for uplink in uplinks if uplink.level == level]
     named = [uplink for uplink in of_level if uplink.domain and _named(domain, uplink.domain)]
-    for uplink in named or [uplink for uplink in of_level if not uplink.domain]:
-        if (capacity := _stated(uplink, cards)) < math.inf:
-            return capacity
-    return math.inf
+    stated = (_stated(uplink, cards) for uplink in named or [uplink for uplink in of_level if not uplink.domain])
+    return next((capacity for capacity in stated if capacity < math.inf), math.inf)
 
 
 def _stated(uplink: UplinkOverride, cards: FloatArray) -> float:
-    """Bytes a second that one entry states for a domain with `cards` (m,); +inf where its cards are unknown."""
+    """Bytes a second that one entry states for a domain with `cards` (m,); +inf where it states none."""
     if uplink.bytes_per_second is not None:
         return uplink.bytes_per_second
+    return math.inf if uplink.oversubscription is None else float(cards.mean()) * len(cards) / uplink.oversubscription
+
+
+def _known(cards: FloatArray, estimate: float) -> FloatArray:
+    """(m,) `cards` where those of unknown speed, +inf, count as the mean of the others; all as `estimate` where none is known.
+
+    The estimate is that of links inside the domain, which such nodes are planned with.
+    """
     usable = cards[np.isfinite(cards)]
-    if uplink.oversubscription is None or not len(usable):
-        return math.inf
-    return float(usable.mean()) * len(cards) / uplink.oversubscription
+    return np.where(np.isfinite(cards), cards, float(usable.mean()) if len(usable) else estimate)
 
 
 def _named(domain: str, value: str) -> bool:
@@ -196,24 +202,32 @@ def in_one_zone(assumed: Tiers) -> BoolArray:
     return near
 
 
-def on_fabrics(nodes: Sequence[Node]) -> BoolArray:
-    """(n,) True where a node is on a network that carries all its cards' traffic, and its cards tell at which rate.
+def on_fabrics(nodes: Sequence[Node]) -> IntArray:
+    """(n,) number of the network that carries all of a node's cards' traffic, 0 without one or where its cards tell no rate.
 
     What an agent counts is the card of the pod network.
     """
-    return np.array([_has_rate(node, instance_type(node.labels)) for node in nodes], dtype=np.bool_)
+    return numbered([_rated_fabric(node, instance_type(node.labels)) for node in nodes])
 
 
-def _has_rate(node: Node, entry: InstanceType | None) -> bool:
+def numbered(fabrics: Sequence[str]) -> IntArray:
+    """(n,) number of each name in alphabetical order, from 1; 0 for an empty one."""
+    place = {name: at for at, name in enumerate(sorted(set(fabrics) - {""}), 1)}
+    return np.array([place.get(name, 0) for name in fabrics], dtype=np.int64)
+
+
+def _rated_fabric(node: Node, entry: InstanceType | None) -> str:
     if entry is None and node.network_bytes_per_second.source != Origin.INFINIBAND:
-        return False
+        return ""
     cards = _cards(node, entry)
-    return _on_fabric(cards, entry) and cards.bytes_per_second is not None and cards.source != Origin.AGENT
+    return "" if cards.bytes_per_second is None or cards.source == Origin.AGENT else _fabric(cards, entry)
 
 
-def _on_fabric(cards: Cards, entry: InstanceType | None) -> bool:
-    """True where all cards of the node may send at full rate to nodes of its zone."""
-    return cards.source == Origin.INFINIBAND or (entry is not None and entry.one_fabric)
+def _fabric(cards: Cards, entry: InstanceType | None) -> str:
+    """Kind of the network over which all cards of the node may send at full rate to nodes of its zone; "" without one."""
+    if entry is not None and entry.fabric:
+        return entry.fabric
+    return INFINIBAND if cards.source == Origin.INFINIBAND else ""
 
 
 def _hop(entry: InstanceType | None) -> float:

@@ -28,8 +28,10 @@ class InstanceType(NamedTuple):
     nvswitch: bool = True
     hop_seconds: float | None = None
     """One way between two such machines where the cloud's own plugin states it; None leaves it to the topology."""
-    one_fabric: bool = True
-    """True where a zone's machines reach each other at the rate of all cards (RDMA, EFA or GPUDirect-TCPX)."""
+    fabric: str = ""
+    """Network over which a zone's machines with the same one reach each other at the rate of all cards; "" without such a network.
+
+    Google's TCPX and RoCE do not talk to each other. Azure's sizes and Oracle's shapes count as apart: clusters of RDMA are of one."""
 
     @property
     def card_bytes_per_second(self) -> float:
@@ -38,39 +40,39 @@ class InstanceType(NamedTuple):
 
 
 AWS: Final[dict[str, InstanceType]] = {
-    "p3dn.24xlarge": InstanceType(8, 1, 100, nvswitch=False, hop_seconds=150e-6),
-    "p4d.24xlarge": InstanceType(8, 4, 100, hop_seconds=EFA_SECONDS),
-    "p4de.24xlarge": InstanceType(8, 4, 100, hop_seconds=EFA_SECONDS),
-    "p5.48xlarge": InstanceType(8, 32, 100, hop_seconds=EFA_SECONDS),
-    "p5e.48xlarge": InstanceType(8, 32, 100, hop_seconds=EFA_SECONDS),
-    "p5en.48xlarge": InstanceType(8, 16, 200, hop_seconds=EFA_V3_SECONDS),
-    "p6-b200.48xlarge": InstanceType(8, 8, 400, hop_seconds=EFA_V3_SECONDS),
-    "g5.48xlarge": InstanceType(8, 1, 100, nvswitch=False, hop_seconds=EFA_SECONDS),
+    "p3dn.24xlarge": InstanceType(8, 1, 100, nvswitch=False, hop_seconds=150e-6, fabric="EFA"),
+    "p4d.24xlarge": InstanceType(8, 4, 100, hop_seconds=EFA_SECONDS, fabric="EFA"),
+    "p4de.24xlarge": InstanceType(8, 4, 100, hop_seconds=EFA_SECONDS, fabric="EFA"),
+    "p5.48xlarge": InstanceType(8, 32, 100, hop_seconds=EFA_SECONDS, fabric="EFA"),
+    "p5e.48xlarge": InstanceType(8, 32, 100, hop_seconds=EFA_SECONDS, fabric="EFA"),
+    "p5en.48xlarge": InstanceType(8, 16, 200, hop_seconds=EFA_V3_SECONDS, fabric="EFA"),
+    "p6-b200.48xlarge": InstanceType(8, 8, 400, hop_seconds=EFA_V3_SECONDS, fabric="EFA"),
+    "g5.48xlarge": InstanceType(8, 1, 100, nvswitch=False, hop_seconds=EFA_SECONDS, fabric="EFA"),
 }
 AZURE: Final[dict[str, InstanceType]] = {
-    "Standard_ND96asr_v4": InstanceType(8, 8, 200),
-    "Standard_ND96amsr_A100_v4": InstanceType(8, 8, 200),
-    "Standard_ND96isr_H100_v5": InstanceType(8, 8, 400),
-    "Standard_ND96isr_H200_v5": InstanceType(8, 8, 400),
+    "Standard_ND96asr_v4": InstanceType(8, 8, 200, fabric="NDv4"),
+    "Standard_ND96amsr_A100_v4": InstanceType(8, 8, 200, fabric="NDv4-A100"),
+    "Standard_ND96isr_H100_v5": InstanceType(8, 8, 400, fabric="NDv5-H100"),
+    "Standard_ND96isr_H200_v5": InstanceType(8, 8, 400, fabric="NDv5-H200"),
 }
 GOOGLE: Final[dict[str, InstanceType]] = {
-    "a2-highgpu-1g": InstanceType(1, 1, 24, nvswitch=False, one_fabric=False),
-    "a2-highgpu-2g": InstanceType(2, 1, 32, one_fabric=False),
-    "a2-highgpu-4g": InstanceType(4, 1, 50, one_fabric=False),
-    "a2-highgpu-8g": InstanceType(8, 1, 100, one_fabric=False),
-    "a2-megagpu-16g": InstanceType(16, 1, 100, one_fabric=False),
-    "a2-ultragpu-8g": InstanceType(8, 1, 100, one_fabric=False),
-    "a3-highgpu-8g": InstanceType(8, 4, 200),
-    "a3-megagpu-8g": InstanceType(8, 8, 200),
-    "a3-ultragpu-8g": InstanceType(8, 8, 400),
-    "a4-highgpu-8g": InstanceType(8, 8, 400),
-    "a4x-highgpu-4g": InstanceType(4, 4, 400),
+    "a2-highgpu-1g": InstanceType(1, 1, 24, nvswitch=False),
+    "a2-highgpu-2g": InstanceType(2, 1, 32),
+    "a2-highgpu-4g": InstanceType(4, 1, 50),
+    "a2-highgpu-8g": InstanceType(8, 1, 100),
+    "a2-megagpu-16g": InstanceType(16, 1, 100),
+    "a2-ultragpu-8g": InstanceType(8, 1, 100),
+    "a3-highgpu-8g": InstanceType(8, 4, 200, fabric="TCPX"),
+    "a3-megagpu-8g": InstanceType(8, 8, 200, fabric="TCPXO"),
+    "a3-ultragpu-8g": InstanceType(8, 8, 400, fabric="a3-ultragpu"),
+    "a4-highgpu-8g": InstanceType(8, 8, 400, fabric="a4-highgpu"),
+    "a4x-highgpu-4g": InstanceType(4, 4, 400, fabric="a4x-highgpu"),
 }
 ORACLE: Final[dict[str, InstanceType]] = {
-    "BM.GPU4.8": InstanceType(8, 16, 100),
-    "BM.GPU.A100-v2.8": InstanceType(8, 16, 100),
-    "BM.GPU.H100.8": InstanceType(8, 16, 200),
-    "BM.GPU.H200.8": InstanceType(8, 8, 400),
+    "BM.GPU4.8": InstanceType(8, 16, 100, fabric="BM.GPU4.8"),
+    "BM.GPU.A100-v2.8": InstanceType(8, 16, 100, fabric="BM.GPU.A100-v2.8"),
+    "BM.GPU.H100.8": InstanceType(8, 16, 200, fabric="BM.GPU.H100.8"),
+    "BM.GPU.H200.8": InstanceType(8, 8, 400, fabric="BM.GPU.H200.8"),
 }
 INSTANCE_TYPES: Final[dict[str, InstanceType]] = AWS | AZURE | GOOGLE | ORACLE
 

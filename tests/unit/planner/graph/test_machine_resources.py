@@ -64,7 +64,7 @@ def test_an_absurd_speed_is_unknown(value: float) -> None:
 
 def test_rails_are_cards_that_have_a_gpu_each() -> None:
     nodes = machine_of("a", "p5.48xlarge"), machine_of("b", "p5.48xlarge", 2), machine_of("c", "a3-highgpu-8g"), gpu_node("d", free=8)
-    assert graph_of(*nodes).machine.rails.tolist() == [8, 2, 4, 1]
+    assert graph_of(*nodes, machine_of("e", "a3-highgpu-8g")).machine.rails.tolist() == [8, 2, 4, 1, 4]
 
 
 def test_the_estimate_of_a_pair_is_bounded_by_all_cards_of_both_ends() -> None:
@@ -144,9 +144,11 @@ def test_a_label_that_is_no_topology_level_has_uplinks_too() -> None:
     assert graph.machine.uplink_bytes_per_second.tolist() == [[math.inf, 3e9]]
 
 
-def test_oversubscription_of_unknown_cards_is_unknown() -> None:
-    graph = graph_of(gpu_node("a"), gpu_node("b"), uplinks=(UplinkOverride(ZONE, oversubscription=4.0),))
-    assert graph.machine.uplink_bytes_per_second.tolist() == [[math.inf]]
+def test_unknown_cards_below_an_oversubscribed_uplink_count_as_their_links_are_estimated() -> None:
+    nodes = gpu_node("a"), gpu_node("b")
+    graph = graph_of(*nodes, uplinks=(UplinkOverride(ZONE, oversubscription=4.0),))
+    link = graph_of(*nodes).link_costs(np.arange(2)).bandwidth_bytes_per_second[0, 1]
+    assert graph.machine.uplink_bytes_per_second.tolist() == [[2 * link / 4.0]]
 
 
 def test_half_of_what_nodes_send_is_taken_from_their_uplinks_and_a_twentieth_stays() -> None:

@@ -68,7 +68,7 @@ def test_the_plan_says_that_the_cards_rate_counts() -> None:
     job = training(workers={"minReplicas": 16, "maxReplicas": 16})
     for links, said in (((), False), (probed(Origin.AGENT), True), (probed(Origin.PROMETHEUS), False)):
         plan = planned(on_infiniband(links), job)
-        assert any("pod network" in reason for reason in plan.reasons) is said
+        assert any("not what agents measured on the pod network" in reason for reason in plan.reasons) is said
         assert len(plan.ranks_by_node) == 2 or not said
 
 
@@ -94,3 +94,17 @@ def test_probes_between_zones_and_off_the_fabric_count() -> None:
 def test_who_measured_a_link_is_part_of_the_digest() -> None:
     by_agent, by_query, untold = (snapshot_digest(on_infiniband(probed(source))) for source in (Origin.AGENT, Origin.PROMETHEUS, ""))
     assert by_agent != by_query == untold
+
+
+def test_networks_that_do_not_talk_to_each_other_are_not_one_fabric() -> None:
+    def pair(one: str, other: str) -> float:
+        nodes = [gpu_node(name, free=8) for name in "ab"]
+        typed = [
+            gpu_node(node.name, free=8, labels=node.labels | {"node.kubernetes.io/instance-type": kind})
+            for node, kind in zip(nodes, (one, other), strict=True)
+        ]
+        return figures(build(snapshot(*typed, links=probed(Origin.AGENT, names="ab")), POLICY))[1]
+
+    assert pair("a3-highgpu-8g", "a3-ultragpu-8g") == 3e9, "TCPX beside RoCE: what agents measured counts"
+    assert pair("Standard_ND96amsr_A100_v4", "Standard_ND96isr_H100_v5") == 3e9
+    assert pair("p4d.24xlarge", "p5.48xlarge") == 5e10, "EFA is one network"

@@ -1,0 +1,64 @@
+"""Ways that ranks may take instead of those that a plan counts: the pod network beside a fabric, a node's cards between its pods. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import FloatArray
+from hyperscale.planner.choice.shared_nodes import shared_by_pods
+from hyperscale.planner.choice.used_nodes import UsedNodes, used_nodes
+from hyperscale.planner.cost.objective import predict
+from hyperscale.planner.graph.machine_resources import cards_of
+
+FABRIC_NOT_REQUESTED: Final = "FabricNotRequested"
+FABRIC_DEVICES: Final = ("rdma", "efa", "hca", "infiniband", "roce", "sriov", "hostdev", "mlnx", "networking.gke.io")
+"""Parts of names of the devices by which pods reach a fast network: rdma/hca_shared_devices_a, vpc.amazonaws.com/efa and others."""
+
+
+def fabric_not_requested(used: UsedNodes) -> bool:
+    """Whether some nodes exchange over a fast network though the pods ask for none of its devices.
+
+    The operator refuses pods the host's network and all privileges, so that a device is the only way in.
+    """
+    problem = used.problem
+    if len(used.members) < 2 or any(part in name.lower() for name, _ in problem.demand.further for part in FABRIC_DEVICES):
+        return False
+    nodes = problem.nodes[used.members]
+    over_fabric = problem.graph.fabric_between(nodes, nodes, problem.graph.common_tier(nodes, nodes))
+    return bool((over_fabric & ~used.links.measured & ~np.eye(len(nodes), dtype=np.bool_)).any())
+
+
+def slower_exchange_seconds(used: UsedNodes) -> float:
+    """Seconds of an epoch's communication where ranks take the slower ways; 0 where there are none."""
+    off_fabric, shared = fabric_not_requested(used), shared_by_pods(used)
+    if not off_fabric and not shared:
+        return 0.0
+    problem = used.problem
+    network = problem.graph.on_pod_network() if off_fabric else problem.graph
+    slower = used_nodes(replace(problem, graph=network), used.order)
+    costs = slower.costs
+    per_byte = costs.seconds_per_byte.copy()
+    per_byte[shared, shared] = np.maximum(per_byte[shared, shared], _by_cards(slower)[shared])
+    return predict(replace(costs, seconds_per_byte=per_byte), slower.places).communication_seconds
+
+
+def not_requested(used: UsedNodes) -> str:
+    """What a person can do about a fast network that the pods do not ask for; empty where they do, or none counts."""
+    if not fabric_not_requested(used):
+        return ""
+    return (
+        "The pods ask for no device of the fast network that the plan counts on. Over the pod network communication takes"
+        f" {slower_exchange_seconds(used):.4g} s an epoch. Ask for one in spec.workers.resources.limits, such as rdma/hca or"
+        " vpc.amazonaws.com/efa."
+    )
+
+
+def _by_cards(used: UsedNodes) -> FloatArray:
+    """(p,) seconds per byte of a rank that exchanges with others of its node over one network card, else a narrowest estimated link."""
+    problem = used.problem
+    estimate = float(problem.graph.tiers.bandwidth_bytes_per_second[-1])
+    cards = [cards_of(problem.graph.nodes[position]).bytes_per_second for position in problem.nodes[used.members]]
+    return np.array([1.0 / (estimate if rate is None else rate) for rate in cards])
