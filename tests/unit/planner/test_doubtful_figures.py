@@ -86,7 +86,8 @@ WAITS = PolicySpec(gpus=(GpuModel("NVIDIA-A100", intra_node_latency_nanoseconds=
         ({}, WAITS, False),
         ({}, TOLD, True),
         ({"gpu_paths": GpuPaths("NVLink", 12)}, POLICY, True),
-        ({"gpu_paths": GpuPaths("System")}, POLICY, True),
+        ({"gpu_paths": GpuPaths("PcieSwitch")}, POLICY, True),
+        ({"gpu_paths": GpuPaths("System")}, POLICY, False),
         ({"gpu_paths": GpuPaths("System"), "product": "NVIDIA-X1"}, POLICY, False),
     ],
 )
