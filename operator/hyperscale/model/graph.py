@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
-from hyperscale.model.link_arrays import Estimates as Estimates
-from hyperscale.model.link_arrays import Inside as Inside
-from hyperscale.model.link_arrays import LinkCosts as LinkCosts
-from hyperscale.model.link_arrays import MeasuredLinks as MeasuredLinks
-from hyperscale.model.link_arrays import PairEstimate as PairEstimate
-from hyperscale.model.link_arrays import Tiers as Tiers
-from hyperscale.model.shared_resources import Fabrics as Fabrics
-from hyperscale.model.shared_resources import Machine as Machine
-from hyperscale.model.shared_resources import plain_machine as plain_machine
+from hyperscale.model.graph_arrays import Estimates as Estimates
+from hyperscale.model.graph_arrays import Fabrics as Fabrics
+from hyperscale.model.graph_arrays import Inside as Inside
+from hyperscale.model.graph_arrays import LinkCosts as LinkCosts
+from hyperscale.model.graph_arrays import Machine as Machine
+from hyperscale.model.graph_arrays import MeasuredLinks as MeasuredLinks
+from hyperscale.model.graph_arrays import PairEstimate as PairEstimate
+from hyperscale.model.graph_arrays import Tiers as Tiers
+from hyperscale.model.graph_arrays import plain_machine as plain_machine
 from hyperscale.util.memo import Memo
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
-from hyperscale.planner.choice.shared_nodes import between_pods
-from hyperscale.planner.choice.slower_ways import not_requested
+from hyperscale.planner.choice.slower_ways import between_pods, not_requested
 from hyperscale.planner.choice.ties import tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import Breakdown, crossings, hops_seconds

@@ -19,8 +19,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.choice.bounded_by import ESTIMATED
 from hyperscale.planner.choice.confidence import link_confidence, use_confidence
-from hyperscale.planner.choice.shared_nodes import shared_by_pods
-from hyperscale.planner.choice.slower_ways import FABRIC_NOT_REQUESTED, fabric_not_requested, slower_exchange_seconds
+from hyperscale.planner.choice.slower_ways import FABRIC_NOT_REQUESTED, fabric_not_requested, shared_by_pods, slower_exchange_seconds
 from hyperscale.planner.choice.stated_epoch import StatedEpoch
 from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import Breakdown

@@ -7,7 +7,7 @@ by instance type, the fastest Ethernet cards seen. Figures that cannot be used a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -143,9 +143,8 @@ def _uplinks(
         place = {domain: at for at, domain in enumerate(domains)}
         rows.append([place.get(domain, -1) for domain in of_nodes])
         members: NDArray[np.int64] = np.array(rows[-1], dtype=np.int64)
-        rate = float(tiers.bandwidth_bytes_per_second[tiers.names.index(level) if level in levels else -1])
-        cards = [_known(together[members == at], rate) for at in range(len(domains))]
-        capacities.append([_capacity(domain, of_domain, level, uplinks) for domain, of_domain in zip(domains, cards, strict=True)])
+        filled = _filled(level, tiers)
+        capacities.append([_capacity(domain, filled(together[members == at]), level, uplinks) for at, domain in enumerate(domains)])
         names.append([f"{level.rpartition('/')[2]}/{domain}" for domain in domains])
     width = max(map(len, capacities), default=0)
     capacity = np.full((len(limited), width), np.inf)
@@ -178,13 +177,18 @@ def _stated(uplink: UplinkOverride, cards: FloatArray) -> float:
     return math.inf if uplink.oversubscription is None else float(cards.mean()) * len(cards) / uplink.oversubscription
 
 
-def _known(cards: FloatArray, estimate: float) -> FloatArray:
-    """(m,) `cards` where those of unknown speed, +inf, count as the mean of the others; all as `estimate` where none is known.
+def _filled(level: str, tiers: Tiers) -> Callable[[FloatArray], FloatArray]:
+    """Fill the cards (m,) of a domain in: those of unknown speed, +inf, count as the mean of the others.
 
-    The estimate is that of links inside the domain, which such nodes are planned with.
+    Where none is known, all count as the links inside a domain of `level` are estimated, which such nodes are planned with.
     """
-    usable = cards[np.isfinite(cards)]
-    return np.where(np.isfinite(cards), cards, float(usable.mean()) if len(usable) else estimate)
+    estimate = float(tiers.bandwidth_bytes_per_second[tiers.names.index(level) if level in tiers.names else -1])
+
+    def filled(cards: FloatArray) -> FloatArray:
+        usable = cards[np.isfinite(cards)]
+        return np.where(np.isfinite(cards), cards, float(usable.mean()) if len(usable) else estimate)
+
+    return filled
 
 
 def _named(domain: str, value: str) -> bool:
