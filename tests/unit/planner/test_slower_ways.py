@@ -51,7 +51,7 @@ def test_one_node_needs_no_fabric() -> None:
 
 
 def on_one_node(workers: int, gpus: int, policy: PolicySpec | None = None, **fields: Any) -> Plan:
-    card = {"network_bytes_per_second": Sample(12.5e9, 3.0, Quality.MEASURED), "network_cards": 1}
+    card: dict[str, Any] = {"network_bytes_per_second": Sample(12.5e9, 3.0, Quality.MEASURED), "network_cards": 1}
     node = gpu_node("a", free=8, product=PRODUCTS[3], **card | fields)
     counts = {"minReplicas": workers, "maxReplicas": workers, "resources": {"limits": {"nvidia.com/gpu": gpus}}}
     return planned(snapshot(node, links=both_ways(["a"])), training(workers=counts), **({"policy": policy} if policy else {}))

@@ -20,7 +20,7 @@ NAMES = [f"n{at}" for at in range(4)]
 
 def rails(links: tuple[Link, ...] = (), zones: tuple[str, ...] = ("eu/a",), **fields: Any) -> list[int]:
     nodes = (gpu_node(name, free=8, domain=zones[at % len(zones)], **fields) for at, name in enumerate(NAMES))
-    return build(snapshot(*nodes, links=links), POLICY).machine.rails.tolist()
+    return list(build(snapshot(*nodes, links=links), POLICY).machine.rails.tolist())
 
 
 @pytest.mark.parametrize(("gigabytes", "needed"), [(3.0, 1), (25.0, 1), (25.1, 2), (100.0, 4), (200.0, 8), (900.0, 8)])
