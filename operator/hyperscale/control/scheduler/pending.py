@@ -197,7 +197,7 @@ class Pending:
             started.append(entry.key)
         verdict = partial(
             CachedVerdict,
-            snapshot=self._snapshots.of(snapshot),
+            snapshot=next((self._snapshots.of(snapshot, entry.policy) for entry in entries.values()), 0),
             version=self._cache.version,
             at=self._monotonic(),
             score=turns.score,
@@ -220,7 +220,7 @@ class Pending:
         hold = Deferral(str(entry.key), Reason.WAITING_FOR_ADMISSION, "", entry.run_seconds)
         last = self._told.get(entry.key)
         score = last.score if last is not None else None
-        number = self._snapshots.of(snapshot)
+        number = self._snapshots.of(snapshot, entry.policy)
         return CachedVerdict(entry.edition, entry.policy, number, self._cache.version, self._monotonic(), score, hold=hold)
 
     def granted(self, entry: QueueEntry) -> CachedVerdict | None:
@@ -238,7 +238,7 @@ class Pending:
         verdict = self._told.get(entry.key)
         if verdict is None or verdict.edition != entry.edition or verdict.policy != entry.policy or verdict.hold is None:
             return None
-        same = verdict.snapshot == self._snapshots.of(snapshot) and verdict.version == self._cache.version
+        same = verdict.snapshot == self._snapshots.of(snapshot, entry.policy) and verdict.version == self._cache.version
         lasts = min(VALID_SECONDS, (verdict.hold.retry_seconds or VALID_SECONDS) * 0.9)
         return verdict if same and self._monotonic() - verdict.at < lasts else None
 

@@ -35,6 +35,8 @@ OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
 LATE_KINDS: Final = MAX_TURN_KINDS - 2
 """Different jobs of a question that may be there because they have waited beyond the bound; they may all wait for other nodes."""
+KEPT_POLICIES: Final = 4
+"""Policies whose last snapshot is kept to compare with."""
 FIXED_JOBS: Final = MAX_TURN_JOBS // 2
 """Jobs of a question that are there for their age or for being short."""
 
@@ -221,17 +223,20 @@ class Grant:
 
 
 class SnapshotNumbers:
-    """Tells snapshots apart and keeps the last one only: those of large clusters take megabytes each."""
+    """Tells snapshots apart and keeps the last one of each policy only: those of large clusters take megabytes each."""
 
     def __init__(self) -> None:
-        self._last: ClusterSnapshot | None = None
-        self._number = 0
+        self._last: list[tuple[PolicySpec, ClusterSnapshot, int]] = []
+        self._given = 0
 
-    def of(self, snapshot: ClusterSnapshot) -> int:
-        """The number of a snapshot; one that comes again after another counts as new."""
-        if snapshot is not self._last:
-            self._last, self._number = snapshot, self._number + 1
-        return self._number
+    def of(self, snapshot: ClusterSnapshot, policy: PolicySpec) -> int:
+        """The number of a snapshot under that policy; one that comes again after another counts as new."""
+        number = next((number for _, last, number in self._last if last is snapshot), None)
+        if number is None:
+            number = self._given = self._given + 1
+        others = [entry for entry in self._last if entry[0] != policy]
+        self._last = [*others, (policy, snapshot, number)][-KEPT_POLICIES:]
+        return number
 
 
 def of_one_question(
