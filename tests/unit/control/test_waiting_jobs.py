@@ -101,7 +101,7 @@ async def test_jobs_that_wait_keep_no_cluster_of_earlier_for_themselves(workers:
 
 def clusters_in_memory() -> int:
     gc.collect()
-    return sum(isinstance(one, ClusterSnapshot) for one in gc.get_objects())
+    return sum(type(one) is ClusterSnapshot for one in gc.get_objects())
 
 
 async def test_a_node_that_is_large_enough_ends_the_refusal() -> None:
