@@ -12,7 +12,7 @@ from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.model import constants
 from hyperscale.model.history.corrections import RunAlone
 from hyperscale.util.rfc3339 import timestamp
-from tests.corpus.queue_stage import CREATED, Stage
+from tests.corpus.queue_stage import CREATED, POLICY, Stage
 
 EPOCHS = (100, 10, 1000, 30, 400, 20, 60, 500)
 
@@ -119,3 +119,20 @@ async def test_the_newest_started_jobs_are_recalled_once() -> None:
     assert pending.since_last_arrival() == stage.now - (CREATED + len(keys) - 1)
     del stage.cache.jobs[Key("team", "job-100")]
     assert pending.arrivals.arrivals == MOST_RECALLED
+
+
+async def test_gaps_between_waiting_jobs_are_what_they_were_after_a_restart() -> None:
+    stage = Stage(nodes=4, gpus=2)
+    keys = [stage.add(f"job-{number:02d}", epochs=10, created=CREATED + 10.0 * number) for number in range(30)]
+    stage.now = CREATED + 400.0
+    plans = await stage.run(*keys)
+    begun = [key for number, key in enumerate(keys) if number % 3 == 0]
+    some = next(iter(plans.values()))
+    for key in begun:
+        stage.start(key, plans.get(key, some), {"Running": True}, timestamp(stage.now))
+    pending = restarted(stage)
+    assert pending.arrivals.interval_seconds == pytest.approx(10.0, rel=0.1), "the first has none before it"
+    waiting = sorted(pending.others(None, POLICY), key=lambda entry: entry.waits_since)
+    assert len(waiting) == 30 - pending.arrivals.arrivals >= 15
+    assert {job.gap_seconds for job in pending.queued(waiting)} == {10.0}
+    assert pending.since_last_arrival() == pytest.approx(110.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
@@ -46,6 +47,8 @@ class ArrivalsSoFar:
         self._counted: dict[Key, str] = {}
         """UIDs of the jobs that the statistics have: an edit makes no new arrival, nor does a plan that was given up."""
         self._claimed: dict[Key, _Claimed] = {}
+        self._came: dict[Key, tuple[str, float]] = {}
+        """UIDs of jobs that waited when this process began, and seconds from the job before: of any sort, so that no gap counts twice."""
 
     @property
     def statistics(self) -> Arrivals:
@@ -67,9 +70,15 @@ class ArrivalsSoFar:
             if not self._is_new(entry):
                 gaps.append(None)
                 continue
-            gaps.append(max(0.0, entry.waits_since - before) if before else 0.0)
+            since_last = max(0.0, entry.waits_since - before) if before else 0.0
+            gaps.append(self._gap(entry.key, entry.uid, since_last))
             before = max(before, entry.waits_since)
         return gaps
+
+    def _gap(self, key: Key, uid: str, since_last: float) -> float:
+        """Seconds from the job before: as they were recalled, else since the last that was counted."""
+        came = self._came.get(key)
+        return came[1] if came is not None and came[0] == uid else since_last
 
     def _is_new(self, entry: QueueEntry) -> bool:
         """Whether the job is to be counted; one that was stopped for others was when it came."""
@@ -130,14 +139,26 @@ class ArrivalsSoFar:
         planned = ((key, jobs[key], plan) for key in started if jobs[key].created and (plan := self._cache.plans_of(key).recorded))
         recalled = ((key, _started(key, record, plan)) for key, record, plan in itertools.islice(planned, MOST_READ))
         newest = itertools.islice(((key, arrival) for key, arrival in recalled if arrival is not None), MOST_RECALLED)
-        for key, (job, since) in reversed(list(newest)):
-            self._count(job, jobs[key].uid, key, since)
-            self._settle({key})
+        self._take_up(dict(newest))
         self._counted = {key: jobs[key].uid for key in started}
+
+    def _take_up(self, begun: Mapping[Key, tuple[PendingJob, float]]) -> None:
+        """Count jobs that have started; of those that wait, note how long after the job before they came."""
+        jobs = self._cache.jobs
+        oldest = min((since for _, since in begun.values()), default=math.inf)
+        waiting = {key: unix_seconds(jobs[key].created) for key in self._cache.unstarted if jobs[key].created and _is_of_queue(jobs[key])}
+        times = {key: since for key, (_, since) in begun.items()} | {key: since for key, since in waiting.items() if since >= oldest}
+        for key, since in sorted(times.items(), key=lambda entry: (entry[1], entry[0])):
+            if key in begun:
+                self._count(begun[key][0], jobs[key].uid, key, since)
+                self._settle({key})
+            else:
+                self._came[key] = jobs[key].uid, max(0.0, since - self._last)
+                self._last = max(self._last, since)
 
     def _count(self, job: PendingJob, uid: str, key: Key, since: float) -> None:
         (counted_as,) = counted_lengths(self._statistics, [job])
-        gap = max(0.0, since - self._last) if self._last else 0.0
+        gap = self._gap(key, uid, max(0.0, since - self._last) if self._last else 0.0)
         self._statistics = counted(self._statistics, job, gap)
         self._claim(key, uid, job.best_empty_seconds, counted_as)
         self._last = max(self._last, since)
@@ -163,17 +184,22 @@ def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float
 
     Only what is needed is read: parsing a whole spec with its templates takes a hundred times as long.
     """
-    resource = record.resource
-    labels, spec = resource["metadata"].get("labels") or {}, resource.get("spec")
-    unknown = plan.predicted.cost_model != COST_MODEL
-    if labels.get(constants.KUEUE_QUEUE_LABEL) or not isinstance(spec, dict) or not plan.workers or unknown:
+    spec, unknown = record.resource.get("spec"), plan.predicted.cost_model != COST_MODEL
+    if not _is_of_queue(record) or not isinstance(spec, dict) or not plan.workers or unknown:
         return None
     model = spec.get("model")
     epochs = model.get("epochs") if isinstance(model, dict) else None
-    if spec.get("startPolicy", StartPolicy.AUTOMATIC) != StartPolicy.AUTOMATIC or not isinstance(epochs, int):
+    if not isinstance(epochs, int):
         return None
     runs = _runs_alone(plan, epochs)
     return (_as_pending(key, runs, plan.workers[0].gpus), unix_seconds(record.created)) if runs else None
+
+
+def _is_of_queue(record: JobRecord) -> bool:
+    """Whether the queue starts the job, as far as its label and its start policy tell."""
+    labels, spec = record.resource["metadata"].get("labels") or {}, record.resource.get("spec")
+    policy = spec.get("startPolicy", StartPolicy.AUTOMATIC) if isinstance(spec, dict) else None
+    return not labels.get(constants.KUEUE_QUEUE_LABEL) and policy == StartPolicy.AUTOMATIC
 
 
 def _runs_alone(plan: Plan, epochs: int) -> list[RunAlone]:
