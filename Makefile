@@ -78,7 +78,7 @@ type: setup ## mypy, strict
 SLOWEST := --durations=20 --durations-min=5
 
 unit: horovod ## Tests that need no server
-	@$(BIN)/pytest $(SLOWEST) tests/unit tests/property tests/behaviour
+	@$(BIN)/pytest $(SLOWEST) -m 'not long' tests/unit tests/property tests/behaviour
 
 api: setup ## Tests against a real kube-apiserver
 	@$(BIN)/pytest $(SLOWEST) tests/api tests/fault
@@ -92,7 +92,8 @@ test: setup ## Everything: lint, types, all tests
 	@$(MAKE) --no-print-directory -j2 --output-sync=target unit api
 	@$(MAKE) --no-print-directory e2e
 
-test-long: setup ## Property tests with ROUNDS (5) further seeds; each prints its seed
+test-long: setup ## Tests that take minutes, and property tests with ROUNDS (5) further seeds; each prints its seed
+	@$(BIN)/pytest -m long tests/unit
 	@for round in $$(seq $(or $(ROUNDS),5)); do seed=$$RANDOM; echo "pytest tests/property --hypothesis-profile=random --hypothesis-seed=$$seed"; \
 	  $(BIN)/pytest tests/property --hypothesis-profile=random --hypothesis-seed=$$seed; done
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -136,3 +138,37 @@ async def test_gaps_between_waiting_jobs_are_what_they_were_after_a_restart() ->
     assert len(waiting) == 30 - pending.arrivals.arrivals >= 15
     assert {job.gap_seconds for job in pending.queued(waiting)} == {10.0}
     assert pending.since_last_arrival() == pytest.approx(110.0)
+
+
+async def restarted_beside(waiting: dict[str, float], **fields: Any) -> Pending:
+    """A process that finds some jobs that have started, one each minute, and others that wait; the latter came at these seconds."""
+    stage = Stage(nodes=4, gpus=2)
+    begun = [stage.add(f"started-{number:02d}", epochs=10, created=CREATED + 60.0 * number) for number in range(1, 9)]
+    stage.now = CREATED + 600.0
+    plans = await stage.run(*begun)
+    some = next(iter(plans.values()))
+    for key in begun:
+        stage.start(key, plans.get(key, some), {"Running": True}, timestamp(stage.now))
+    for name, second in waiting.items():
+        stage.add(name, epochs=10, created=CREATED + second, **(fields if name.startswith("other") else {}))
+    return restarted(stage)
+
+
+def gaps(pending: Pending) -> list[float | None]:
+    waiting = sorted(pending.others(None, POLICY), key=lambda entry: (entry.waits_since, entry.key))
+    return [job.gap_seconds for job in pending.queued(waiting)]
+
+
+async def test_a_waiting_job_of_the_same_second_as_the_oldest_started_one_has_no_gap() -> None:
+    pending = await restarted_beside({"a-sweep": 60.0})
+    assert gaps(pending) == [0.0]
+    assert pending.arrivals.interval_seconds < 60.0 + 1.0
+
+
+async def test_waiting_jobs_that_are_older_than_all_started_ones_have_their_gaps() -> None:
+    assert gaps(await restarted_beside({"w-1": 10.0, "w-2": 30.0, "w-3": 50.0})) == [0.0, 20.0, 20.0]
+
+
+async def test_jobs_that_the_queue_does_not_start_take_nobodys_gap() -> None:
+    pending = await restarted_beside({"other": 590.0, "waits": 600.0}, runPolicy={"suspend": True})
+    assert gaps(pending)[-1] == 120.0

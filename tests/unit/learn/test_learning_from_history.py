@@ -80,6 +80,7 @@ def test_the_cluster_holds_as_many_workers_as_ran_at_once() -> None:
     assert history_of(after).nodes == 20  # ten workers at a time: half of the nodes are the most that a job may have
 
 
+@pytest.mark.long
 def test_a_training_writes_weights_with_the_verdict_and_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     once, again = tmp_path / "once", tmp_path / "again"
     history = runs()

@@ -265,6 +265,7 @@ def test_every_family_has_streams(family: str) -> None:
     assert outcome.mean_communication >= 0.0
 
 
+@pytest.mark.long
 def test_the_gate_lets_nothing_in_that_is_no_better_than_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_lesson, "VALIDATION_STREAMS", 10)
     monkeypatch.setattr(stream_lesson, "TUNING_STREAMS", 5)

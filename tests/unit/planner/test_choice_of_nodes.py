@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -138,9 +139,10 @@ def test_a_worker_is_as_fast_as_the_slowest_of_its_gpus() -> None:
     assert "30% in use" in plan.reasons[1]
 
 
-def test_a_worker_gets_the_least_busy_gpus_of_its_node() -> None:
+def test_a_worker_gets_the_gpus_that_no_pod_keeps_busy() -> None:
     job = training(workers={"minReplicas": 1, "maxReplicas": 1, "resources": {"limits": {"nvidia.com/gpu": 4}}})
-    plan = planned(snapshot(loaded("half", 0.0, 0.0, 0.0, 0.0, 0.8, 0.8, 0.8, 0.8), loaded("even", *[0.3] * 8)), job)
+    half = msgspec.structs.replace(loaded("half", 0.0, 0.0, 0.0, 0.0, 0.8, 0.8, 0.8, 0.8), requested_gpus=4)
+    plan = planned(snapshot(half, loaded("even", *[0.3] * 8)), job)
     assert nodes_of(plan) == {"half"}
     assert "0% in use" in plan.reasons[1]
 
@@ -153,12 +155,21 @@ def test_a_gpu_without_a_sample_counts_as_the_median_of_the_known() -> None:
     assert "UtilizationUnknown" in alone.fallbacks
 
 
-@given(loads=st.lists(st.integers(0, 100), max_size=8), missing=st.integers(0, 4), known=st.integers(0, 100), seed=st.integers(1, 12))
-def test_the_busiest_gpu_that_is_taken_counts_unsampled_ones_as_the_median(loads: list[int], missing: int, known: int, seed: int) -> None:
+@given(
+    loads=st.lists(st.integers(0, 100), max_size=8),
+    missing=st.integers(0, 4),
+    known=st.integers(0, 100),
+    seed=st.integers(1, 12),
+    free=st.integers(0, 12),
+)
+def test_the_busiest_gpu_that_may_be_given_counts_unsampled_ones_as_the_median(
+    loads: list[int], missing: int, known: int, seed: int, free: int
+) -> None:
     size = max(1, len(loads) + missing)
     taken = 1 + seed % size
     seen = snapshot(loaded("a", *(load / 100 for load in loads), free=size), gpu_node("z", load=known / 100))
-    use, sure = figures_of(build(seen, PolicySpec())).utilization(np.array([0, 1]), np.array([taken, 1]))
+    use, sure = figures_of(build(seen, PolicySpec())).utilization(np.array([0, 1]), np.array([taken, 1]), np.array([free, 1]))
+    taken = max(taken, min(free, len(loads)))
     enough = taken <= len(loads)
     expected = sorted(loads)[taken - 1] if enough else max(*loads, 0, known)
     assert (use[0], bool(sure[0])) == (pytest.approx(expected / 100), enough)

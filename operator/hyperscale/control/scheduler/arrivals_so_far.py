@@ -12,7 +12,7 @@ from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.scheduler.queue_entry import QueueEntry
 from hyperscale.model import constants
 from hyperscale.model.admission_query import Arrivals
-from hyperscale.model.api.job import MAX_WORKERS, StartPolicy
+from hyperscale.model.api.job import MAX_WORKERS, PlannerChoice, StartPolicy
 from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.history.corrections import COST_MODEL, RunAlone
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -145,7 +145,8 @@ class ArrivalsSoFar:
     def _take_up(self, begun: Mapping[Key, tuple[PendingJob, float]]) -> None:
         """Count jobs that have started; of those that wait, note how long after the job before they came."""
         jobs = self._cache.jobs
-        oldest = min((since for _, since in begun.values()), default=math.inf)
+        # Where not all that started are recalled, what came before an older one is unknown.
+        oldest = min((since for _, since in begun.values()), default=math.inf) if len(begun) in (0, MOST_RECALLED) else 0.0
         waiting = {key: unix_seconds(jobs[key].created) for key in self._cache.unstarted if jobs[key].created and _is_of_queue(jobs[key])}
         times = {key: since for key, (_, since) in begun.items()} | {key: since for key, since in waiting.items() if since >= oldest}
         for key, since in sorted(times.items(), key=lambda entry: (entry[1], entry[0])):
@@ -153,7 +154,7 @@ class ArrivalsSoFar:
                 self._count(begun[key][0], jobs[key].uid, key, since)
                 self._settle({key})
             else:
-                self._came[key] = jobs[key].uid, max(0.0, since - self._last)
+                self._came[key] = jobs[key].uid, max(0.0, since - self._last) if self._last else 0.0
                 self._last = max(self._last, since)
 
     def _count(self, job: PendingJob, uid: str, key: Key, since: float) -> None:
@@ -196,10 +197,14 @@ def _started(key: Key, record: JobRecord, plan: Plan) -> tuple[PendingJob, float
 
 
 def _is_of_queue(record: JobRecord) -> bool:
-    """Whether the queue starts the job, as far as its label and its start policy tell."""
+    """Whether the queue starts the job, as far as its label tells, and what its spec says of planner, start and suspension."""
     labels, spec = record.resource["metadata"].get("labels") or {}, record.resource.get("spec")
-    policy = spec.get("startPolicy", StartPolicy.AUTOMATIC) if isinstance(spec, dict) else None
-    return not labels.get(constants.KUEUE_QUEUE_LABEL) and policy == StartPolicy.AUTOMATIC
+    if labels.get(constants.KUEUE_QUEUE_LABEL) or not isinstance(spec, dict):
+        return False
+    run_policy = spec.get("runPolicy")
+    suspended = isinstance(run_policy, dict) and run_policy.get("suspend") is True
+    automatic = spec.get("startPolicy", StartPolicy.AUTOMATIC) == StartPolicy.AUTOMATIC
+    return automatic and not suspended and spec.get("planner") != PlannerChoice.NONE
 
 
 def _runs_alone(plan: Plan, epochs: int) -> list[RunAlone]:

@@ -14,7 +14,6 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import plan_id
 from hyperscale.planner.choice.portfolio import describe
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.problem.busy_gpus import holding
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.search.search_result import Candidate
 from hyperscale.planner.workload.profile import profile
@@ -40,8 +39,7 @@ def plan_origin(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot, pol
     """Return what the plan's id and its figures say, both computed again."""
     graph = build(snapshot, policy)
     asked = replace(request, seed=plan.seed)
-    names = [worker.node for worker in plan.workers]
-    fresh = _recomputed(plan, holding(pose(asked, graph, profile(asked.job), policy), names))
+    fresh = _recomputed(plan, pose(asked, graph, profile(asked.job), policy))
     earlier = plan.predicted.cost_model != COST_MODEL
     contradictions = () if fresh is None or earlier else _contradictions(plan.predicted, fresh)
     if plan_id(asked, plan.snapshot, plan.planner, plan.workers) != plan.plan_id:

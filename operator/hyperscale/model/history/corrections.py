@@ -55,7 +55,7 @@ class PartKind(enum.StrEnum):
     """Launches and other fixed times."""
 
 
-COST_MODEL: Final = 2
+COST_MODEL: Final = 3
 """Version of what predictions are made with. It rises where they change so much that ratios of earlier ones would mislead."""
 
 

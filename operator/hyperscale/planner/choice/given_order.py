@@ -14,7 +14,6 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice.portfolio import describe
 from hyperscale.planner.cost.objective import objectives
-from hyperscale.planner.problem.busy_gpus import holding
 from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.search.search_result import Candidate
 
@@ -23,7 +22,7 @@ def plan_in_order(
     request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, policy: PolicySpec, nodes: Sequence[str], planner: str
 ) -> Plan | None:
     """The plan with one worker on each of `nodes` in ring order, as `planner` would word it; None where the check refuses it."""
-    problem = holding(pose(request, graph, workload, policy), nodes)
+    problem = pose(request, graph, workload, policy)
     place = {name: position for position, name in enumerate(problem.names)}
     if not all(name in place for name in nodes):
         return None

@@ -35,7 +35,6 @@ from hyperscale.planner.choice.stated_epoch import stated_epoch
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.choice.used_nodes import UsedNodes, used_nodes
 from hyperscale.planner.cost.objective import Breakdown, predict, shares
-from hyperscale.planner.problem.busy_gpus import left_out, without_busy_gpus
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.repair.fixed_shares import held_breakdown
@@ -72,31 +71,17 @@ def make_plan(
     if request.job.planner is PlannerChoice.NONE:
         raise ValueError("spec.planner: None means that no plan is made; use Auto, Heuristic or Learned")
     problem = pose(request, graph, workload, policy)
-    fewer = without_busy_gpus(problem)
-    if fewer is None:
-        return _plan_of(problem, expired, planners)
-    # Neither search proves anything of the other's placements.
-    whole, free = _plan_of(problem, expired, planners, proves=False), _plan_of(fewer, expired, planners, proves=False)
-    if isinstance(free, Infeasible) or (isinstance(whole, Plan) and whole.objective <= free.objective * (1.0 + SAME)):
-        return whole
-    busy = left_out(problem, fewer, [worker.node for worker in free.workers])
-    return bounded(replace(free, reasons=(*free.reasons, busy))) if busy else free
-
-
-def _plan_of(problem: Problem, expired: Callable[[], bool], planners: Sequence[ProposingPlanner], proves: bool = True) -> Plan | Infeasible:
-    """The best checked plan for one question. proves: whether what the search proves holds for the job."""
-    request = problem.request
     if _large_for_memory(problem) and never(problem) is not None:
         return bounded_refusal(refusal.refuse(problem, lambda changed: False))
-    chosen, steps = _allowed(request.job.planner, problem.policy, planners)
+    chosen, steps = _allowed(request.job.planner, policy, planners)
     proposed = _proposed(problem, chosen, expired)
     ranked = _by_preference(problem, [*proposed.candidates, *cheaper_candidates(problem, expired)])
     steps = (*steps, *proposed.steps)
     refused: tuple[str, ...] = ()
     for candidate, name in ranked[:MAX_CHECKED]:
         plan = describe(problem, candidate, name, [other for other, _ in ranked if other is not candidate], steps)
-        plan = _judged(plan, ranked, proposed.lower_bound if proves else None, problem)
-        refused = violations(plan, request, problem.graph.snapshot)
+        plan = _judged(plan, ranked, proposed.lower_bound, problem)
+        refused = violations(plan, request, graph.snapshot)
         if not refused:
             return bounded(replace(plan, reasons=(*plan.reasons, reasons.CUT_SHORT)) if expired() else plan)
     if refused:

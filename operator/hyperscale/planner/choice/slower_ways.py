@@ -14,17 +14,16 @@ from hyperscale.planner.cost.objective import predict
 from hyperscale.planner.graph.machine_resources import cards_of
 
 FABRIC_NOT_REQUESTED: Final = "FabricNotRequested"
-FABRIC_DEVICES: Final = ("rdma", "efa", "hca", "infiniband", "roce", "sriov", "hostdev", "mlnx", "networking.gke.io")
-"""Parts of names of the devices by which pods reach a fast network: rdma/hca_shared_devices_a, vpc.amazonaws.com/efa and others."""
 
 
 def fabric_not_requested(used: UsedNodes) -> bool:
     """Whether some nodes exchange over a fast network though the pods ask for none of its devices.
 
-    The operator refuses pods the host's network and all privileges, so that a device is the only way in.
+    The operator refuses pods the host's network and all privileges, so that a device is the only way in. Plugins name them as they like
+    (rdma/hca_shared_devices_a, vpc.amazonaws.com/efa, nvidia.com/resibp24s0): any device beside the GPUs may be one.
     """
     problem = used.problem
-    if len(used.members) < 2 or any(part in name.lower() for name, _ in problem.demand.further for part in FABRIC_DEVICES):
+    if len(used.members) < 2 or any("/" in name for name, _ in problem.demand.further):
         return False
     nodes = problem.nodes[used.members]
     over_fabric = problem.graph.fabric_between(nodes, nodes, problem.graph.common_tier(nodes, nodes))

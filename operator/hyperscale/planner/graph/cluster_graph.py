@@ -37,7 +37,9 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     beside |= _on_one(measured.key, (nvlink > 0.0).astype(np.int64)) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
     links = _without_pod_network(measured, by_agent, beside)
     calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
-    shared = machine(nodes, snapshot.levels, assumed, calibrated, policy, nvlink)
+    inner = _on_one(links.key, on_fabrics(nodes))
+    of_fabrics = tiers.calibrated(assumed, tier_of_link[inner], links.latency_seconds[inner], links.bandwidth_bytes_per_second[inner])
+    shared = machine(nodes, assumed, calibrated, of_fabrics, policy, nvlink)
     return ClusterGraph(
         snapshot=snapshot,
         digest=snapshot_digest(snapshot),

@@ -41,9 +41,10 @@ def _fastest_paths(whole: Machine, links: MeasuredLinks, tier_of_link: IntArray,
     fastest = np.zeros(nodes)
     for ends in (source, destination):
         np.maximum.at(fastest, ends[usable], links.bandwidth_bytes_per_second[usable])
-    pairs = np.unique(np.stack((np.minimum(source, destination), np.maximum(source, destination), tier_of_link))[:, usable], axis=1)
+    pairs, first = np.unique((np.minimum(source, destination) * nodes + np.maximum(source, destination))[usable], return_index=True)
+    tier_of_pair = tier_of_link[usable][first]
     for tier, peers in enumerate(_peers(domains)):
-        of_tier = pairs[:2, pairs[2] == tier].ravel()
+        of_tier = np.concatenate(np.divmod(pairs[tier_of_pair == tier], max(1, nodes)))
         unmeasured = peers > np.bincount(of_tier, minlength=nodes)
         fastest = np.where(unmeasured, np.maximum(fastest, tiers.bandwidth_bytes_per_second[tier]), fastest)
         fastest[unmeasured & _on_one_fabric(whole, tier, domains)] = np.inf

@@ -65,12 +65,10 @@ def _cards(node: Node, entry: InstanceType | None) -> Cards:
     return Cards(node.network_cards if stated else entry.cards, entry.card_bytes_per_second, TABLE)
 
 
-def machine(
-    nodes: Sequence[Node], levels: tuple[str, ...], assumed: Tiers, tiers: Tiers, policy: PolicySpec, nvlink: FloatArray
-) -> Machine:
+def machine(nodes: Sequence[Node], assumed: Tiers, tiers: Tiers, of_fabrics: Tiers, policy: PolicySpec, nvlink: FloatArray) -> Machine:
     """The shared resources of `nodes` (n,).
 
-    levels: topology labels, widest first · assumed, tiers: estimated links before and after measurements were read
+    assumed, tiers: estimated links before and after measurements were read · of_fabrics: after those between nodes of one fast network
     nvlink: (n,) see `inside.between_nodes`
     """
     entries = [instance_type(node.labels) for node in nodes]
@@ -95,10 +93,10 @@ def machine(
         fabric=Fabrics(
             network=numbered([_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)]),
             hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
-            tiers=(tiers.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
+            tiers=(of_fabrics.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
         ),
         nvlink_bytes_per_second=nvlink if (nvlink > 0.0).any() else None,
-        nvlink_tiers=accelerator_tiers(levels) if (nvlink > 0.0).any() else None,
+        nvlink_tiers=accelerator_tiers(assumed.names[1:]) if (nvlink > 0.0).any() else None,
     )
     return _with_uplinks_left(plain)
 

@@ -28,15 +28,18 @@ class NodeFigures:
     use: FloatArray
     """(n, g) use of the sampled GPUs, rising; +inf beyond them."""
 
-    def utilization(self, positions: IntArray, taken: IntArray) -> tuple[FloatArray, BoolArray]:
-        """Use, in whole percents, of the busiest of the `taken` (p,) least busy GPUs of the nodes at `positions` (p,); whether it is known.
+    def utilization(self, positions: IntArray, taken: IntArray, free: IntArray) -> tuple[FloatArray, BoolArray]:
+        """Use, in whole percents, of the busiest GPU that workers on the nodes at `positions` (p,) may get; whether it is known.
 
-        New workers get those, the busy ones belong to pods that hold them. Ranks divide a worker's share evenly, so that the slowest GPU
-        sets its pace. One without a sample is as busy as those of the median node that is known, or idle where nothing is known.
+        taken: (p,) GPUs that they need · free: (p,) GPUs that no pod holds, of which they get any
+        The free ones are the least busy: the others belong to pods that hold them. A free one that something outside Kubernetes keeps busy
+        may be given however few are taken. Ranks divide a worker's share evenly, so that the slowest GPU sets its pace. One without a
+        sample is as busy as those of the median node that is known, or idle where nothing is known.
         0 where none is taken (only our own pinned rank is there).
         """
         use = self.use[positions]
         sampled = np.isfinite(use).sum(axis=1)
+        taken = np.where(taken > 0, np.maximum(taken, np.minimum(free, sampled)), 0)
         reported = np.minimum(taken, sampled)
         busiest: FloatArray = np.where(reported > 0, np.clip(_at(use, reported - 1), 0.0, 1.0), 0.0)
         complete = (sampled > 0) & (taken <= sampled)

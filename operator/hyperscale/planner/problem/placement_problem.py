@@ -202,7 +202,7 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
     speeds = gpu_speeds([graph.nodes[position] for position in nodes], policy)
     most = request.workers_fixed or request.job.workers.max_replicas
     slots = np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64)
-    use, use_known = figures_of(graph).utilization(nodes, slots * demand.gpus)
+    use, use_known = figures_of(graph).utilization(nodes, slots * demand.gpus, free_gpus(request, graph, nodes))
     return Problem(
         request=request,
         graph=graph,
@@ -217,3 +217,9 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
         utilization_known=use_known,
         pinned=tuple((rank, place[name]) for rank, name in sorted(request.pinned.items())),
     )
+
+
+def free_gpus(request: PlanRequest, graph: ClusterGraph, nodes: IntArray) -> IntArray:
+    """(m,) GPUs that no pod holds of the nodes at positions `nodes` (m,), as far as the request knows."""
+    observed = zip((graph.nodes[position].name for position in nodes), figures_of(graph).free_gpus[nodes].tolist(), strict=True)
+    return np.array([request.free_gpus.get(name, count) for name, count in observed], dtype=np.int64)

@@ -232,7 +232,7 @@ class StartSequence:
     def _late_first(self) -> None:
         """Jobs beyond the bound, the longest wait first, on good nodes; beyond twice the bound on any, or what they could use is kept.
 
-        It is kept too for jobs that there was no time to look at, if they may fit now or have waited for twice the bound.
+        It is kept too for jobs that there was no time to look at, if they have waited for twice the bound.
         """
         bound = self.policy.starvation_seconds
         late = [job for job in self.question.jobs if 0 < bound <= job.waited_seconds]
@@ -243,7 +243,7 @@ class StartSequence:
             entry = self.pending.get(job.request.job_key)
             if entry is not None:
                 self._late(entry, strict=strict)
-            elif job.request.job_key in self._unseen and (strict or self.desk.may_fit(self.ledger.open_to(job.request, None))):
+            elif job.request.job_key in self._unseen and strict:
                 self.ledger.reserved |= self.desk.suitable(job.request)
 
     def _late(self, entry: CatalogueEntry, *, strict: bool) -> None:

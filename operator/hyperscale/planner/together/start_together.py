@@ -21,7 +21,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.problem.figures import figures_of
-from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem, pose
+from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem, free_gpus, pose
 from hyperscale.planner.problem.worker_demand import demand_of
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.together.joint_starts import joint_starts
@@ -169,7 +169,7 @@ def posed_like(other: Problem, request: PlanRequest, workload: WorkloadProfile) 
         return None
     most = request.workers_fixed or request.job.workers.max_replicas
     slots = np.array([min(most, other.vetting.slots.get(name, 0)) for name in other.names], dtype=np.int64)
-    use, use_known = figures_of(other.graph).utilization(other.nodes, slots * demand.gpus)
+    use, use_known = figures_of(other.graph).utilization(other.nodes, slots * demand.gpus, free_gpus(request, other.graph, other.nodes))
     return dataclasses.replace(other, request=request, workload=workload, slots=slots, utilization=use, utilization_known=use_known)
 
 
