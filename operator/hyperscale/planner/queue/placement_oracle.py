@@ -34,7 +34,7 @@ KEPT_PLACEMENTS: Final = 512
 KEPT_GRAPHS: Final = 8
 """Of clusters without the jobs that end next."""
 
-LARGE_WORKERS: Final = 256
+LARGE_WORKERS: Final = 64
 """Jobs that may have more are compared by the planners' first placements: a search for each takes longer than a question lasts."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
