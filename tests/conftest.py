@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
-# The same tests every time, so that a red run is the change's. `make test-long` draws others.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("random", print_blob=True)
+# The same tests every time, so that a red run is the change's; `make test-long` draws others. No timing decides.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("random", print_blob=True, deadline=None)
 settings.load_profile("repeatable")
 
 NEED: Final = {

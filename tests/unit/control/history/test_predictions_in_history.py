@@ -23,6 +23,7 @@ from hyperscale.evaluate.calibration.past_run import FORECAST, TWIN
 from hyperscale.evaluate.calibration.stage_verdict import CoverageVerdict
 from hyperscale.model.api.condition import Condition
 from hyperscale.model.evaluation import EvaluationStatus, Interval, StageState, StageSummary
+from hyperscale.model.history.corrections import COST_MODEL
 from hyperscale.model.status import JobStatus, StateWord
 from tests.builders.history import RUN
 from tests.builders.seen import changed, mpijob, seen, status
@@ -106,7 +107,7 @@ def test_an_account_that_may_not_change_tables_goes_on_as_before(server: str) ->
 
 
 def test_runs_are_read_without_their_plans_and_say_whether_they_teach(history: RunStore) -> None:
-    spread = '{"ranksByNode":{"a":0,"b":1},"predicted":{"costModel":2}}'
+    spread = f'{{"ranksByNode":{{"a":0,"b":1}},"predicted":{{"costModel":{COST_MODEL}}}}}'
     history.record([run(0, plan='{"predicted":{}}'), run(1), run(2, hosts=None, plan=spread), run(3, phase="Failed")])
     (third, third_teaches), (second, _), (first, first_teaches), (earlier, earlier_teaches) = history.brief_runs(10)
     assert (third.uid, third_teaches, first_teaches) == ("3", False, True)

@@ -15,12 +15,15 @@ from hyperscale.control.history.runs_table import RUNS
 from hyperscale.control.history.teaching import Teacher
 from hyperscale.evaluate.calibration.speed_fit import corrections_of
 from hyperscale.evaluate.calibration.taught_run import TaughtRun
-from hyperscale.model.history.corrections import MAX_NAMED, PartKind, PredictedPart
+from hyperscale.model.history.corrections import COST_MODEL, MAX_NAMED, PartKind, PredictedPart
 from tests.builders.history import RUN
 
-PARTED = '{"workers":[{"node":"a","gpus":2}],"predicted":{"costModel":2,"parts":[{"kind":"Compute","seconds":1.0,"name":"A100"}]}}'
+MODEL = f'"costModel":{COST_MODEL}'
+PARTED = '{"workers":[{"node":"a","gpus":2}],"predicted":{MODEL,"parts":[{"kind":"Compute","seconds":1.0,"name":"A100"}]}}'.replace(
+    "MODEL", MODEL
+)
 GOOD = 14
-DEEP = '{"x":' + "[" * 200_000 + "]" * 200_000 + ',"predicted":{"costModel":2,"parts":[]},"workers":[]}'
+DEEP = '{"x":' + "[" * 200_000 + "]" * 200_000 + ',"predicted":{' + MODEL + ',"parts":[]},"workers":[]}'
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def spoil(file: Path, column: str, value: Any) -> None:
         ("architecture", b"GCN", "architecture is no text"),
         ("products", b"A100", "products is no text"),
         ("namespace", b"x", "namespace is no text"),
-        ("plan", b'{"costModel":2,"parts":[\xff', "plan is no text"),
+        ("plan", b"{" + MODEL.encode() + b',"parts":[\xff', "plan is no text"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_counted_and_the_others_teach(
@@ -70,7 +73,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_the_others_teach(
     assert line == f"history: rows of hyperscale_runs that cannot be read: 1; of the run '14' its {fault}"
 
 
-@pytest.mark.parametrize("text", [b'{"costModel":2,"parts":[\xff\xfe', DEEP.encode()], ids=["not UTF-8", "deep"])
+@pytest.mark.parametrize("text", [b"{" + MODEL.encode() + b',"parts":[\xff\xfe', DEEP.encode()], ids=["not UTF-8", "deep"])
 def test_a_plan_that_is_no_plan_teaches_nothing(file: Path, text: bytes) -> None:
     with closing(sqlite3.connect(file)) as database, database:
         database.execute(f"UPDATE {RUNS.name} SET plan = CAST(? AS TEXT), hosts = NULL WHERE uid = '{GOOD}'", (text,))  # noqa: S608
