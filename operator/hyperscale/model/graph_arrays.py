@@ -96,8 +96,6 @@ class Inside:
     """(n,) sustained."""
     stated: BoolArray
     """(n,) True where an agent or the policy states the bandwidth, False where it is assumed for the product."""
-    ring_bytes_per_second: FloatArray
-    """(n,) what a ring through all GPUs of the node moves. A board that joins its GPUs pair by pair has more than one pair's figure."""
     sharp_efficiency: FloatArray
     """(n,) part of the links' rate that collectives reach where NVSwitches add up the data (NVLink SHARP); 0 where they do not."""
 

@@ -266,9 +266,10 @@ def test_cards_of_every_node_and_limited_uplinks_are_shown() -> None:
     speed = Sample(5e10, 3.0, Quality.MEASURED, source="infiniband")
     nodes = tuple(replace(each, network_bytes_per_second=speed, network_cards=2) for each in snapshot().nodes[:3])
     limited = PolicySpec(overrides=Overrides(uplinks=(UplinkOverride(LEVELS[0], oversubscription=2.0),)))
-    summary = summarize(build(replace(snapshot(), nodes=nodes, links=()), limited))
+    built = build(replace(snapshot(), nodes=nodes, links=()), limited)
+    summary = summarize(built)
     assert [(row.network_bytes_per_second, row.network_cards) for row in summary.nodes] == [(5e10, 2)] * 3
-    assert all(1 <= row.network_rails <= min(2, max(1, row.allocatable_gpus)) for row in summary.nodes)
+    assert [row.network_rails for row in summary.nodes] == built.machine.rails.tolist()
     assert summary.uplinks
     assert sum(row.bytes_per_second for row in summary.uplinks) == pytest.approx(3 * 1e11 / 2)
     text = "\n".join(topology_table(summary))

@@ -168,7 +168,6 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
     return Inside(
         latency_seconds=exchanges[:, 0].copy(),
         bandwidth_bytes_per_second=exchanges[:, 1].copy(),
-        ring_bytes_per_second=exchanges[:, 2].copy(),
         sharp_efficiency=exchanges[:, 3].copy(),
         stated=np.array([by_kind[kind][1] for kind in kinds], dtype=np.bool_),
     )

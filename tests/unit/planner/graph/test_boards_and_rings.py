@@ -69,5 +69,5 @@ def test_switches_add_up_where_all_links_of_a_new_enough_gpu_lead_to_them(
 def test_a_rate_that_the_policy_states_is_that_of_rings_too() -> None:
     stated = PolicySpec(gpus=(GpuModel("NVIDIA-H100", intra_node_bytes_per_second=1e11),))
     inside = build(snapshot(gpu_node("a", product="NVIDIA-H100-80GB-HBM3"), gpu_node("b")), stated).inside
-    assert (inside.bandwidth_bytes_per_second[0], inside.ring_bytes_per_second[0], inside.sharp_efficiency[0]) == (1e11, 1e11, 0.0)
-    assert np.isfinite(inside.ring_bytes_per_second).all()
+    assert (inside.bandwidth_bytes_per_second[0], inside.sharp_efficiency[0]) == (1e11, 0.0)
+    assert np.isfinite(inside.bandwidth_bytes_per_second).all()
