@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.graph import BoolArray, IntArray
+from hyperscale.planner.cost.bounds import best_links, lower_bound
 from hyperscale.planner.cost.objective import Costs, objectives
 from hyperscale.planner.search.exact_moves import exact_moves
 from hyperscale.planner.search.improve import THOROUGH, SearchBudget, improve, walked
@@ -48,6 +49,17 @@ def test_no_single_move_improves_what_exact_moves_leave(seed: int, nodes: int, b
     rows = [np.where(np.arange(workers) == rank, node, again[0]) for rank in firsts for node in np.flatnonzero(used < slots)]
     if further[0] == seconds[0] and rows:
         assert objectives(costs, np.array(rows)).min() >= seconds[0] * (1.0 - 1e-8)
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 10_000), st.integers(3, 10), st.sampled_from(["Capacity", "Equal"]), st.floats(0.1, 1.5))
+def test_no_placement_is_below_the_bound_where_memory_is_short(seed: int, nodes: int, balance: str, room: float) -> None:
+    costs, slots, order, _ = limited(3 * seed + 1, nodes, balance, room)
+    bound = lower_bound(costs, slots, len(order), best_links(costs, slots))
+    rng = np.random.default_rng(seed)
+    free = np.repeat(np.arange(len(slots)), slots)
+    orders = np.array([order, *(rng.permutation(free)[: len(order)] for _ in range(20))])
+    assert bound <= objectives(costs, orders).min() * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("elements", [0, ENOUGH])

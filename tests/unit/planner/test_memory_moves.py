@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from hyperscale.model.cluster import ClusterSnapshot
-from tests.builders.clusters import GIB, gpu_node, planned, snapshot
+from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.search import heuristic
+from hyperscale.planner.workload.profile import profile
+from tests.builders.clusters import GIB, POLICY, gpu_node, planned, snapshot
 from tests.unit.planner.test_narrow_starts import large_job
 
 PRODUCTS = ("Quadro-RTX-8000", "NVIDIA-GeForce-RTX-3080", "NVIDIA-A100-SXM4-80GB")
@@ -42,3 +47,12 @@ def test_a_mixed_cluster_is_no_slower_than_its_large_nodes_alone(seed: int) -> N
     large = snapshot(*(node for node in every.nodes if node.gpu_memory_bytes == 46 * GIB))
     workers = sum(node.free_gpus for node in large.nodes)
     assert planned(every, large_job(workers)).objective <= planned(large, large_job(workers)).objective * COUNTS_AS_EQUAL
+
+
+def test_a_job_that_no_memory_holds_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search ends at its deadline only where it has found a placement: in vain it would take seconds of a planner's time."""
+    monkeypatch.setattr(heuristic, "ways", lambda *_: pytest.fail("searched"))
+    small = snapshot(*(gpu_node(f"n{at:02d}", free=1, gpu_memory_bytes=2 * GIB) for at in range(12)))
+    job = large_job(12)
+    problem = pose(PlanRequest(job_key="team-a/gnn", job=job), build(small, POLICY), profile(job), POLICY)
+    assert not tuple(heuristic.Heuristic().candidates(problem, lambda: False))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import IntArray
 from hyperscale.planner.cost.objective import Costs, largest_shares, volumes
+
+ROUNDING: Final = 1e-6
+"""Part of a graph by which sums of shares may be off."""
 
 
 class BestLinks(NamedTuple):
@@ -25,12 +28,14 @@ class BestLinks(NamedTuple):
 def lower_bound(costs: Costs, slots: IntArray, workers: int, links: BestLinks) -> float:
     """Seconds of the objective that every placement has at least: the fastest slots, all pairs over the best link.
 
-    slots: (m,) of each candidate, pinned ranks counted · links: as `best_links` has them. +inf where there are too few slots.
+    slots: (m,) of each candidate, pinned ranks counted · links: as `best_links` has them. +inf where there are too few slots, or too
+    little memory on any of them.
     """
     usable = np.flatnonzero(slots > 0)
     fast = usable[np.argsort(-costs.flops_per_second[usable], kind="stable")][:workers]
     chosen = np.repeat(fast, np.minimum(slots[fast], workers))[:workers]
-    if len(chosen) < workers:
+    limited = len(chosen) == workers and memory_may_limit(costs, usable, workers)
+    if len(chosen) < workers or (limited and not _memory_holds(costs, slots, workers)):
         return float("inf")
     volume, flops = volumes(costs, workers), costs.workload.epoch_flops
     speeds = costs.flops_per_second[chosen]
@@ -39,7 +44,7 @@ def lower_bound(costs: Costs, slots: IntArray, workers: int, links: BestLinks) -
     if costs.ranks(workers) == 1:
         return float(compute + overhead)
     # Where memory shifts shares, the slowest rank may send less than the mean.
-    traffic_weight = costs.communication_weight + (0.0 if memory_may_limit(costs, usable, workers) else 1.0)
+    traffic_weight = costs.communication_weight + (0.0 if limited else 1.0)
     return float(compute + overhead + _least_communication(costs, slots, workers, links, traffic_weight))
 
 
@@ -72,6 +77,17 @@ def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
     if costs.balance is Balance.EQUAL:
         return bool((limits < 1.0 / workers).any())
     return bool((limits < speeds / (speeds + (workers - 1) * speeds.min())).any())
+
+
+def _memory_holds(costs: Costs, slots: IntArray, workers: int) -> bool:
+    """False where the GPUs with the most memory hold too little for `workers` workers; `slots` (m,)."""
+    limits = largest_shares(costs, workers)
+    if costs.balance is Balance.EQUAL:
+        return int(slots[limits >= 1.0 / workers].sum()) >= workers
+    able = np.flatnonzero((slots > 0) & (limits > 0.0))
+    roomy = able[np.argsort(-limits[able], kind="stable")][:workers]
+    chosen = np.repeat(limits[roomy], np.minimum(slots[roomy], workers))[:workers]
+    return len(chosen) == workers and float(chosen.sum()) >= 1.0 - ROUNDING
 
 
 def best_links(costs: Costs, slots: IntArray) -> BestLinks:

@@ -160,6 +160,8 @@ class _Search:
         pool = self.pools.pool(workers)
         costs, slots = self.costs.of(pool), self.problem.slots[pool]
         bound = self.costs.lower_bound(pool, workers)
+        if not np.isfinite(bound):
+            return  # a search in vain would go on past its deadline
         if effort is THOROUGH and self.best and bound > min(self.best.values()).objective:
             return
         self.looked.add((workers, effort))
