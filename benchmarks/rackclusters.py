@@ -89,4 +89,6 @@ def _sample(value: float) -> Sample:
 
 
 def _job(model: dict[str, object], workers: int, balance: str) -> JobSpec:
-    return msgspec.convert(products_job(model, (workers, workers), 1, partitioning={"balance": balance}), JobSpec)
+    job = products_job(model, (workers, workers), 1, partitioning={"balance": balance})
+    job["workers"]["resources"]["limits"]["rdma/ib"] = "1"  # a pod without one would take the pod network
+    return msgspec.convert(job, JobSpec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +33,6 @@ MAX_TABLE_NODES: Final = 1_500
 """Nodes of which a table says where each pair's link is: 9 MB. Among more, links are looked up by bisection."""
 KEPT_RESULTS: Final = 20
 """Arrays of the nodes, doubts about figures, hidden GPUs, the pod network, and the checks of sixteen different demands of a worker."""
-POD_NETWORK: Final = "pod network"
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,6 @@ class ClusterGraph:
     links: MeasuredLinks
     inside: Inside
     machine: Machine
-    pod_links: MeasuredLinks | None = None
-    """`links` with those between nodes of one fast network too, as agents measure them on the pod network; None where all count."""
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
     results: Memo[Any] = field(default_factory=lambda: Memo(KEPT_RESULTS), init=False, repr=False, compare=False)
@@ -169,14 +166,11 @@ class ClusterGraph:
         shared: BoolArray = (fabric.network[rows][:, None] == fabric.network[columns]) & (fabric.network[rows] > 0)[:, None]
         return shared & fabric.tiers[tier]
 
-    def on_pod_network(self) -> ClusterGraph:
-        """The same nodes for pods without a device of the fast network: agents' figures count between them, else the topology."""
-        slower: ClusterGraph = self.results.get(POD_NETWORK, self._on_pod_network)
-        return slower
-
-    def _on_pod_network(self) -> ClusterGraph:
-        links = self.links if self.pod_links is None else self.pod_links
-        return replace(self, links=links, machine=replace(self.machine, fabric=None))
+    @property
+    def has_fabric(self) -> bool:
+        """True where some two nodes are on one fast network."""
+        fabric = self.machine.fabric
+        return fabric is not None and bool((np.bincount(fabric.network)[1:] > 1).any())
 
     def nvlink_between(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
         """(r, c) bytes a second that NVLink switches carry between two nodes with that tier in common; 0 where none join them."""

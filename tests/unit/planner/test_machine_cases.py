@@ -108,8 +108,8 @@ def observed(case: Case, nodes: dict[str, dict[str, str]], policy: PolicySpec) -
     return build(build_snapshot(raw, [], reading(), policy, NOW), policy)
 
 
-def plan_of(case: Case, graph: ClusterGraph | None = None, policy: PolicySpec = POLICY) -> Plan:
-    limits: dict[str, Any] = {"limits": {"nvidia.com/gpu": case.gpus_per_worker}}
+def plan_of(case: Case, graph: ClusterGraph | None = None, policy: PolicySpec = POLICY, device: str = "") -> Plan:
+    limits: dict[str, Any] = {"limits": {"nvidia.com/gpu": case.gpus_per_worker} | ({device: 1} if device else {})}
     job = training(workers={"minReplicas": case.workers, "maxReplicas": case.workers, "resources": limits})
     plan = make_plan(PlanRequest(job_key="team-a/made", job=job), graph or machine(case), workload(case), policy)
     assert isinstance(plan, Plan), plan
@@ -204,7 +204,7 @@ def test_21_cards_come_from_the_label_of_an_instance_type() -> None:
     labels = {name: {"node.kubernetes.io/instance-type": "Standard_ND96asr_v4"} for name in "ab"}
     graph = observed(LABELLED, labels, POLICY)
     assert graph.machine.rails.tolist() == [8, 8]
-    assert_worked_out(LABELLED, plan_of(LABELLED, graph))
+    assert_worked_out(LABELLED, plan_of(LABELLED, graph, device="rdma/ib"))
 
 
 def test_22_cards_come_from_an_override_of_the_policy() -> None:

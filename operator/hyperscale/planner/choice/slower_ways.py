@@ -1,4 +1,4 @@
-"""Ways that ranks may take instead of those that a plan counts: the pod network beside a fabric, a node's cards between its pods. Pure."""
+"""Ways that ranks take, or may take, instead of the fastest: the pod network beside a fabric, a node's cards between its pods. Pure."""
 
 from __future__ import annotations
 
@@ -7,52 +7,59 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import FloatArray
+from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
 from hyperscale.model.products import stated
 from hyperscale.planner.choice.used_nodes import UsedNodes, used_nodes
 from hyperscale.planner.cost.objective import predict
 from hyperscale.planner.graph.machine_resources import cards_of
 
 FABRIC_NOT_REQUESTED: Final = "FabricNotRequested"
+MOST_NODES: Final = 200
+"""Nodes of a cluster that are looked at for a fast network that more workers would use."""
 
 
 def fabric_not_requested(used: UsedNodes) -> bool:
-    """Whether some nodes exchange over a fast network though the pods ask for none of its devices.
-
-    The operator refuses pods the host's network and all privileges, so that a device is the only way in. Plugins name them as they like
-    (rdma/hca_shared_devices_a, vpc.amazonaws.com/efa, nvidia.com/resibp24s0): any device beside the GPUs may be one.
-    """
-    problem = used.problem
-    if len(used.members) < 2 or any("/" in name for name, _ in problem.demand.further):
+    """Whether the pods ask for no device of a fast network that the planned nodes have, or that more workers would have used."""
+    graph, problem = used.problem.fabric_graph, used.problem
+    if graph is None:
         return False
-    nodes = problem.nodes[used.members]
-    over_fabric = problem.graph.fabric_between(nodes, nodes, problem.graph.common_tier(nodes, nodes))
-    return bool((over_fabric & ~used.links.measured & ~np.eye(len(nodes), dtype=np.bool_)).any())
+    if len(used.members) < 2:
+        return len(used.order) < max(problem.counts(), default=0) and _has_faster(graph, problem.nodes)
+    return _has_faster(graph, problem.nodes[used.members])
+
+
+def _has_faster(graph: ClusterGraph, nodes: IntArray) -> bool:
+    """Whether some two of `nodes` (p,) exchange over a fast network, as far as no other figure tells."""
+    network = graph.machine.fabric
+    numbers = np.zeros(0, dtype=np.int64) if network is None else network.network[nodes]
+    several = np.isin(numbers, np.flatnonzero(np.bincount(numbers)[1:] > 1) + 1)
+    nodes = nodes[several][:MOST_NODES]
+    over_fabric = graph.fabric_between(nodes, nodes, graph.common_tier(nodes, nodes))
+    return bool((over_fabric & ~graph.link_costs(nodes).measured & ~np.eye(len(nodes), dtype=np.bool_)).any())
+
+
+def not_requested(used: UsedNodes) -> str:
+    """What a person can do about a fast network that the pods do not ask for; empty where they do, or none is there."""
+    graph = used.problem.fabric_graph
+    if graph is None or not fabric_not_requested(used):
+        return ""
+    ask = "Ask for one in spec.workers.resources.limits, such as rdma/hca or vpc.amazonaws.com/efa."
+    lacking = "The pods ask for no device of the fast network between these nodes, so the plan counts on the pod network."
+    if len(used.members) < 2:
+        return f"The pods ask for no device of the nodes' fast network: more nodes would exchange over the pod network. {ask}"
+    faster = used_nodes(replace(used.problem, graph=graph, fabric_graph=None), used.order)
+    now, then = (predict(one.costs, one.places).communication_seconds for one in (used, faster))
+    return f"{lacking} With one communication would take {then:.4g} s an epoch here instead of {now:.4g} s. {ask}"
 
 
 def slower_exchange_seconds(used: UsedNodes) -> float:
     """Seconds of an epoch's communication where ranks take the slower ways; 0 where there are none."""
-    off_fabric, shared = fabric_not_requested(used), shared_by_pods(used)
-    if not off_fabric and not shared:
+    shared = shared_by_pods(used)
+    if not shared:
         return 0.0
-    problem = used.problem
-    network = problem.graph.on_pod_network() if off_fabric else problem.graph
-    slower = used_nodes(replace(problem, graph=network), used.order)
-    costs = slower.costs
-    per_byte = costs.seconds_per_byte.copy()
-    per_byte[shared, shared] = np.maximum(per_byte[shared, shared], _by_cards(slower)[shared])
-    return predict(replace(costs, seconds_per_byte=per_byte), slower.places).communication_seconds
-
-
-def not_requested(used: UsedNodes) -> str:
-    """What a person can do about a fast network that the pods do not ask for; empty where they do, or none counts."""
-    if not fabric_not_requested(used):
-        return ""
-    return (
-        "The pods ask for no device of the fast network that the plan counts on. Over the pod network communication takes"
-        f" {slower_exchange_seconds(used):.4g} s an epoch. Ask for one in spec.workers.resources.limits, such as rdma/hca or"
-        " vpc.amazonaws.com/efa."
-    )
+    per_byte = used.costs.seconds_per_byte.copy()
+    per_byte[shared, shared] = np.maximum(per_byte[shared, shared], _by_cards(used)[shared])
+    return predict(replace(used.costs, seconds_per_byte=per_byte), used.places).communication_seconds
 
 
 def _by_cards(used: UsedNodes) -> FloatArray:

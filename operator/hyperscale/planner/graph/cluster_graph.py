@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -16,11 +18,14 @@ from hyperscale.planner.graph.filling import filling_paths
 from hyperscale.planner.graph.inside import between_nodes, insides
 from hyperscale.planner.graph.machine_resources import in_one_zone, machine, on_fabrics
 
+POD_NETWORK: Final = "pod network"
 
-def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
+
+def build(snapshot: ClusterSnapshot, policy: PolicySpec, *, fabrics: bool = True) -> ClusterGraph:
     """The graph of `snapshot`; the order of its nodes and links does not matter.
 
     policy: what it says of the inside of nodes and of uplinks; its quality limits were applied when the snapshot was taken
+    fabrics: whether nodes of one fast network exchange over it
     Raises ValueError when two nodes share a name.
     """
     nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
@@ -33,13 +38,15 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     tier_of_link = _tiers_of(measured.key, domains)
     inside = insides(nodes, policy)
     nvlink = between_nodes(nodes, inside)
-    beside = _on_one(measured.key, on_fabrics(nodes)) & in_one_zone(assumed)[tier_of_link]
+    on_fabric = on_fabrics(nodes) if fabrics else np.zeros(len(nodes), dtype=np.int64)
+    beside = _on_one(measured.key, on_fabric) & in_one_zone(assumed)[tier_of_link]
     beside |= _on_one(measured.key, (nvlink > 0.0).astype(np.int64)) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
     links = _without_pod_network(measured, by_agent, beside)
     calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
-    inner = _on_one(links.key, on_fabrics(nodes))
+    inner = _on_one(links.key, on_fabric)
     of_fabrics = tiers.calibrated(assumed, tier_of_link[inner], links.latency_seconds[inner], links.bandwidth_bytes_per_second[inner])
     shared = machine(nodes, assumed, calibrated, of_fabrics, policy, nvlink)
+    shared = shared if fabrics else replace(shared, fabric=None)
     return ClusterGraph(
         snapshot=snapshot,
         digest=snapshot_digest(snapshot),
@@ -49,10 +56,15 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         tiers=calibrated,
         links=links,
         inside=inside,
-        pod_links=measured if links is not measured else None,
         machine=filling_paths(shared, links, tier_of_link, calibrated, domains),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
+
+
+def on_pod_network(graph: ClusterGraph, policy: PolicySpec) -> ClusterGraph:
+    """`graph` for pods that ask for no device of a fast network: agents' figures count between them, else the topology."""
+    slower: ClusterGraph = graph.results.get(POD_NETWORK, lambda: build(graph.snapshot, policy, fabrics=False))
+    return slower
 
 
 def _estimates(

@@ -17,6 +17,7 @@ from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
+from hyperscale.planner.graph.cluster_graph import on_pod_network
 from hyperscale.planner.graph.machine_resources import without_own_traffic
 from hyperscale.planner.problem.candidates import Vetting, vet
 from hyperscale.planner.problem.corrections import compute_factors, exploration, link_factors
@@ -40,6 +41,9 @@ class Problem:
 
     request: PlanRequest
     graph: ClusterGraph
+    """With links as the job's pods have them."""
+    fabric_graph: ClusterGraph | None
+    """The same nodes with their fast network, where the pods ask for none of its devices; else None."""
     workload: WorkloadProfile
     policy: PolicySpec
     demand: WorkerDemand
@@ -192,6 +196,8 @@ class Problem:
 def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, policy: PolicySpec) -> Problem:
     """The problem behind `request`. Raises ValueError when a rank is pinned to a node that the graph does not have."""
     demand = demand_of(request, (workload.parameter_bytes + workload.step_bytes) / USABLE_MEMORY_RATIO)
+    fabric_graph = None if demand.has_devices or not graph.has_fabric else graph
+    graph = graph if fabric_graph is None else on_pod_network(graph, policy)
     vetting = vet(graph, demand)
     for rank, name in sorted(request.pinned.items()):
         if name not in graph.index:
@@ -206,6 +212,7 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
     return Problem(
         request=request,
         graph=graph,
+        fabric_graph=fabric_graph,
         workload=workload,
         policy=policy,
         demand=demand,

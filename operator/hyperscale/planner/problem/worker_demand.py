@@ -41,6 +41,15 @@ class WorkerDemand(NamedTuple):
     reserved: dict[str, dict[str, float]]
     """The last three change from request to request; see `Lasting`."""
 
+    @property
+    def has_devices(self) -> bool:
+        """True where pods ask for devices beside GPUs, of which any may be that of a fast network.
+
+        The operator refuses pods the host's network and all privileges, so that a device is the only way in. Plugins name them as they
+        like (rdma/hca_shared_devices_a, vpc.amazonaws.com/efa, nvidia.com/resibp24s0).
+        """
+        return any("/" in name for name, _ in self.further)
+
 
 def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDemand:
     """Needs of one worker. least_gpu_bytes: what the model itself needs on every GPU, whatever its share."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import float_info
 from typing import Final
 
 import numpy as np
@@ -100,8 +101,7 @@ class _Search:
     """Search of one region over the worker counts."""
 
     def __init__(self, problem: Problem, region: IntArray, expired: Expired, placed_elsewhere: bool) -> None:
-        self.problem, self.expired, self.placed_elsewhere = problem, expired, placed_elsewhere
-        self.region = region
+        self.problem, self.region, self.expired, self.placed_elsewhere = problem, region, expired, placed_elsewhere
         self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
         self.pools = Pools(problem, region)
         self.costs = PoolCosts(problem)
@@ -160,10 +160,8 @@ class _Search:
         pool = self.pools.pool(workers)
         costs, slots = self.costs.of(pool), self.problem.slots[pool]
         bound = self.costs.lower_bound(pool, workers)
-        if not np.isfinite(bound):
+        if bound > (min(self.best.values()).objective if effort is THOROUGH and self.best else float_info.max):
             return  # a search in vain would go on past its deadline
-        if effort is THOROUGH and self.best and bound > min(self.best.values()).objective:
-            return
         self.looked.add((workers, effort))
         tried = ways(costs, slots, workers)
         for way in tried:

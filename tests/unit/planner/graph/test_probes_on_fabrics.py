@@ -65,7 +65,7 @@ def test_figures_of_other_sources_count(source: str) -> None:
 
 
 def test_the_plan_says_that_the_cards_rate_counts() -> None:
-    job = training(workers={"minReplicas": 16, "maxReplicas": 16})
+    job = training(workers={"minReplicas": 16, "maxReplicas": 16, "resources": {"limits": {"nvidia.com/gpu": 1, "rdma/ib": 1}}})
     for links, said in (((), False), (probed(Origin.AGENT), True), (probed(Origin.PROMETHEUS), False)):
         plan = planned(on_infiniband(links), job)
         assert any("not what agents measured on the pod network" in reason for reason in plan.reasons) is said

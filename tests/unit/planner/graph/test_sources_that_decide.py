@@ -20,7 +20,7 @@ from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, gpu_node, snapshot, training
 
-JOB = training(workers={"minReplicas": 1, "maxReplicas": 16})
+JOB = training(workers={"minReplicas": 1, "maxReplicas": 16, "resources": {"limits": {"nvidia.com/gpu": 1, "rdma/ib": 1}}})
 REQUEST = PlanRequest(job_key="team-a/gnn", job=JOB)
 
 
