@@ -74,7 +74,7 @@ def test_stops_pay_touch_only_stoppable_jobs_and_none_could_be_left_out(
         return
     forecast = Forecast(list(known.values()), free, knobs)
     before, after = forecast.mean_seconds(), forecast.mean_seconds(stopped)
-    margin = margin_seconds(list(known.values()), before, 0.1)
+    margin = margin_seconds(list(known.values()), forecast.outcome().ends, 0.1)
     assert advice.saved_seconds == before - after > margin * len(stopped) * (1 - 1e-9)
     starts = forecast.outcome(stopped).starts
     for key in stopped:
@@ -168,7 +168,7 @@ def best_saving(jobs: list[Contender], free: list[int]) -> float:
     """Of all sets of stops, margins paid."""
     forecast = Forecast(jobs, free, RULE)
     base, held = forecast.mean_seconds(), {job.key: job.gpus_by_kind for job in jobs if job.stoppable}
-    margin, best = margin_seconds(jobs, base, 0.1), 0.0
+    margin, best = margin_seconds(jobs, forecast.outcome().ends, 0.1), 0.0
     for count in range(1, len(held) + 1):
         for stops in combinations(held, count):
             starts = forecast.outcome(stops).starts
@@ -181,9 +181,10 @@ def test_the_search_finds_nearly_all_that_the_best_of_all_sets_of_stops_would_sa
     random, found, possible = np.random.default_rng(5), 0.0, 0.0
     for _ in range(40):
         jobs, free = drawn(random)
-        base = Forecast(jobs, free, RULE).mean_seconds()
+        forecast = Forecast(jobs, free, RULE)
+        base, ends = forecast.mean_seconds(), forecast.outcome().ends
         advice = advise(jobs, free, 0.1, RULE)
-        found += (advice.saved_seconds - margin_seconds(jobs, base, 0.1) * len(advice.stops)) / base
+        found += (advice.saved_seconds - margin_seconds(jobs, ends, 0.1) * len(advice.stops)) / base
         possible += best_saving(jobs, free) / base
     assert 0.99 * possible < found <= possible * (1 + 1e-9)
 
@@ -220,3 +221,16 @@ def test_nothing_goes_round_in_circles_even_without_hold_down(jobs: list[Contend
         if not advice.stops:
             return
     raise AssertionError("stops without end")
+
+
+@pytest.mark.parametrize("claim_seconds", [1e5, 1e12])
+def test_a_job_of_absurd_length_that_waits_keeps_no_other_job_from_being_stopped_for_short_ones(claim_seconds: float) -> None:
+    def needs(seconds: float) -> tuple[KindDemand, ...]:
+        return (KindDemand(4, (seconds,), seconds),)
+
+    long = Contender("long", needs(40_000.0), 1.0, start_seconds=60.0, gpus_by_kind=(4,), left_seconds=20_000.0, stoppable=True)
+    short = [Contender(f"short-{number}", needs(300.0), 1.0, start_seconds=60.0) for number in range(4)]
+    absurd = Contender("absurd", needs(claim_seconds), 1.0, start_seconds=60.0)
+    stops = [stop.key for stop in advise([long, *short], (0,), 0.1, RULE).stops]
+    assert stops == ["long"]
+    assert [stop.key for stop in advise([long, *short, absurd], (0,), 0.1, RULE).stops] == stops

@@ -8,7 +8,8 @@ Every preemption must save its restart cost and a margin, which grows with the t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,12 +18,16 @@ from hyperscale.planner.preempt.round_start import reassigned
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.forecast import NO_PREEMPTION, Forecast
 from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindDemand, KindsOutcome, best_seconds
+from hyperscale.util.float_sums import sum_in_order
 
 MOST_STEPS: Final = 8
 """Changes of the set of preemptions, each the best of its neighbourhood."""
 
 STARTS: Final = 4
 """Sets beside the empty one from which such changes begin."""
+
+MOST_ENDS: Final = 16.0
+"""Median ends as which one job's end counts in the margin, at most."""
 
 Expired = Callable[[], bool]
 
@@ -75,9 +80,18 @@ def feasible(jobs: Sequence[Contender], free: Sequence[int]) -> list[Contender]:
     return [job for job in jobs if math.isfinite(best_seconds(job, capacity))]
 
 
-def margin_seconds(jobs: Sequence[Contender], mean_seconds: float, min_gain_ratio: float) -> float:
-    """Seconds by which the weighted mean of all ends must fall for one preemption: a part of one average job's time."""
-    return min_gain_ratio * mean_seconds / max(1, sum(job.weight > 0.0 for job in jobs))
+def margin_seconds(jobs: Sequence[Contender], ends: Mapping[str, float], min_gain_ratio: float) -> float:
+    """Seconds by which the weighted mean of all ends must fall for one preemption: a part of one average job's time.
+
+    ends: seconds to the end of each job without any. A job of absurd length counts as MOST_ENDS median ones: nobody else's preemption
+    depends on it.
+    """
+    weighed = [(job.weight, ends[job.key]) for job in jobs if job.weight > 0.0]
+    if not weighed:
+        return 0.0
+    most = MOST_ENDS * statistics.median(end for _, end in weighed)
+    mean = sum_in_order(weight * min(end, most) for weight, end in weighed) / sum_in_order(weight for weight, _ in weighed)
+    return min_gain_ratio * mean / len(weighed)
 
 
 class _PreemptionSearch:
@@ -92,7 +106,7 @@ class _PreemptionSearch:
         self.free = tuple(free)
         self._costs: dict[frozenset[str], float] = {}
         self.base = self.forecast.mean_seconds()
-        self._margin = margin_seconds(jobs, self.base, min_gain_ratio)
+        self._margin = margin_seconds(jobs, self.forecast.outcome().ends, min_gain_ratio)
         self._victims = list(_victims([job for job in jobs if job.stoppable]))
 
     def run(self, expired: Expired) -> frozenset[str]:

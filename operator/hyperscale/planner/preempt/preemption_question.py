@@ -74,7 +74,7 @@ def _checked(
         served = {key: trial.beneficiaries(key, base) for key in stopped}
         if all(served.values()):
             saved = base.mean_seconds - trial.mean_seconds
-            margin = len(stopped) * margin_seconds(jobs, base.mean_seconds, scene.terms.min_gain_ratio)
+            margin = len(stopped) * margin_seconds(jobs, base.ends, scene.terms.min_gain_ratio)
             stops = tuple(_advice(scene, key, served[key], saved, trial.resized(key)) for key in stopped)
             return PreemptionAnswer(stops if saved > margin else ())
         stopped = [key for key in stopped if served[key]]
