@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,18 @@ def test_doctor_asks_with_the_same_options_and_names_a_refused_token(pki: Pki, p
     assert "another-secret" not in shown
     check, _ = doctor(config, "--prometheus", prometheus)
     assert "--prometheus-ca-file" in check["findings"][0]["message"]
+
+
+def test_a_certificate_for_another_name_asks_for_another_url_and_not_for_an_authority(
+    pki: Pki, prometheus: str, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more: real("127.0.0.1" if host == "prometheus.test" else host, *more))
+    port = prometheus.rpartition(":")[2]
+    check, _ = doctor(config, "--prometheus", f"https://prometheus.test:{port}", *options(pki, tmp_path))
+    message = check["findings"][0]["message"]
+    assert "write its URL with a name that is in its certificate" in message
+    assert "authority" not in message
 
 
 def installed(**environment: str) -> World:

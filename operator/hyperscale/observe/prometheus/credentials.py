@@ -18,6 +18,15 @@ TENANT_HEADER: Final = "X-Scope-OrgID"
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
 _TENANT: Final = re.compile(r"[A-Za-z0-9!\-_.*'()|]{0,450}", re.ASCII)
 """Mimir's own rule for tenant ids (up to 150 characters); `|` separates several."""
+NAME_AUTHORITY: Final = "name its authority in prometheus.tls of the chart, or with --prometheus-ca-file"
+_ANOTHER_NAME: Final = "write its URL with a name that is in its certificate"
+CERTIFICATE_HINTS: Final = {
+    9: "its certificate is not valid yet: compare the clocks",
+    10: "renew its certificate",
+    62: _ANOTHER_NAME,
+    64: _ANOTHER_NAME,
+}
+"""By code of X509_STORE_CTX_get_error(3)."""
 _RESERVED: Final = frozenset({"authorization", "host", "content-length", "transfer-encoding", "connection", "accept-encoding", "cookie"})
 
 
@@ -144,3 +153,8 @@ def _bytes(path: str, limit: int) -> bytes:
     if len(content) > limit:
         raise CredentialsError(f"{path} is longer than {limit} bytes: it is no such file")
     return content
+
+
+def certificate_hint(verify_code: int) -> str:
+    """What to do about a certificate that was refused; verify_code: of `ssl.SSLCertVerificationError`."""
+    return CERTIFICATE_HINTS.get(verify_code, NAME_AUTHORITY)

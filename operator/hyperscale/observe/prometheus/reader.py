@@ -39,7 +39,6 @@ EMPTY: Final = "MetricsEmpty"
 DENYING: Final = frozenset({401, 403, 407})
 """Statuses of a server that wants other credentials. Each failed attempt may count towards a lock: the other queries are not tried."""
 CHANGE_CREDENTIALS: Final = "check prometheus.auth and prometheus.tenant of the chart, or --prometheus-token-file and its like"
-NAME_AUTHORITY: Final = "name its authority in prometheus.tls of the chart, or with --prometheus-ca-file"
 
 READING_FACTOR: Final = 2.0
 """All queries together may take this many times what one may."""
@@ -236,7 +235,7 @@ class _Reading:
             raise QueryError(REFUSED, f"{self._host} answered with something that is not JSON: is this Prometheus?") from error
         except requests.RequestException as error:
             cause = _cause(error)
-            hint = f": {NAME_AUTHORITY}" if isinstance(cause, ssl.SSLCertVerificationError) else ""
+            hint = f": {credentials.certificate_hint(cause.verify_code)}" if isinstance(cause, ssl.SSLCertVerificationError) else ""
             raise QueryError(UNREACHABLE, f"{self._host} cannot be reached: {_line(cause)}{hint}") from error
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise QueryError(REFUSED, f"{self._host} answered with something that is not a query result") from error
