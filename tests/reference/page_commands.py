@@ -56,6 +56,9 @@ FILES: Final[dict[str, dict[str, Run]]] = {
             "hyperscale compare --history sqlite:///history.sqlite --regress measured_seconds --on workers,vertices"
         ),
     },
+    "tasks/fast-networks.md": {
+        "hyperscale plan -f examples/infiniband.yaml": Run("hyperscale plan -f examples/infiniband.yaml" + SNAPSHOT),
+    },
     "tasks/evaluate.md": {
         "hyperscale evaluate -f examples/arxiv-sage-s3.yaml --snapshot examples/cluster.json --deadline-seconds 120": Run(),
         "hyperscale evaluate -f job.yaml --stage proof --model train.py:Net": Run(EVALUATE + " --stage proof --model train.py:Net"),

@@ -83,7 +83,7 @@ def feasible(jobs: Sequence[Contender], free: Sequence[int]) -> list[Contender]:
 def margin_seconds(jobs: Sequence[Contender], ends: Mapping[str, float], min_gain_ratio: float) -> float:
     """Seconds by which the weighted mean of all ends must fall for one preemption: a part of one average job's time.
 
-    ends: seconds to the end of each job without any. A job of absurd length counts as MOST_ENDS median ones: nobody else's preemption
+    ends: seconds to the end of each job without any. A job of absurd length counts as MOST_ENDS median ones: no other job's preemption
     depends on it.
     """
     weighed = [(job.weight, ends[job.key]) for job in jobs if job.weight > 0.0]
