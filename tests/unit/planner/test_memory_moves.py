@@ -49,6 +49,16 @@ def test_a_mixed_cluster_is_no_slower_than_its_large_nodes_alone(seed: int) -> N
     assert planned(every, large_job(workers)).objective <= planned(large, large_job(workers)).objective * COUNTS_AS_EQUAL
 
 
+@pytest.mark.parametrize("balance", ["Capacity", "Equal"])
+def test_few_nodes_of_enough_memory_are_found_among_very_many_others(balance: str) -> None:
+    """The others, all alike and as fast, fill every pool of a large cluster."""
+    small = [gpu_node(f"a{at:03d}", free=8, gpu_memory_bytes=9 * GIB) for at in range(300)]
+    large = [gpu_node(f"b{at:03d}", free=8, gpu_memory_bytes=80 * GIB) for at in range(20)]
+    job = large_job(4, balance)
+    plan = planned(snapshot(*small, *large), job)
+    assert plan.objective == pytest.approx(planned(snapshot(*large), job).objective, rel=1e-9)
+
+
 def test_a_job_that_no_memory_holds_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search ends at its deadline only where it has found a placement: in vain it would take seconds of a planner's time."""
     monkeypatch.setattr(heuristic, "ways", lambda *_: pytest.fail("searched"))

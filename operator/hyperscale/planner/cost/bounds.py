@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.model.api.job import Balance
-from hyperscale.model.graph import IntArray
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.objective import Costs, largest_shares, volumes
 
 ROUNDING: Final = 1e-6
@@ -35,7 +35,7 @@ def lower_bound(costs: Costs, slots: IntArray, workers: int, links: BestLinks) -
     fast = usable[np.argsort(-costs.flops_per_second[usable], kind="stable")][:workers]
     chosen = np.repeat(fast, np.minimum(slots[fast], workers))[:workers]
     limited = len(chosen) == workers and memory_may_limit(costs, usable, workers)
-    if len(chosen) < workers or (limited and not _memory_holds(costs, slots, workers)):
+    if len(chosen) < workers or (limited and not memory_holds(largest_shares(costs, workers), slots, workers, costs.balance)):
         return float("inf")
     volume, flops = volumes(costs, workers), costs.workload.epoch_flops
     speeds = costs.flops_per_second[chosen]
@@ -79,10 +79,9 @@ def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
     return bool((limits < speeds / (speeds + (workers - 1) * speeds.min())).any())
 
 
-def _memory_holds(costs: Costs, slots: IntArray, workers: int) -> bool:
-    """False where the GPUs with the most memory hold too little for `workers` workers; `slots` (m,)."""
-    limits = largest_shares(costs, workers)
-    if costs.balance is Balance.EQUAL:
+def memory_holds(limits: FloatArray, slots: IntArray, workers: int, balance: Balance) -> bool:
+    """False where the GPUs with the most memory hold too little for `workers` workers; limits: (m,) see `largest_shares` · `slots` (m,)."""
+    if balance is Balance.EQUAL:
         return int(slots[limits >= 1.0 / workers].sum()) >= workers
     able = np.flatnonzero((slots > 0) & (limits > 0.0))
     roomy = able[np.argsort(-limits[able], kind="stable")][:workers]

@@ -7,7 +7,9 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.planner.cost.bounds import memory_holds
 from hyperscale.planner.cost.objective import volumes
+from hyperscale.planner.cost.shares import largest_parts
 from hyperscale.planner.problem.machine_costs import cards_left
 from hyperscale.planner.problem.placement_problem import Problem
 
@@ -30,6 +32,8 @@ class Pools:
         """region: (p,) candidates that may be used."""
         self._problem, self._region = problem, region
         self._pools: dict[int, IntArray] = {}
+        self._roomy: dict[int, IntArray] = {}
+        self._room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
         self._far: tuple[IntArray, FloatArray, FloatArray] | None = None
 
     def pool(self, workers: int) -> IntArray:
@@ -37,7 +41,32 @@ class Pools:
         bracket = 1 << max(0, workers - 1).bit_length()
         if bracket not in self._pools:
             self._pools[bracket] = self._cut(bracket, workers)
-        return self._pools[bracket]
+        pool = self._pools[bracket]
+        if len(pool) == len(self._region) or self._memory_holds(pool, workers):
+            return pool
+        if workers not in self._roomy:
+            self._roomy[workers] = self._cut_by_memory(workers)
+        return self._roomy[workers]
+
+    def _memory_holds(self, pool: IntArray, workers: int) -> bool:
+        """False where the GPUs of `pool` hold too little."""
+        limits, room = self._limits(pool, workers), self._room[pool]
+        return bool((limits >= 1.0 / workers).all()) or memory_holds(limits, room, workers, self._problem.job.partitioning.balance)
+
+    def _limits(self, pool: IntArray, workers: int) -> FloatArray:
+        problem = self._problem
+        return largest_parts(problem.workload, problem.memory_bytes[pool], workers * problem.demand.gpus, problem.demand.gpus)
+
+    def _cut_by_memory(self, workers: int) -> IntArray:
+        """A pool of the candidates that hold an equal part, or where these do not suffice of those with the most memory."""
+        limits = self._limits(self._region, workers)
+        able = self._region[limits >= 1.0 / workers]
+        if len(able) and self._memory_holds(able, workers):
+            roomy = Pools(self._problem, able).pool(workers)
+        else:
+            roomy = self._region[np.argsort(-limits, kind="stable")[: max(POOL_NODES, 2 * workers)]]
+        pinned = np.array([candidate for _, candidate in self._problem.pinned], dtype=np.int64)
+        return np.union1d(roomy, pinned[np.isin(pinned, self._region)])
 
     def _cut(self, bracket: int, workers: int) -> IntArray:
         needed = max(POOL_NODES, 2 * bracket)
