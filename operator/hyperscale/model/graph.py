@@ -58,6 +58,8 @@ class ClusterGraph:
     machine: Machine
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
+    networks: Memo[Any] = field(default_factory=lambda: Memo(1), repr=False, compare=False)
+    """Graphs of other networks between the same nodes; those that `dataclasses.replace` makes share them."""
     results: Memo[Any] = field(default_factory=lambda: Memo(KEPT_RESULTS), init=False, repr=False, compare=False)
     """Results of pure functions of this graph, by function; they live as long as the graph. `dataclasses.replace` starts without any."""
 

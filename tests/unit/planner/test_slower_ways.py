@@ -27,9 +27,9 @@ def test_pods_that_ask_for_no_device_of_a_fabric_are_planned_on_the_pod_network(
     plan, measured = on_fabric(), on_fabric(source=Origin.PROMETHEUS)
     assert "FabricNotRequested" in plan.fallbacks
     assert plan.predicted == measured.predicted
-    asked = on_fabric(device="rdma/ib").predicted.communication_seconds
+    asked = on_fabric(device="rdma/ib").predicted.epoch_seconds
     (said,) = [reason for reason in plan.reasons if "Ask for one in spec.workers.resources.limits" in reason]
-    assert f"would take {asked:.4g} s an epoch here instead of {plan.predicted.communication_seconds:.4g} s" in said
+    assert f"an epoch would take {asked:.4g} s by this placement" in said
 
 
 @pytest.mark.parametrize(("device", "nodes"), [(None, 1), ("rdma/ib", 4)])
@@ -38,7 +38,7 @@ def test_more_nodes_are_used_where_pods_may_use_their_fabric(device: str | None,
     plan = on_four_nodes({"minReplicas": 1, "maxReplicas": 4, "resources": {"limits": limits}})
     assert len(plan.ranks_by_node) == nodes
     assert ("FabricNotRequested" in plan.fallbacks) is (device is None)
-    assert any("more nodes would exchange over the pod network" in reason for reason in plan.reasons) is (device is None)
+    assert any(" by 4 workers on 4 nodes" in reason for reason in plan.reasons) is (device is None)
 
 
 def test_a_job_with_all_the_workers_it_may_have_on_one_node_needs_no_device() -> None:

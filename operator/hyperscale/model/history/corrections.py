@@ -32,6 +32,8 @@ MAX_CARDS: Final = 8
 MAX_NAME_LENGTH: Final = 253
 MEASURED: Final = "measured"
 """Name of the tier of links whose figures are the pair's own samples."""
+FABRIC: Final = "fabric"
+"""Name of the tier of links over a fast network, whatever topology level their nodes have in common."""
 NOTHING_COMMON: Final = "apart"
 """Name of the tier of nodes without a common topology level."""
 UNLABELLED: Final = "unlabelled"
@@ -44,7 +46,7 @@ class PartKind(enum.StrEnum):
     COMPUTE = "Compute"
     """Arithmetic on GPUs of the product `name`: the slowest of its workers."""
     LINK = "Link"
-    """Exchange between nodes whose narrowest common topology level is `name`."""
+    """Exchange between nodes whose narrowest common topology level is `name`, or over a fast network (FABRIC)."""
     INSIDE = "Inside"
     """Exchange inside nodes with GPUs of the product `name`."""
     CARD = "Card"

@@ -67,8 +67,8 @@ def reasons(used: UsedNodes, chosen: Candidate, figures: Breakdown, others: Sequ
     problem = used.problem
     sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
     if chosen.workers * problem.demand.gpus > 1:
-        sentences += [_network(used, figures), between_pods(used), not_requested(used)]
-    sentences += [_runner_up(chosen, others), _topology(problem, chosen)]
+        sentences += [_network(used, figures), between_pods(used)]
+    sentences += [not_requested(used), _runner_up(chosen, others), _topology(problem, chosen)]
     return tuple(sentence for sentence in sentences if sentence)
 
 

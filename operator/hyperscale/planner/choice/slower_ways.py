@@ -7,49 +7,31 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
+from hyperscale.model.graph import FloatArray
 from hyperscale.model.products import stated
-from hyperscale.planner.choice.used_nodes import UsedNodes, used_nodes
+from hyperscale.planner.choice.used_nodes import UsedNodes
 from hyperscale.planner.cost.objective import predict
 from hyperscale.planner.graph.machine_resources import cards_of
 
 FABRIC_NOT_REQUESTED: Final = "FabricNotRequested"
-MOST_NODES: Final = 200
-"""Nodes of a cluster that are looked at for a fast network that more workers would use."""
 
 
 def fabric_not_requested(used: UsedNodes) -> bool:
-    """Whether the pods ask for no device of a fast network that the planned nodes have, or that more workers would have used."""
-    graph, problem = used.problem.fabric_graph, used.problem
-    if graph is None:
-        return False
-    if len(used.members) < 2:
-        return len(used.order) < max(problem.counts(), default=0) and _has_faster(graph, problem.nodes)
-    return _has_faster(graph, problem.nodes[used.members])
-
-
-def _has_faster(graph: ClusterGraph, nodes: IntArray) -> bool:
-    """Whether some two of `nodes` (p,) exchange over a fast network, as far as no other figure tells."""
-    network = graph.machine.fabric
-    numbers = np.zeros(0, dtype=np.int64) if network is None else network.network[nodes]
-    several = np.isin(numbers, np.flatnonzero(np.bincount(numbers)[1:] > 1) + 1)
-    nodes = nodes[several][:MOST_NODES]
-    over_fabric = graph.fabric_between(nodes, nodes, graph.common_tier(nodes, nodes))
-    return bool((over_fabric & ~graph.link_costs(nodes).measured & ~np.eye(len(nodes), dtype=np.bool_)).any())
+    """Whether the pods ask for no device of a fast network that would make the job notably faster."""
+    return used.fabric_gain is not None
 
 
 def not_requested(used: UsedNodes) -> str:
-    """What a person can do about a fast network that the pods do not ask for; empty where they do, or none is there."""
-    graph = used.problem.fabric_graph
-    if graph is None or not fabric_not_requested(used):
+    """What a person can do about a fast network that the pods do not ask for; empty where they do, or none would help."""
+    gain = used.fabric_gain
+    if gain is None:
         return ""
-    ask = "Ask for one in spec.workers.resources.limits, such as rdma/hca or vpc.amazonaws.com/efa."
-    lacking = "The pods ask for no device of the fast network between these nodes, so the plan counts on the pod network."
-    if len(used.members) < 2:
-        return f"The pods ask for no device of the nodes' fast network: more nodes would exchange over the pod network. {ask}"
-    faster = used_nodes(replace(used.problem, graph=graph, fabric_graph=None), used.order)
-    now, then = (predict(one.costs, one.places).communication_seconds for one in (used, faster))
-    return f"{lacking} With one communication would take {then:.4g} s an epoch here instead of {now:.4g} s. {ask}"
+    nodes = "one node" if gain.nodes == 1 else f"{gain.nodes} nodes"
+    where = "this placement" if gain.same else f"{gain.workers} worker{'s' if gain.workers > 1 else ''} on {nodes}"
+    return (
+        "The pods ask for no device of the nodes' fast network, so the plan counts on the pod network. With one an epoch would take"
+        f" {gain.epoch_seconds:.4g} s by {where}. Ask for one in spec.workers.resources.limits, such as rdma/hca or vpc.amazonaws.com/efa."
+    )
 
 
 def slower_exchange_seconds(used: UsedNodes) -> float:

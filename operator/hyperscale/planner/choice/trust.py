@@ -119,7 +119,7 @@ def source(predicted: Prediction, problem: Problem, order: IntArray) -> tuple[st
 def _probed_beside_fabric(problem: Problem, order: IntArray) -> bool:
     """True where figures of links between the nodes do not count, because agents took them on the pod network."""
     links = problem.graph.links
-    if links.answered is None:
+    if links.answered is None or problem.graph.machine.fabric is None:
         return False
     ends = links.key[links.answered & np.isnan(links.bandwidth_bytes_per_second)]
     used, count = problem.nodes[np.unique(order)], len(problem.graph.nodes)

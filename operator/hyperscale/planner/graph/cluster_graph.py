@@ -37,7 +37,7 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec, *, fabrics: bool = True
     measured, by_agent = _measured_links(snapshot, index)
     tier_of_link = _tiers_of(measured.key, domains)
     inside = insides(nodes, policy)
-    nvlink = between_nodes(nodes, inside)
+    nvlink = _joined(between_nodes(nodes, inside), domains, tiers.accelerator_tiers(snapshot.levels)[1:])
     on_fabric = on_fabrics(nodes) if fabrics else np.zeros(len(nodes), dtype=np.int64)
     beside = _on_one(measured.key, on_fabric) & in_one_zone(assumed)[tier_of_link]
     beside |= _on_one(measured.key, (nvlink > 0.0).astype(np.int64)) & tiers.accelerator_tiers(snapshot.levels)[tier_of_link]
@@ -45,8 +45,7 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec, *, fabrics: bool = True
     calibrated = tiers.calibrated(assumed, tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
     inner = _on_one(links.key, on_fabric)
     of_fabrics = tiers.calibrated(assumed, tier_of_link[inner], links.latency_seconds[inner], links.bandwidth_bytes_per_second[inner])
-    shared = machine(nodes, assumed, calibrated, of_fabrics, policy, nvlink)
-    shared = shared if fabrics else replace(shared, fabric=None)
+    shared = machine(nodes, assumed, calibrated, of_fabrics if fabrics else None, policy, nvlink)
     return ClusterGraph(
         snapshot=snapshot,
         digest=snapshot_digest(snapshot),
@@ -63,8 +62,15 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec, *, fabrics: bool = True
 
 def on_pod_network(graph: ClusterGraph, policy: PolicySpec) -> ClusterGraph:
     """`graph` for pods that ask for no device of a fast network: agents' figures count between them, else the topology."""
-    slower: ClusterGraph = graph.results.get(POD_NETWORK, lambda: build(graph.snapshot, policy, fabrics=False))
-    return slower
+
+    def with_nodes_of_now() -> ClusterGraph:
+        slower: ClusterGraph = graph.networks.get(POD_NETWORK, lambda: build(graph.snapshot, policy, fabrics=False))
+        if slower.digest == graph.digest:
+            return slower
+        return replace(slower, snapshot=graph.snapshot, digest=graph.digest, nodes=graph.nodes)
+
+    found: ClusterGraph = graph.results.get(POD_NETWORK, with_nodes_of_now)
+    return found
 
 
 def _estimates(
@@ -122,6 +128,15 @@ def _on_one(key: IntArray, network: IntArray) -> BoolArray:
     ends = network[key // max(1, len(network))], network[key % max(1, len(network))]
     one: BoolArray = (ends[0] == ends[1]) & (ends[0] > 0)
     return one
+
+
+def _joined(nvlink: FloatArray, domains: IntArray, accelerator: BoolArray) -> FloatArray:
+    """(n,) `nvlink` of nodes that share a domain of a level in `accelerator` (levels,) with another such node; 0 for others."""
+    joined = np.zeros(len(nvlink), dtype=np.bool_)
+    for codes in domains[:, accelerator].T:
+        members = np.where(nvlink > 0.0, codes, -1) + 1
+        joined |= (members > 0) & (np.bincount(members)[members] > 1)
+    return np.where(joined, nvlink, 0.0)
 
 
 def _without_pod_network(links: MeasuredLinks, by_agent: BoolArray, fabric: BoolArray) -> MeasuredLinks:

@@ -46,6 +46,9 @@ class Cards(NamedTuple):
         return math.inf if self.bytes_per_second is None else self.bytes_per_second * (self.number or 1)
 
 
+UNKNOWN: Final = Cards(None, None, "")
+
+
 def cards_of(node: Node) -> Cards:
     """The network cards of a node, by the best source that tells them."""
     return _cards(node, instance_type(node.labels))
@@ -65,16 +68,22 @@ def _cards(node: Node, entry: InstanceType | None) -> Cards:
     return Cards(node.network_cards if stated else entry.cards, entry.card_bytes_per_second, TABLE)
 
 
-def machine(nodes: Sequence[Node], assumed: Tiers, tiers: Tiers, of_fabrics: Tiers, policy: PolicySpec, nvlink: FloatArray) -> Machine:
+def machine(
+    nodes: Sequence[Node], assumed: Tiers, tiers: Tiers, of_fabrics: Tiers | None, policy: PolicySpec, nvlink: FloatArray
+) -> Machine:
     """The shared resources of `nodes` (n,).
 
-    assumed, tiers: estimated links before and after measurements were read · of_fabrics: after those between nodes of one fast network
+    assumed, tiers: estimated links before and after measurements were read
+    of_fabrics: after those between nodes of one fast network were; None where no pod reaches it: its cards and their traffic tell nothing
     nvlink: (n,) see `inside.between_nodes`
     """
     entries = [instance_type(node.labels) for node in nodes]
-    cards = [_cards(node, entry) for node, entry in zip(nodes, entries, strict=True)]
+    elsewhere = [of_fabrics is None and bool(_rated_fabric(node, entry)) for node, entry in zip(nodes, entries, strict=True)]
+    cards = [UNKNOWN if away else _cards(node, entry) for node, entry, away in zip(nodes, entries, elsewhere, strict=True)]
     together = np.array([each.together for each in cards], dtype=np.float64)
-    left = np.array([_left_ratio(node.network_use_ratio) for node in nodes], dtype=np.float64)
+    left = np.array(
+        [1.0 if away else _left_ratio(node.network_use_ratio) for node, away in zip(nodes, elsewhere, strict=True)], dtype=np.float64
+    )
     domains, capacity, names = _uplinks(nodes, tiers, together, policy.overrides.uplinks)
     plain = Machine(
         rails=np.array(
@@ -90,7 +99,9 @@ def machine(nodes: Sequence[Node], assumed: Tiers, tiers: Tiers, of_fabrics: Tie
         uplink_names=names,
         card_bytes_per_second=together,
         uplink_capacity_bytes_per_second=capacity,
-        fabric=Fabrics(
+        fabric=None
+        if of_fabrics is None
+        else Fabrics(
             network=numbered([_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)]),
             hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
             tiers=(of_fabrics.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),

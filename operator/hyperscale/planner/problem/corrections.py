@@ -13,6 +13,7 @@ from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
 from hyperscale.model.history.corrections import (
+    FABRIC,
     MAX_FACTOR,
     MEASURED,
     NOTHING_COMMON,
@@ -93,9 +94,9 @@ def link_factors(
 
 def link_groups(graph: ClusterGraph, positions: IntArray, measured: BoolArray) -> tuple[tuple[str, ...], IntArray]:
     """Names of the tiers, and (p, p) place among them of every pair of the nodes at `positions` (p,); the diagonal has no meaning."""
-    names = (NOTHING_COMMON, *graph.tiers.names[1:], MEASURED)
-    codes = np.where(measured | measured.T, len(names) - 1, graph.common_tier(positions, positions))
-    return names, codes
+    names, tier = (NOTHING_COMMON, *graph.tiers.names[1:], FABRIC, MEASURED), graph.common_tier(positions, positions)
+    codes = np.where(graph.fabric_between(positions, positions, tier), len(names) - 2, tier)
+    return names, np.where(measured | measured.T, len(names) - 1, codes)
 
 
 def product_name(node: Node) -> str:

@@ -11,6 +11,15 @@ from hyperscale.planner.problem.amounts import amounts_of
 
 GPU_TOLERATION: Final = Toleration(key=constants.GPU_RESOURCE, operator="Exists")
 """The renderer gives every worker this one."""
+OTHER_DEVICES: Final = (
+    "devices.kubevirt.io/",
+    "github.com/fuse",
+    "nvidia.com/gpu",
+    "smarter-devices/",
+    "vpc.amazonaws.com/PrivateIPv4Address",
+    "vpc.amazonaws.com/pod-eni",
+)
+"""Beginnings of the names of devices that no fast network has; nvidia.com/gpu: memory and cores of shared GPUs."""
 Failure = tuple[str, str]
 """Reason and message."""
 
@@ -43,12 +52,12 @@ class WorkerDemand(NamedTuple):
 
     @property
     def has_devices(self) -> bool:
-        """True where pods ask for devices beside GPUs, of which any may be that of a fast network.
+        """True where pods ask for a device that may be that of a fast network.
 
         The operator refuses pods the host's network and all privileges, so that a device is the only way in. Plugins name them as they
         like (rdma/hca_shared_devices_a, vpc.amazonaws.com/efa, nvidia.com/resibp24s0).
         """
-        return any("/" in name for name, _ in self.further)
+        return any("/" in name and not name.startswith(OTHER_DEVICES) for name, _ in self.further)
 
 
 def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDemand:

@@ -173,18 +173,18 @@ def shared_nodes(jobs: Sequence[TogetherJob]) -> SharedNodes:
     usable = [_usable(job) for job in jobs]
     nodes = _pool(jobs, usable)
     demand, free = _resources(jobs, graph, nodes)
-    whole: dict[Corrections | None, Costs] = {}
+    whole: dict[tuple[bool, Corrections | None], Costs] = {}
     of_job: list[JobCosts] = []
     back = np.full((len(jobs), len(nodes)), -1, dtype=np.int64)
     for index, (job, candidates) in enumerate(zip(jobs, usable, strict=True)):
         chosen = candidates[np.isin(job.problem.nodes[candidates], nodes)]
         at = np.searchsorted(nodes, job.problem.nodes[chosen])
         back[index, at] = np.arange(len(at))
-        # Reading links takes longest: jobs with all nodes and the same factors share them.
-        factors = _factors(job.problem.request.corrections)
-        costs = job.problem.costs(chosen, whole.get(factors) if len(at) == len(nodes) else None)
+        # Reading links takes longest: jobs with all nodes, the same network and the same factors share them.
+        links = (job.problem.fabric_graph is None, _factors(job.problem.request.corrections))
+        costs = job.problem.costs(chosen, whole.get(links) if len(at) == len(nodes) else None)
         if len(at) == len(nodes):
-            whole.setdefault(factors, costs)
+            whole.setdefault(links, costs)
         of_job.append(job_costs(job.workers, at, costs, job.problem.slots[chosen]))
     return SharedNodes(
         one_by_one=tuple(back[index, np.searchsorted(nodes, np.array(job.order, dtype=np.int64))] for index, job in enumerate(jobs)),
