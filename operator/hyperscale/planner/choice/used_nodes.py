@@ -60,12 +60,12 @@ class UsedNodes:
         if problem.fabric_graph is None:
             return None
         faster = replace(problem, graph=problem.fabric_graph, fabric_graph=None)
-        found = []
+        gains = []
         for order in (self.order, *_first_placements(faster, len(self.order))):
             over = used_nodes(faster, order)
             figures = predict(over.costs, over.places)
-            found.append((figures.objective, FabricGain(figures.epoch_seconds, len(order), len(over.members), order is self.order)))
-        objective, gain = min(found, key=lambda each: each[0])
+            gains.append((figures.objective, FabricGain(figures.epoch_seconds, len(order), len(over.members), order is self.order)))
+        objective, gain = min(gains, key=lambda each: each[0])
         return gain if objective < NOTABLY_FASTER * predict(self.costs, self.places).objective else None
 
     def uncorrected(self) -> UsedNodes:

@@ -69,8 +69,8 @@ def on_pod_network(graph: ClusterGraph, policy: PolicySpec) -> ClusterGraph:
             return slower
         return replace(slower, snapshot=graph.snapshot, digest=graph.digest, nodes=graph.nodes)
 
-    found: ClusterGraph = graph.results.get(POD_NETWORK, with_nodes_of_now)
-    return found
+    pods: ClusterGraph = graph.results.get(POD_NETWORK, with_nodes_of_now)
+    return pods
 
 
 def _estimates(

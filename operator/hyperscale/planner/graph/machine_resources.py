@@ -78,38 +78,39 @@ def machine(
     nvlink: (n,) see `inside.between_nodes`
     """
     entries = [instance_type(node.labels) for node in nodes]
-    elsewhere = [of_fabrics is None and bool(_rated_fabric(node, entry)) for node, entry in zip(nodes, entries, strict=True)]
-    cards = [UNKNOWN if away else _cards(node, entry) for node, entry, away in zip(nodes, entries, elsewhere, strict=True)]
+    cards, left = zip(*(_reached(node, entry, of_fabrics is not None) for node, entry in zip(nodes, entries, strict=True)), strict=True)
     together = np.array([each.together for each in cards], dtype=np.float64)
-    left = np.array(
-        [1.0 if away else _left_ratio(node.network_use_ratio) for node, away in zip(nodes, elsewhere, strict=True)], dtype=np.float64
-    )
     domains, capacity, names = _uplinks(nodes, tiers, together, policy.overrides.uplinks)
+    joined = bool((nvlink > 0.0).any())
     plain = Machine(
-        rails=np.array(
-            [
-                max(1, node.allocatable_gpus) if rate > 0.0 else _rails(each, node)
-                for each, node, rate in zip(cards, nodes, nvlink, strict=True)
-            ],
-            dtype=np.int64,
-        ),
-        cards_left_ratio=left,
+        rails=np.array([_rails(*each) for each in zip(cards, nodes, nvlink.tolist(), strict=True)], dtype=np.int64),
+        cards_left_ratio=np.array(left, dtype=np.float64),
         uplink_domains=domains,
         uplink_bytes_per_second=capacity,
         uplink_names=names,
         card_bytes_per_second=together,
         uplink_capacity_bytes_per_second=capacity,
-        fabric=None
-        if of_fabrics is None
-        else Fabrics(
-            network=numbered([_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)]),
-            hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
-            tiers=(of_fabrics.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
-        ),
-        nvlink_bytes_per_second=nvlink if (nvlink > 0.0).any() else None,
-        nvlink_tiers=accelerator_tiers(assumed.names[1:]) if (nvlink > 0.0).any() else None,
+        fabric=None if of_fabrics is None else _fabrics(cards, entries, assumed, of_fabrics),
+        nvlink_bytes_per_second=nvlink if joined else None,
+        nvlink_tiers=accelerator_tiers(assumed.names[1:]) if joined else None,
     )
     return _with_uplinks_left(plain)
+
+
+def _reached(node: Node, entry: InstanceType | None, fabrics: bool) -> tuple[Cards, float]:
+    """Cards that pods reach, and the part that running traffic leaves of them. fabrics: whether pods reach fast networks."""
+    if not fabrics and _rated_fabric(node, entry):
+        return UNKNOWN, 1.0
+    return _cards(node, entry), _left_ratio(node.network_use_ratio)
+
+
+def _fabrics(cards: Sequence[Cards], entries: Sequence[InstanceType | None], assumed: Tiers, measured: Tiers) -> Fabrics:
+    """Fast networks of nodes (n,); assumed, measured: estimated links before and after those between its nodes were read."""
+    return Fabrics(
+        network=numbered([_fabric(each, entry) for each, entry in zip(cards, entries, strict=True)]),
+        hop_seconds=np.array([_hop(entry) for entry in entries], dtype=np.float64),
+        tiers=(measured.bandwidth_bytes_per_second == assumed.bandwidth_bytes_per_second) & in_one_zone(assumed),
+    )
 
 
 def without_own_traffic(whole: Machine, places: Iterable[int]) -> Machine:
@@ -205,8 +206,9 @@ def _named(domain: str, value: str) -> bool:
     return domain == value or domain.endswith(f"/{value}")
 
 
-def _rails(cards: Cards, node: Node) -> int:
-    return max(1, min(cards.number or 1, node.allocatable_gpus))
+def _rails(cards: Cards, node: Node, nvlink: float) -> int:
+    """nvlink: of its GPUs to other nodes; each GPU has NVLinks of its own."""
+    return max(1, node.allocatable_gpus if nvlink > 0.0 else min(cards.number or 1, node.allocatable_gpus))
 
 
 def in_one_zone(assumed: Tiers) -> BoolArray:
