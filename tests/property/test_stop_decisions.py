@@ -234,3 +234,23 @@ def test_a_job_of_absurd_length_that_waits_keeps_no_other_job_from_being_stopped
     stops = [stop.key for stop in advise([long, *short], (0,), 0.1, RULE).stops]
     assert stops == ["long"]
     assert [stop.key for stop in advise([long, *short, absurd], (0,), 0.1, RULE).stops] == stops
+
+
+def test_many_tiny_jobs_that_wait_take_nothing_from_the_margin() -> None:
+    """They wait for another kind of GPU, and end within a second: the median end is theirs."""
+
+    def needs(seconds: float, kind: int) -> tuple[KindDemand, ...]:
+        return (KindDemand(4, tuple(seconds if at == kind else math.inf for at in range(2)), math.inf),)
+
+    long = Contender("long", needs(40_000.0, 0), 1.0, start_seconds=60.0, gpus_by_kind=(4, 0), left_seconds=40_000.0, stoppable=True)
+    other = Contender("other", needs(10.0, 1), 1.0, gpus_by_kind=(0, 4), left_seconds=1.0)
+    tiny = [Contender(f"tiny-{number}", needs(0.001, 1), 1.0) for number in range(40)]
+    jobs = [long, other, *tiny]
+    ends = Forecast(jobs, (0, 0), RULE).outcome().ends
+    assert margin_seconds(jobs, ends, 0.1) == pytest.approx(0.1 * sum(ends.values()) / len(jobs) / len(jobs))
+
+
+def test_one_end_counts_as_sixteen_median_ones_at_most() -> None:
+    jobs = [Contender(f"job-{number}", (KindDemand(1, (1.0,), 1.0),), 1.0) for number in range(5)]
+    ends = {job.key: 100.0 for job in jobs}
+    assert margin_seconds(jobs, ends | {"job-0": 1e12}, 0.1) == pytest.approx(0.1 * (4 * 100.0 + 1600.0) / 5 / 5)

@@ -32,8 +32,8 @@ MAX_CARDS: Final = 8
 MAX_NAME_LENGTH: Final = 253
 MEASURED: Final = "measured"
 """Name of the tier of links whose figures are the pair's own samples."""
-FABRIC: Final = "fabric"
-"""Name of the tier of links over a fast network, whatever topology level their nodes have in common."""
+FABRIC: Final = "fast network"
+"""Name of the tier of links over one, whatever topology level their nodes have in common; no key of a label has a space."""
 NOTHING_COMMON: Final = "apart"
 """Name of the tier of nodes without a common topology level."""
 UNLABELLED: Final = "unlabelled"

@@ -29,8 +29,9 @@ def not_requested(used: UsedNodes) -> str:
     nodes = "one node" if gain.nodes == 1 else f"{gain.nodes} nodes"
     where = "this placement" if gain.same else f"{gain.workers} worker{'s' if gain.workers > 1 else ''} on {nodes}"
     return (
-        "The pods ask for no device of the nodes' fast network, so the plan counts on the pod network. With one an epoch would take"
-        f" {gain.epoch_seconds:.4g} s by {where}. Ask for one in spec.workers.resources.limits, such as rdma/hca or vpc.amazonaws.com/efa."
+        "The pods ask for no device of the nodes' fast network, so the plan counts on the pod network."
+        f" With one an epoch would take {100.0 * gain.ratio:.3g} % of the time by {where}."
+        " Ask for one in spec.workers.resources.limits, such as rdma/hca or vpc.amazonaws.com/efa."
     )
 
 

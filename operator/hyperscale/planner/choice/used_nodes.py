@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,19 +11,23 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from hyperscale.model.graph import IntArray, LinkCosts
+from hyperscale.model.graph import ClusterGraph, IntArray, LinkCosts
 from hyperscale.planner.cost.objective import Costs, predict
 from hyperscale.planner.problem.placement_problem import Problem
-from hyperscale.planner.search.heuristic import Heuristic
 
 NOTABLY_FASTER: Final = 0.95
-"""Objective over the plan's, from which on a faster network is worth a word."""
+"""Seconds of an epoch over the plan's, from which on a faster network is worth a word."""
+DIGITS: Final = 3
+"""Of ratios that differ: of two placements as fast the plan's own is named."""
+MOST_COMPARED: Final = 64
+"""Workers up to which other placements than the plan's own are looked at: every plan that a question compares pays for it."""
 
 
 class FabricGain(NamedTuple):
-    """A placement on the fast network that the pods ask no device of; a first one, a search would find better ones."""
+    """A placement on the fast network that the pods ask no device of; a simple one, a search would find better ones."""
 
-    epoch_seconds: float
+    ratio: float
+    """Seconds of an epoch over those of the plan."""
     workers: int
     nodes: int
     same: bool
@@ -56,17 +61,18 @@ class UsedNodes:
     @cached_property
     def fabric_gain(self) -> FabricGain | None:
         """What a device of the nodes' fast network would give at least; None where the pods ask for one, or none would help notably."""
-        problem = self.problem
-        if problem.fabric_graph is None:
+        fabric = self.problem.fabric_graph
+        if fabric is None:
             return None
-        faster = replace(problem, graph=problem.fabric_graph, fabric_graph=None)
-        gains = []
-        for order in (self.order, *_first_placements(faster, len(self.order))):
-            over = used_nodes(faster, order)
-            figures = predict(over.costs, over.places)
-            gains.append((figures.objective, FabricGain(figures.epoch_seconds, len(order), len(over.members), order is self.order)))
-        objective, gain = min(gains, key=lambda each: each[0])
-        return gain if objective < NOTABLY_FASTER * predict(self.costs, self.places).objective else None
+        faster = replace(self.problem, graph=fabric, fabric_graph=None)
+        now, gains = _epoch_seconds(self), []
+        for order in (self.order, *_on_fabric(faster, fabric, len(self.order))):
+            over, beside = used_nodes(faster, order), used_nodes(self.problem, order)
+            seconds = _epoch_seconds(over)
+            # More workers may be faster on either network: the device gives nothing then.
+            if seconds < NOTABLY_FASTER * min(now, now if order is self.order else _epoch_seconds(beside)):
+                gains.append(FabricGain(seconds / now, len(order), len(over.members), order is self.order))
+        return min(gains, key=lambda gain: (round(gain.ratio, DIGITS), not gain.same), default=None)
 
     def uncorrected(self) -> UsedNodes:
         """The same placement by tables and measurements alone; itself where nothing corrects it."""
@@ -80,13 +86,24 @@ class UsedNodes:
         return self if problem is self.problem else UsedNodes(problem, self.order, self.members, self.places, self.workers)
 
 
-def _first_placements(problem: Problem, workers: int) -> Iterator[IntArray]:
-    """A quick placement (k,) of the plan's worker count, of twice as many and of the most, also where the question fixes one of several."""
+def _epoch_seconds(used: UsedNodes) -> float:
+    """By the cost model; +inf where the placement cannot work."""
+    figures = predict(used.costs, used.places)
+    return math.inf if figures.reason else figures.epoch_seconds
+
+
+def _on_fabric(problem: Problem, graph: ClusterGraph, workers: int) -> Iterator[IntArray]:
+    """The fastest nodes of the largest fast network, full, for the plan's worker count, for twice as many and for the most; (k,) each."""
     possible = replace(problem, request=structs.replace(problem.request, workers_fixed=None)).counts() if not problem.pinned else ()
-    for count in sorted({workers, 2 * workers, *possible[-1:]} & set(possible)):
-        of_count = replace(problem, request=structs.replace(problem.request, workers_fixed=count))
-        for candidate in Heuristic().candidates(of_count, lambda: True):
-            yield np.array(candidate.order, dtype=np.int64)
+    counts = {workers, 2 * workers, *(count for count in possible[-1:])} & set(possible)
+    numbers = np.zeros(0, dtype=np.int64) if graph.machine.fabric is None else graph.machine.fabric.network[problem.nodes]
+    room = np.bincount(numbers, weights=problem.slots) if len(numbers) else np.zeros(0)
+    if len(room) < 2 or not counts:
+        return
+    members = np.flatnonzero(numbers == 1 + int(np.argmax(room[1:])))
+    members = members[np.argsort(-problem.flops_per_second[members], kind="stable")]
+    slots = np.repeat(members, problem.slots[members])
+    yield from (slots[:count] for count in sorted(counts) if count <= min(len(slots), MOST_COMPARED))
 
 
 def used_nodes(problem: Problem, order: IntArray) -> UsedNodes:

@@ -78,13 +78,14 @@ def machine(
     nvlink: (n,) see `inside.between_nodes`
     """
     entries = [instance_type(node.labels) for node in nodes]
-    cards, left = zip(*(_reached(node, entry, of_fabrics is not None) for node, entry in zip(nodes, entries, strict=True)), strict=True)
+    reached = [_reached(node, entry, of_fabrics is not None) for node, entry in zip(nodes, entries, strict=True)]
+    cards = [each for each, _ in reached]
     together = np.array([each.together for each in cards], dtype=np.float64)
     domains, capacity, names = _uplinks(nodes, tiers, together, policy.overrides.uplinks)
     joined = bool((nvlink > 0.0).any())
     plain = Machine(
         rails=np.array([_rails(*each) for each in zip(cards, nodes, nvlink.tolist(), strict=True)], dtype=np.int64),
-        cards_left_ratio=np.array(left, dtype=np.float64),
+        cards_left_ratio=np.array([left for _, left in reached], dtype=np.float64),
         uplink_domains=domains,
         uplink_bytes_per_second=capacity,
         uplink_names=names,

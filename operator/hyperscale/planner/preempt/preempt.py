@@ -83,13 +83,14 @@ def feasible(jobs: Sequence[Contender], free: Sequence[int]) -> list[Contender]:
 def margin_seconds(jobs: Sequence[Contender], ends: Mapping[str, float], min_gain_ratio: float) -> float:
     """Seconds by which the weighted mean of all ends must fall for one preemption: a part of one average job's time.
 
-    ends: seconds to the end of each job without any. A job of absurd length counts as MOST_ENDS median ones: no other job's preemption
-    depends on it.
+    ends: seconds to the end of each job without any. One end counts as MOST_ENDS median ones at most, of all jobs or of those that run,
+    whichever are longer: neither one job of absurd length nor many tiny ones decide about the preemption of others.
     """
     weighed = [(job.weight, ends[job.key]) for job in jobs if job.weight > 0.0]
     if not weighed:
         return 0.0
-    most = MOST_ENDS * statistics.median(end for _, end in weighed)
+    running = [ends[job.key] for job in jobs if job.weight > 0.0 and job.runs]
+    most = MOST_ENDS * max(statistics.median(end for _, end in weighed), statistics.median(running or [0.0]))
     mean = sum_in_order(weight * min(end, most) for weight, end in weighed) / sum_in_order(weight for weight, _ in weighed)
     return min_gain_ratio * mean / len(weighed)
 

@@ -15,7 +15,9 @@ OTHER_DEVICES: Final = (
     "devices.kubevirt.io/",
     "github.com/fuse",
     "nvidia.com/gpu",
+    "nvidia.com/mig-",
     "smarter-devices/",
+    "squat.ai/",
     "vpc.amazonaws.com/PrivateIPv4Address",
     "vpc.amazonaws.com/pod-eni",
 )

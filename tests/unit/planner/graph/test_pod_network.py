@@ -14,6 +14,7 @@ from hyperscale.model.history.corrections import Corrections, Factor
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.drained_snapshot import emptied
+from hyperscale.planner.choice import used_nodes
 from hyperscale.planner.graph import cluster_graph
 from hyperscale.planner.graph.cluster_graph import build, on_pod_network
 from hyperscale.planner.problem.placement_problem import Problem, pose
@@ -138,3 +139,24 @@ def test_a_device_that_gains_nothing_is_not_asked_for() -> None:
     assert build(snapshot(*typed, links=links), POLICY).has_fabric
     assert "FabricNotRequested" not in plan.fallbacks
     assert np.isfinite(plan.objective)
+
+
+def test_more_workers_that_are_as_fast_on_the_pod_network_are_no_gain_of_a_device() -> None:
+    """The queue fixed one worker; four would be faster, with a device or without."""
+    plan = planned(infiniband(bandwidth=4e11), training(workers=workers(1, most=4)), workers_fixed=1)
+    more = planned(infiniband(bandwidth=4e11), training(workers=workers(4)))
+    assert more.predicted.epoch_seconds < 0.9 * plan.predicted.epoch_seconds
+    assert "FabricNotRequested" not in plan.fallbacks
+
+
+def test_a_job_of_very_many_workers_is_compared_in_its_own_placement_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(used_nodes, "MOST_COMPARED", 1)
+    plan = two(infiniband())
+    assert any("by this placement" in reason for reason in plan.reasons)
+
+
+@pytest.mark.parametrize("fabrics", [True, False])
+def test_a_cluster_without_nodes_has_no_network(fabrics: bool) -> None:
+    graph = build(snapshot(), POLICY, fabrics=fabrics)
+    assert not graph.has_fabric
+    assert len(graph.machine.rails) == 0
