@@ -50,12 +50,14 @@ def test_a_mixed_cluster_is_no_slower_than_its_large_nodes_alone(seed: int) -> N
 
 
 @pytest.mark.parametrize("balance", ["Capacity", "Equal"])
-def test_few_nodes_of_enough_memory_are_found_among_very_many_others(balance: str) -> None:
-    """The others, all alike and as fast, fill every pool of a large cluster."""
+@pytest.mark.parametrize("lone", [0, 2, 3])
+def test_few_nodes_of_enough_memory_are_found_among_very_many_others(balance: str, lone: int) -> None:
+    """The others, all alike and as fast, fill every pool of a large cluster; a lone node among them may just make the job fit there."""
     small = [gpu_node(f"a{at:03d}", free=8, gpu_memory_bytes=9 * GIB) for at in range(300)]
     large = [gpu_node(f"b{at:03d}", free=8, gpu_memory_bytes=80 * GIB) for at in range(20)]
     job = large_job(4, balance)
-    plan = planned(snapshot(*small, *large), job)
+    first = [gpu_node("a000x", free=lone, gpu_memory_bytes=80 * GIB)] if lone else []
+    plan = planned(snapshot(*small, *first, *large), job)
     assert plan.objective == pytest.approx(planned(snapshot(*large), job).objective, rel=1e-9)
 
 

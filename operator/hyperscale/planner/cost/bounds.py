@@ -35,7 +35,7 @@ def lower_bound(costs: Costs, slots: IntArray, workers: int, links: BestLinks) -
     fast = usable[np.argsort(-costs.flops_per_second[usable], kind="stable")][:workers]
     chosen = np.repeat(fast, np.minimum(slots[fast], workers))[:workers]
     limited = len(chosen) == workers and memory_may_limit(costs, usable, workers)
-    if len(chosen) < workers or (limited and not memory_holds(largest_shares(costs, workers), slots, workers, costs.balance)):
+    if len(chosen) < workers or (limited and not _memory_holds(largest_shares(costs, workers), slots, workers, costs.balance)):
         return float("inf")
     volume, flops = volumes(costs, workers), costs.workload.epoch_flops
     speeds = costs.flops_per_second[chosen]
@@ -79,7 +79,7 @@ def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
     return bool((limits < speeds / (speeds + (workers - 1) * speeds.min())).any())
 
 
-def memory_holds(limits: FloatArray, slots: IntArray, workers: int, balance: Balance) -> bool:
+def _memory_holds(limits: FloatArray, slots: IntArray, workers: int, balance: Balance) -> bool:
     """False where the GPUs with the most memory hold too little for `workers` workers; limits: (m,) see `largest_shares` · `slots` (m,)."""
     if balance is Balance.EQUAL:
         return int(slots[limits >= 1.0 / workers].sum()) >= workers

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.cost.bounds import memory_holds
 from hyperscale.planner.cost.objective import volumes
 from hyperscale.planner.cost.shares import largest_parts
 from hyperscale.planner.problem.machine_costs import cards_left
@@ -42,16 +41,15 @@ class Pools:
         if bracket not in self._pools:
             self._pools[bracket] = self._cut(bracket, workers)
         pool = self._pools[bracket]
-        if len(pool) == len(self._region) or self._memory_holds(pool, workers):
+        if len(pool) == len(self._region) or self._able_slots(pool, workers) >= workers:
             return pool
         if workers not in self._roomy:
-            self._roomy[workers] = self._cut_by_memory(workers)
+            self._roomy[workers] = np.union1d(pool, self._cut_by_memory(workers))
         return self._roomy[workers]
 
-    def _memory_holds(self, pool: IntArray, workers: int) -> bool:
-        """False where the GPUs of `pool` hold too little."""
-        limits, room = self._limits(pool, workers), self._room[pool]
-        return bool((limits >= 1.0 / workers).all()) or memory_holds(limits, room, workers, self._problem.job.partitioning.balance)
+    def _able_slots(self, pool: IntArray, workers: int) -> int:
+        """Slots of `pool` that hold an equal part: with fewer of them, others must hold more, or the job does not fit."""
+        return int(self._room[pool][self._limits(pool, workers) >= 1.0 / workers].sum())
 
     def _limits(self, pool: IntArray, workers: int) -> FloatArray:
         problem = self._problem
@@ -61,12 +59,9 @@ class Pools:
         """A pool of the candidates that hold an equal part, or where these do not suffice of those with the most memory."""
         limits = self._limits(self._region, workers)
         able = self._region[limits >= 1.0 / workers]
-        if len(able) and self._memory_holds(able, workers):
-            roomy = Pools(self._problem, able).pool(workers)
-        else:
-            roomy = self._region[np.argsort(-limits, kind="stable")[: max(POOL_NODES, 2 * workers)]]
-        pinned = np.array([candidate for _, candidate in self._problem.pinned], dtype=np.int64)
-        return np.union1d(roomy, pinned[np.isin(pinned, self._region)])
+        if self._able_slots(able, workers) >= workers:
+            return Pools(self._problem, able).pool(workers)
+        return self._region[np.argsort(-limits, kind="stable")[: max(POOL_NODES, 2 * workers)]]
 
     def _cut(self, bracket: int, workers: int) -> IntArray:
         needed = max(POOL_NODES, 2 * bracket)
