@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from hyperscale.model.graph import ClusterGraph, IntArray, LinkCosts
+from hyperscale.model.graph import IntArray, LinkCosts
 from hyperscale.planner.cost.objective import Costs, predict
 from hyperscale.planner.problem.placement_problem import Problem
 
@@ -66,7 +66,7 @@ class UsedNodes:
             return None
         faster = replace(self.problem, graph=fabric, fabric_graph=None)
         now, gains = _epoch_seconds(self), []
-        for order in (self.order, *_on_fabric(faster, fabric, len(self.order))):
+        for order in (self.order, *_on_fabric(faster, len(self.order))):
             over, beside = used_nodes(faster, order), used_nodes(self.problem, order)
             seconds = _epoch_seconds(over)
             # More workers may be faster on either network: the device gives nothing then.
@@ -92,11 +92,12 @@ def _epoch_seconds(used: UsedNodes) -> float:
     return math.inf if figures.reason else figures.epoch_seconds
 
 
-def _on_fabric(problem: Problem, graph: ClusterGraph, workers: int) -> Iterator[IntArray]:
+def _on_fabric(problem: Problem, workers: int) -> Iterator[IntArray]:
     """The fastest nodes of the largest fast network, full, for the plan's worker count, for twice as many and for the most; (k,) each."""
     possible = replace(problem, request=structs.replace(problem.request, workers_fixed=None)).counts() if not problem.pinned else ()
-    counts = {workers, 2 * workers, *(count for count in possible[-1:])} & set(possible)
-    numbers = np.zeros(0, dtype=np.int64) if graph.machine.fabric is None else graph.machine.fabric.network[problem.nodes]
+    counts = {workers, 2 * workers, *possible[-1:]} & set(possible)
+    fabric = problem.graph.machine.fabric
+    numbers = np.zeros(0, dtype=np.int64) if fabric is None else fabric.network[problem.nodes]
     room = np.bincount(numbers, weights=problem.slots) if len(numbers) else np.zeros(0)
     if len(room) < 2 or not counts:
         return
